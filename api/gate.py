@@ -1,0 +1,66 @@
+"""The middleware around FastAPI's routes: it counts requests, bounds bodies and ends unexpected exceptions."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.limits import body_too_large
+from api.metrics import Requests
+from api.statuses import describe
+
+UNMATCHED = "unmatched"
+
+
+class Gate:
+    """Sits inside Starlette's own error middleware, which would otherwise print traces and raise them again."""
+
+    def __init__(self, app: ASGIApp, *, requests: Requests, max_body: int) -> None:
+        self._app = app
+        self._requests = requests
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = perf_counter()
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, self._bounded(scope, receive), sending)
+        except Exception as error:
+            answer, body = describe(error, f"{scope['method']} {scope['path']}")
+            if not status:
+                await Response(body, answer, media_type="application/json")(scope, receive, sending)
+        self._requests.route(_route(scope)).add(status, perf_counter() - started)
+
+    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        """``receive`` that raises LimitExceeded, announced or not, where the body passes the limit."""
+        limit, size = self._max_body, 0
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+
+        async def receiving() -> Message:
+            nonlocal size
+            if announced.isdigit() and int(announced) > limit:
+                raise body_too_large(limit)
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > limit:
+                raise body_too_large(limit)
+            return message
+
+        return receiving
+
+
+def _route(scope: Scope) -> str:
+    path = getattr(scope.get("route"), "path", None)
+    return f"{scope['method']} {path}" if path else UNMATCHED

@@ -1,0 +1,109 @@
+"""What Prometheus reads: requests by route and status with their latency, and the deployment's own counters.
+
+Counting is done in plain lists and turned into metric families when somebody scrapes, because a labelled
+``prometheus_client`` histogram costs several microseconds an observation, which is as much as the look-up it times.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from controller.deployment import Deployment
+
+BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds. A hit takes tenths of a millisecond, a miss milliseconds, a wait for a token up to the read timeout."""
+
+INVALID = re.compile(r"[^a-zA-Z0-9_]")
+
+
+class RouteTimes:
+    """Counts one route's answers by status and by latency."""
+
+    __slots__ = ("buckets", "statuses", "total")
+
+    def __init__(self) -> None:
+        self.statuses: dict[int, int] = {}
+        self.buckets = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def add(self, status: int, seconds: float) -> None:
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        self.buckets[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+
+class Requests:
+    """The times of all routes. Routes are templates (``GET /v1/views/{view}``), so there are few."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, RouteTimes] = {}
+
+    def route(self, name: str) -> RouteTimes:
+        times = self.routes.get(name)
+        if times is None:
+            times = self.routes[name] = RouteTimes()
+        return times
+
+
+class Metrics(Collector):
+    """A registry of its own, so that several deployments in one process (tests, embedded) do not meet."""
+
+    def __init__(self, deployment: Deployment, requests: Requests) -> None:
+        self._deployment = deployment
+        self._requests = requests
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        """Nothing in advance: the names come from the deployment, which need not be up when this is registered."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        answers = CounterMetricFamily(
+            "headrace_http_requests", "Answers by route and status", labels=("route", "status")
+        )
+        seconds = HistogramMetricFamily("headrace_http_seconds", "Seconds until the answer was sent", labels=("route",))
+        for route, times in self._requests.routes.items():
+            for status, count in times.statuses.items():
+                answers.add_metric((route, str(status)), count)
+            seconds.add_metric((route,), _cumulative(times.buckets), times.total)
+        yield answers
+        yield seconds
+        shown = self._deployment.status()
+        for name, number in shown.get("counters", {}).items():
+            yield CounterMetricFamily(_name(name), f"The deployment's counter {name}", value=number)
+        for name, number in _numbers({key: value for key, value in shown.items() if key != "counters"}):
+            yield GaugeMetricFamily(_name(name), f"{name} of /v1/status", value=number)
+
+
+def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
+    running, pairs = 0, []
+    for bound, count in zip((*BOUNDS, "+Inf"), buckets, strict=True):
+        running += count
+        pairs.append((str(bound), float(running)))
+    return pairs
+
+
+def _numbers(status: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers in nested objects, named by their path. Lists (domains, views) would need labels and are left out."""
+    for name, value in status.items():
+        if isinstance(value, dict):
+            yield from _numbers(value, f"{prefix}{name}_")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}", value
+
+
+def _name(name: str) -> str:
+    return "headrace_" + INVALID.sub("_", name)

@@ -1,0 +1,48 @@
+"""Migrations: changes of the running dataflow, queued, watched and cancelled."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from api.dependencies import Serving, answer, documented, json_body
+from api.schemas import MigrationAccepted, MigrationAnswer, MigrationRequest
+from controller.deployment import MigrationStatus
+
+router = APIRouter(tags=["migrations"])
+
+
+@router.post(
+    "/v1/migrations", status_code=202, response_model=MigrationAccepted, openapi_extra=documented(MigrationRequest)
+)
+async def migrate(
+    body: Annotated[MigrationRequest, Depends(json_body(MigrationRequest))], deployment: Serving
+) -> Response:
+    """Queue a migration. What planning can tell (syntax, unknown names) is answered at once."""
+    status = await deployment.migrate(body.sql)
+    return answer({"id": status.id}, 202, {"location": f"/v1/migrations/{status.id}"})
+
+
+@router.get("/v1/migrations/{id}", response_model=MigrationAnswer)
+async def show(id: str, deployment: Serving) -> Response:
+    """State, current step, and progress from 0 to 1."""
+    return answer(_migration(deployment.migration(id)))
+
+
+@router.delete("/v1/migrations/{id}", response_model=MigrationAnswer)
+async def cancel(id: str, deployment: Serving) -> Response:
+    """Cancel; the graph serves on as it was before. One that is done stays done."""
+    return answer(_migration(await deployment.cancel_migration(id)))
+
+
+def _migration(status: MigrationStatus) -> dict[str, Any]:
+    return {
+        "id": status.id,
+        "sql": status.sql,
+        "state": status.state,
+        "step": status.step,
+        "progress": status.progress,
+        "steps": status.steps,
+        "error": None if status.error is None else dict(zip(("code", "message", "hint"), status.error, strict=True)),
+    }

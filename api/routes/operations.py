@@ -1,0 +1,44 @@
+"""For whoever runs the server: health, status, graph, metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from api.dependencies import Measuring, Serving, answer
+from api.schemas import HealthAnswer
+from domains.errors import Unavailable
+
+router = APIRouter(tags=["operations"])
+
+HEALTHY = "ok"
+
+
+@router.get("/healthz", response_model=HealthAnswer)
+async def health(deployment: Serving) -> Response:
+    """200 while the deployment serves, else 503."""
+    state = deployment.status().get("health", HEALTHY)
+    if state != HEALTHY:
+        raise Unavailable(f'the deployment is "{state}"')
+    return answer({"status": state})
+
+
+@router.get("/v1/status", response_model=dict[str, Any])
+async def status(deployment: Serving) -> Response:
+    """Health, memory, counters, uptime."""
+    return answer(deployment.status())
+
+
+@router.get("/v1/graph", response_model=dict[str, Any])
+async def graph(deployment: Serving) -> Response:
+    """The dataflow: domains, nodes, edges, links."""
+    return answer(deployment.graph())
+
+
+@router.get(
+    "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+)
+async def metrics(measured: Measuring) -> Response:
+    """Metrics in Prometheus' text format."""
+    return Response(measured.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

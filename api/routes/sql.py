@@ -1,0 +1,36 @@
+"""Statements of any kind."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from api import tokens
+from api.dependencies import Serving, Token, answer, documented, json_body
+from api.schemas import SqlAnswer, SqlRequest
+from controller.deployment import StatementResult
+
+router = APIRouter(tags=["sql"])
+
+
+@router.post("/v1/sql", response_model=SqlAnswer, openapi_extra=documented(SqlRequest))
+async def execute(
+    body: Annotated[SqlRequest, Depends(json_body(SqlRequest))], deployment: Serving, token: Token
+) -> Response:
+    """Run one statement or several, in order. A SELECT becomes a view and is served by it from then on."""
+    results, clock = await deployment.execute(body.sql, body.params, token=token)
+    return answer(
+        {"results": [_result(each) for each in results], "token": tokens.encode(tokens.merge(token or {}, clock))}
+    )
+
+
+def _result(result: StatementResult) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "columns": [{"name": column.name, "type": str(column.type)} for column in result.columns],
+        "rows": result.rows,
+        "rows_affected": result.rows_affected,
+    }
+    if result.first_id is not None:
+        shown["first_id"] = result.first_id
+    return shown

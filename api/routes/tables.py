@@ -1,0 +1,75 @@
+"""Base tables: what they are, and writes to them. A request's rows are applied all or none."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from api import tokens
+from api.dependencies import Serving, answer, documented, json_body
+from api.encoding import plain
+from api.schemas import DeleteRequest, RowsRequest, TablesAnswer, UpdateRequest, WriteAnswer
+from controller.deployment import WriteResult
+from domains.types import TableSchema
+
+router = APIRouter(tags=["tables"])
+
+
+@router.get("/v1/tables", response_model=TablesAnswer)
+async def list_tables(deployment: Serving) -> Response:
+    """All base tables with their columns, keys and indexes."""
+    return answer({"tables": [_table(schema) for schema in deployment.tables()]})
+
+
+@router.post("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(RowsRequest))
+async def insert(
+    table: str, body: Annotated[RowsRequest, Depends(json_body(RowsRequest))], deployment: Serving
+) -> Response:
+    """Insert rows."""
+    return _written(await deployment.insert(table, body.rows))
+
+
+@router.patch("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(UpdateRequest))
+async def update(
+    table: str, body: Annotated[UpdateRequest, Depends(json_body(UpdateRequest))], deployment: Serving
+) -> Response:
+    """Change columns of the rows with this key."""
+    return _written(await deployment.update(table, body.key, body.set))
+
+
+@router.delete("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(DeleteRequest))
+async def delete(
+    table: str, body: Annotated[DeleteRequest, Depends(json_body(DeleteRequest))], deployment: Serving
+) -> Response:
+    """Delete the rows with this key."""
+    return _written(await deployment.delete(table, body.key))
+
+
+def _written(result: WriteResult) -> Response:
+    shown: dict[str, Any] = {"rows_affected": result.rows_affected, "token": tokens.encode(result.clock)}
+    if result.first_id is not None:
+        shown["first_id"] = result.first_id
+    return answer(shown)
+
+
+def _table(schema: TableSchema) -> dict[str, Any]:
+    def names(positions: tuple[int, ...]) -> list[str]:
+        return [schema.columns[position].name for position in positions]
+
+    return {
+        "name": schema.name,
+        "columns": [
+            {
+                "name": column.name,
+                "type": str(column.type),
+                "nullable": column.nullable,
+                "default": "CURRENT_TIMESTAMP" if column.default_now else plain(column.default),
+                "auto_increment": column.auto_increment,
+            }
+            for column in (schema.columns[position] for position in schema.live())
+        ],
+        "primary_key": names(schema.primary_key),
+        "unique": [names(each) for each in schema.unique],
+        "indexes": [names(each) for each in schema.indexes],
+    }

@@ -1,0 +1,85 @@
+"""Views: look-ups (which the hot route usually answers before they come here), explanations, evictions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from api.dependencies import Looking, Serving, Token, answer, documented, json_body
+from api.lookups import parse_query
+from api.schemas import EvictAnswer, ExplainAnswer, KeysRequest, PageAnswer, PagesAnswer, ViewsAnswer
+from controller.deployment import ViewInfo
+
+router = APIRouter(tags=["views"])
+
+PARAMETERS = {
+    "parameters": [
+        {
+            "name": "parameters",
+            "in": "query",
+            "description": "The view's parameters, each named after its column; repeat one for an IN list",
+            "style": "form",
+            "explode": True,
+            "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+            "example": {"id": "7"},
+        }
+    ]
+}
+
+
+@router.get("/v1/views", response_model=ViewsAnswer)
+async def list_views(deployment: Serving) -> Response:
+    """All views with their SQL, columns, parameters, and whether they are partial or full."""
+    return answer({"views": [_view(info) for info in deployment.views()]})
+
+
+@router.get("/v1/views/{view}", response_model=PageAnswer, openapi_extra=PARAMETERS)
+async def page(view: str, request: Request, lookups: Looking, token: Token) -> Response:
+    """The rows of one view for these parameters; a miss is filled first."""
+    parameters = parse_query(request.scope["query_string"])
+    body = None if token is not None else lookups.try_page(view, parameters)
+    if body is None:
+        body = await lookups.page(view, parameters, token)
+    return Response(body, media_type="application/json")
+
+
+@router.post("/v1/views/{view}/lookup", response_model=PagesAnswer, openapi_extra=documented(KeysRequest))
+async def lookup(
+    view: str, body: Annotated[KeysRequest, Depends(json_body(KeysRequest))], lookups: Looking, token: Token
+) -> Response:
+    """The rows for each of many keys, in the order asked."""
+    return Response(await lookups.pages(view, body.keys, token), media_type="application/json")
+
+
+@router.post("/v1/views/{view}/evict", response_model=EvictAnswer, openapi_extra=documented(KeysRequest))
+async def evict(
+    view: str, body: Annotated[KeysRequest, Depends(json_body(KeysRequest))], deployment: Serving
+) -> Response:
+    """Forget these keys' answers; the next read of each is a miss."""
+    return answer({"evicted": await deployment.evict(view, body.keys)})
+
+
+@router.get(
+    "/v1/views/{view}/explain",
+    response_model=ExplainAnswer,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def explain(view: str, request: Request, deployment: Serving) -> Response:
+    """The view's part of the dataflow as a tree; bare text for who accepts ``text/plain``."""
+    tree = deployment.explain(view)
+    if "text/plain" in request.headers.get("accept", ""):
+        return Response(tree + "\n", media_type="text/plain")
+    return answer({"view": view, "explain": tree})
+
+
+def _view(info: ViewInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "sql": info.sql,
+        "columns": [{"name": column.name, "type": str(column.type)} for column in info.columns],
+        "parameters": [{"name": each.name, "kind": each.kind, "type": str(each.type)} for each in info.parameters],
+        "external": info.external,
+        "ad_hoc": info.ad_hoc,
+        "materialization": info.materialization,
+    }

@@ -1,0 +1,152 @@
+"""The shapes of requests and answers, as pydantic models.
+
+Requests are checked against them. Answers are only documented by them: they are written as bytes from what the
+deployment gave, because checking one's own output again costs more than making it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Json = Any
+"""A JSON value. INTEGER and DOUBLE are numbers; DECIMAL, TEXT, DATE and DATETIME strings; BLOB a base64 string."""
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class SqlRequest(_Request):
+    sql: str = Field(description="One statement, or several separated by `;`", examples=["SELECT * FROM votes"])
+    params: list[Json] = Field(default_factory=list, description="Values of the `?` in order, over all statements")
+
+
+class RowsRequest(_Request):
+    rows: list[dict[str, Json]] = Field(description="Rows by column name; all of them are inserted, or none")
+
+
+class UpdateRequest(_Request):
+    key: dict[str, Json] = Field(description="Which rows: columns that must equal these values")
+    set: dict[str, Json] = Field(description="Columns to change and their new values")
+
+
+class DeleteRequest(_Request):
+    key: dict[str, Json] = Field(description="Which rows: columns that must equal these values")
+
+
+class KeysRequest(_Request):
+    keys: list[list[Json] | dict[str, Json]] = Field(
+        description="The view's parameters, by position or by name", examples=[[[1], [2]], [{"id": 1}]]
+    )
+
+
+class MigrationRequest(_Request):
+    sql: str = Field(description="DDL statements separated by `;`", examples=["DROP VIEW old; CREATE VIEW new AS …"])
+
+
+class ColumnAnswer(BaseModel):
+    name: str
+    type: str
+
+
+class StatementAnswer(BaseModel):
+    columns: list[ColumnAnswer]
+    rows: list[list[Json]]
+    rows_affected: int
+    first_id: int | None = Field(default=None, description="Only where an INSERT was given AUTO_INCREMENT values")
+
+
+class SqlAnswer(BaseModel):
+    results: list[StatementAnswer]
+    token: str
+
+
+class PageAnswer(BaseModel):
+    rows: list[dict[str, Json]]
+
+
+class PagesAnswer(BaseModel):
+    results: list[list[dict[str, Json]]]
+
+
+class WriteAnswer(BaseModel):
+    rows_affected: int
+    token: str
+    first_id: int | None = Field(default=None, description="Only where an INSERT was given AUTO_INCREMENT values")
+
+
+class EvictAnswer(BaseModel):
+    evicted: int
+
+
+class MigrationAccepted(BaseModel):
+    id: str
+
+
+class ErrorDetail(BaseModel):
+    code: str
+    message: str
+    hint: str | None
+
+
+class ErrorAnswer(BaseModel):
+    error: ErrorDetail
+
+
+class MigrationAnswer(BaseModel):
+    id: str
+    sql: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    step: str
+    progress: float = Field(ge=0, le=1)
+    steps: list[str]
+    error: ErrorDetail | None
+
+
+class TableColumnAnswer(ColumnAnswer):
+    nullable: bool
+    default: Json
+    auto_increment: bool
+
+
+class TableAnswer(BaseModel):
+    name: str
+    columns: list[TableColumnAnswer]
+    primary_key: list[str]
+    unique: list[list[str]]
+    indexes: list[list[str]]
+
+
+class TablesAnswer(BaseModel):
+    tables: list[TableAnswer]
+
+
+class ParameterAnswer(BaseModel):
+    name: str
+    kind: str
+    type: str
+
+
+class ViewAnswer(BaseModel):
+    name: str
+    sql: str
+    columns: list[ColumnAnswer]
+    parameters: list[ParameterAnswer]
+    external: bool
+    ad_hoc: bool
+    materialization: Literal["none", "partial", "full"]
+
+
+class ViewsAnswer(BaseModel):
+    views: list[ViewAnswer]
+
+
+class ExplainAnswer(BaseModel):
+    view: str
+    explain: str
+
+
+class HealthAnswer(BaseModel):
+    status: str

@@ -1,0 +1,58 @@
+"""The one table from exception to HTTP status, and the one shape of an error's body."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+import orjson
+
+from domains import errors
+from domains.errors import HeadraceError
+
+STATUSES: dict[type[HeadraceError], int] = {
+    errors.SqlError: 400,
+    errors.SqlSyntaxError: 400,
+    errors.UnknownName: 400,
+    errors.Unsupported: 422,
+    errors.TypeViolation: 422,
+    errors.ConstraintViolation: 409,
+    errors.AlreadyExists: 409,
+    errors.StillInUse: 409,
+    errors.NotFound: 404,
+    errors.BadRequest: 400,
+    errors.ReadTimeout: 504,
+    errors.LimitExceeded: 413,
+    errors.Cancelled: 409,
+    errors.StorageFailure: 503,
+    errors.Unavailable: 503,
+}
+
+INTERNAL_ERROR = "internal_error"
+METHOD_NOT_ALLOWED = "method_not_allowed"
+
+log = logging.getLogger("headrace.api")
+
+
+def error_body(code: str, message: str, hint: str | None = None) -> bytes:
+    """``{"error": {"code", "message", "hint"}}``; every error that leaves the server has this shape."""
+    try:
+        return orjson.dumps({"error": {"code": code, "message": message, "hint": hint}})
+    except orjson.JSONEncodeError:  # A message that quotes what was sent may quote half a surrogate pair.
+        shown = [text and text.encode("utf-8", "replace").decode() for text in (message, hint)]
+        return orjson.dumps({"error": {"code": code, "message": shown[0], "hint": shown[1]}})
+
+
+def status_of(error: HeadraceError) -> int:
+    """The status of the error's class, or of the nearest class above it that the table names."""
+    return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
+
+
+def describe(error: Exception, doing: str) -> tuple[int, bytes]:
+    """Status and body for any exception. An unexpected one is logged under an id, which is all that the answer says."""
+    if isinstance(error, HeadraceError):
+        return status_of(error), error_body(error.code, error.message, error.hint)
+    reference = secrets.token_hex(6)
+    log.error("internal error %s in %s", reference, doing, exc_info=error)
+    hint = f'the server\'s log has the details under "{reference}"'
+    return 500, error_body(INTERNAL_ERROR, f"internal error {reference}", hint)

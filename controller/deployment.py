@@ -1,0 +1,127 @@
+"""What the outside may ask of a deployment: the one door that ``api/`` and the embedded server go through.
+
+The embedded deployment (``controller/local``) and the cluster are two implementations; the API cannot tell which.
+Look-ups answer JSON fragments as the readers hold them, so that the hot path never decodes a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from domains.graph import Parameter
+from domains.packets import Clock
+from domains.types import Column, TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class StatementResult:
+    """The answer to one SQL statement; ``rows`` hold JSON-ready values in the order of ``columns``."""
+
+    columns: tuple[Column, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    rows_affected: int = 0
+    first_id: int | None = None
+    """The first AUTO_INCREMENT value that an INSERT was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewInfo:
+    name: str
+    sql: str
+    columns: tuple[Column, ...]
+    parameters: tuple[Parameter, ...]
+    external: bool
+    """False: an internal view (CREATE VIEW without EXT and parameters); its reader is built when it is first read."""
+    ad_hoc: bool
+    """It came from a SELECT on ``/v1/sql``."""
+    materialization: str
+    """``partial``, ``full``, or ``none`` while it has no reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationStatus:
+    """``state`` is queued, running, done, failed or cancelled; ``progress`` is from 0 to 1."""
+
+    id: str
+    sql: str
+    state: str
+    step: str
+    progress: float
+    steps: tuple[str, ...]
+    error: tuple[str, str, str | None] | None = None
+    """(code, message, hint)"""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    rows_affected: int
+    clock: Clock
+    first_id: int | None = None
+
+
+class PreparedLookup(Protocol):
+    """The hot path for one view, kept by the API between requests; ``stale`` once the view was dropped or rebuilt."""
+
+    info: ViewInfo
+    stale: bool
+
+    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | None:
+        """The rows as comma-joined JSON objects for query-string values, or None on a miss. Never blocks.
+
+        Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
+        """
+
+    def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
+        """The same for many keys given as JSON values (lists by position or objects by name), in their order."""
+
+
+class Deployment(Protocol):
+    """Calls raise errors of ``domains.errors``. Times are seconds; ``token`` is the Clock out of a write's token."""
+
+    read_timeout: float
+
+    async def execute(
+        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
+    ) -> tuple[list[StatementResult], Clock]:
+        """Run statements of any kind in order. The clock is the position after the last write (``{}`` without one)."""
+
+    def prepare(self, view: str) -> PreparedLookup:
+        """Raises NotFound with the nearest name."""
+
+    async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
+        """Like ``try_page``, but fills holes and waits for the token."""
+
+    async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
+        """Like ``try_pages``, but fills holes and waits for the token."""
+
+    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> WriteResult: ...
+
+    async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult: ...
+
+    async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult: ...
+
+    async def evict(self, view: str, keys: Sequence[Any]) -> int: ...
+
+    async def migrate(self, sql: str) -> MigrationStatus:
+        """Queue a migration of DDL statements; raises at once what planning can tell."""
+
+    def migration(self, id: str) -> MigrationStatus: ...
+
+    async def cancel_migration(self, id: str) -> MigrationStatus: ...
+
+    def tables(self) -> list[TableSchema]: ...
+
+    def views(self) -> list[ViewInfo]: ...
+
+    def explain(self, view: str) -> str:
+        """The view's part of the dataflow as a tree: operators, state, indexes, provenance, why full."""
+
+    def graph(self) -> dict[str, Any]:
+        """Domains, nodes, edges and links, JSON-ready."""
+
+    def status(self) -> dict[str, Any]:
+        """Health, memory, counters, uptime, JSON-ready. Counters are under ``"counters"`` as name → number."""
+
+    async def close(self) -> None: ...

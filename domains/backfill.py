@@ -1,0 +1,66 @@
+"""Backfilling full state while updates flow, in slices between steps.
+
+The vertices being built see a base that grows: the rows at or before a cursor, in storage order. A slice moves the cursor
+and feeds the rows that it passed as insertions; an update goes to the building vertices only where its row has been
+passed, and their look-ups see only such rows. So at every moment they hold exactly what their operators give over what
+has been fed, and at the end that is everything. State that was full before is fed whole, in the first slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from domains.operators.edges import Base
+from domains.storage import Store
+from domains.types import Delta, Row
+from domains.vertex import Vertex
+
+
+class Backfill:
+    """The cursors of one migration's backfill in one domain."""
+
+    def __init__(self, store: Store, bases: Iterable[Vertex]) -> None:
+        self._store = store
+        self._bases: dict[str, list[Vertex]] = {}
+        for vertex in bases:
+            assert isinstance(vertex.operator, Base)
+            self._bases.setdefault(vertex.operator.table, []).append(vertex)
+        self._waiting = list(self._bases)
+        self._cursor: bytes | None = None
+        self._done: set[str] = set()
+        self.rows = 0
+        """Base rows fed so far."""
+
+    @property
+    def finished(self) -> bool:
+        return not self._waiting
+
+    def visible(self, table: str, row: Row) -> bool:
+        """Whether a stored row has been fed. Tables that feed nothing here are not looked up here either."""
+        if table in self._done:
+            return True
+        if not self._waiting or table != self._waiting[0] or self._cursor is None:
+            return False
+        return self._store.table(table).before(row, self._cursor)
+
+    def slice(self, limit: int) -> list[tuple[Vertex, list[Delta]]]:
+        """Move the cursor by at most ``limit`` rows; what to feed to which base vertices."""
+        if not self._waiting:
+            return []
+        table = self._waiting[0]
+        rows, self._cursor = self._store.table(table).scan(self._cursor, limit)
+        self.rows += len(rows)
+        if self._cursor is None:
+            self._done.add(self._waiting.pop(0))
+        return self._to_bases(table, rows)
+
+    def passed(self, table: str, deltas: Sequence[Delta]) -> list[tuple[Vertex, list[Delta]]]:
+        """Of an update to ``table``, what the building vertices may see of it."""
+        if table not in self._bases:
+            return []
+        return self._to_bases(table, [delta for delta in deltas if self.visible(table, delta[0])])
+
+    def _to_bases(self, table: str, rows: list[Delta]) -> list[tuple[Vertex, list[Delta]]]:
+        if not rows:
+            return []
+        return [(vertex, vertex.operator.cut(rows)) for vertex in self._bases[table] if isinstance(vertex.operator, Base)]

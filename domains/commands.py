@@ -1,0 +1,92 @@
+"""What changes a domain's graph: the control plane's vocabulary (``packets.py`` is the data plane's).
+
+A migration's order is: tables, ``AddNodes`` (invisible), ``BuildIndex`` and ``Feed`` in slices between steps, ``Activate``.
+Until the last, ``RemoveNodes`` undoes all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domains.graph import Columns, Node, NodeIndex
+from domains.packets import LinkId
+from domains.types import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An egress and the ingress that it feeds over a link."""
+
+    egress: NodeIndex
+    link: LinkId
+    ingress: NodeIndex
+    bases: frozenset[str]
+    """The base tables whose changes come this way: for these the link carries a clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddNodes:
+    """Nodes of this domain in topological order, and the routes that begin or end at them."""
+
+    nodes: tuple[Node, ...]
+    outgoing: tuple[Route, ...] = ()
+    incoming: tuple[Route, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendNodes:
+    """Running nodes that are given further indexes or drives."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildIndex:
+    """Bring the next ``limit`` stored rows into a base table's index."""
+
+    table: str
+    columns: Columns
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Feed the next ``limit`` base rows to the vertices that are being backfilled."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """The backfill is complete: its vertices join the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNodes:
+    nodes: tuple[NodeIndex, ...]
+
+
+Command = CreateTable | AlterTable | DropTable | AddNodes | ExtendNodes | BuildIndex | Feed | Activate | RemoveNodes
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a sliced command has come: rows done, and whether that was all."""
+
+    rows: int
+    finished: bool

@@ -1,0 +1,243 @@
+"""Commands performed on a domain: how its graph changes while it serves.
+
+New vertices stand beside the running ones at once. Partial ones begin as holes and are ready; full ones, and the stateless
+ones above them, are *building* until their backfill is complete. Every command is a step of its own and answers effects
+like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from domains import graph
+from domains.backfill import Backfill
+from domains.clock import Origins
+from domains.commands import (
+    Activate,
+    AddNodes,
+    AlterTable,
+    BuildIndex,
+    Command,
+    CreateTable,
+    DropTable,
+    ExtendNodes,
+    Feed,
+    Progress,
+    RemoveNodes,
+    Route,
+)
+from domains.domain import Domain, Step
+from domains.graph import Materialization, Node
+from domains.operators.edges import Reader
+from domains.packets import Effect
+from domains.types import Delta
+from domains.vertex import Vertex
+
+DONE = Progress(0, True)
+
+
+def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
+    """Perform one command as a step. Raises HeadraceError where the store refuses."""
+    step = Step()
+    progress = DONE
+    match command:
+        case CreateTable(schema=schema):
+            domain.store.create_table(schema)
+            domain.clocks.local[schema.name] = domain.store.position(schema.name)
+        case AlterTable(schema=schema):
+            domain.store.alter_table(schema)
+            _rewidth(domain, schema.name)
+        case DropTable(table=table):
+            domain.store.drop_table(table)
+            domain.clocks.local.pop(table, None)
+        case AddNodes():
+            _add_nodes(domain, command, step)
+        case ExtendNodes(nodes=nodes):
+            for node in nodes:
+                domain.vertices.extend(node)
+                _index_base(domain, node)
+        case BuildIndex():
+            progress = _build_index(domain, command)
+        case Feed(limit=limit):
+            progress = _feed(domain, limit, step)
+        case Activate():
+            _activate(domain)
+        case RemoveNodes():
+            _remove_nodes(domain, command)
+        case _:
+            assert_never(command)
+    return progress, domain.close(step)
+
+
+def _rewidth(domain: Domain, table: str) -> None:
+    """Running bases keep their columns; only how they are cut out of the stored row is worked out anew."""
+    width = len(domain.store.table(table).schema.columns)
+    for vertex in domain.vertices.bases.get(table, ()):
+        assert isinstance(vertex.node.operator, graph.Base)
+        vertex.operator = type(vertex.operator)(vertex.node.operator, width)  # type: ignore[call-arg]
+        vertex.operator.bind(vertex)
+
+
+# --- adding -----------------------------------------------------------------------------------------------------
+
+
+def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
+    incoming: dict[graph.NodeIndex, list[Route]] = {}
+    for route in command.incoming:
+        incoming.setdefault(route.ingress, []).append(route)
+    added: list[Vertex] = []
+    for node in command.nodes:
+        vertex = domain.vertices.add(node)
+        added.append(vertex)
+        own: Origins = {}
+        if isinstance(node.operator, graph.Base):
+            own = {node.operator.table: frozenset((None,))}
+        elif isinstance(node.operator, graph.Ingress):
+            routes = incoming[node.index]
+            domain.ingresses.sources[vertex] = tuple(route.link for route in routes)
+            for route in routes:
+                for table in route.bases:
+                    own[table] = own.get(table, frozenset()) | {route.link}
+        domain.clocks.add(vertex, own)
+        _index_base(domain, node)
+    for route in command.outgoing:
+        domain.links.add_route(route, domain.vertices[route.egress])
+    building = _mark_building(added)
+    if building:
+        _begin_backfill(domain, building, step)
+        _take_early(domain, added, step)
+
+
+def _index_base(domain: Domain, node: Node) -> None:
+    """Declare the indexes that a base needs; rows stored before enter them by ``BuildIndex``."""
+    if isinstance(node.operator, graph.Base):
+        table = domain.store.table(node.operator.table)
+        for columns in node.indexes:
+            stored = tuple(node.operator.columns[column] for column in columns)
+            if stored and not table.has_index(stored):
+                table.add_index(stored)
+
+
+def _mark_building(added: Iterable[Vertex]) -> list[Vertex]:
+    """The new full vertices, and the new ones that lead to them."""
+    new = set(added)
+    building: list[Vertex] = []
+    for vertex in sorted(new, key=lambda v: -v.rank):
+        leads = any(child.building for child in vertex.children)
+        full = vertex.node.materialization is Materialization.FULL
+        if (full or leads) and not vertex.is_base:
+            vertex.building = True
+            building.append(vertex)
+    return building
+
+
+def _begin_backfill(domain: Domain, building: list[Vertex], step: Step) -> None:
+    """Find what feeds the building vertices: bases, and state that is full already, perhaps through stateless ones."""
+    assert domain.backfill is None, "one migration at a time"
+    bases: dict[Vertex, None] = {}
+    full: dict[Vertex, None] = {}
+    above = [parent for vertex in building for parent in vertex.parents]
+    while above:
+        vertex = above.pop()
+        if vertex.building or vertex.feeds_building:
+            continue
+        if vertex.is_base:
+            bases[vertex] = None
+        elif vertex.indexes:
+            assert vertex.node.materialization is Materialization.FULL, f"{vertex} is partial above a full state"
+            full[vertex] = None
+        else:
+            vertex.feeds_building = True
+            above.extend(vertex.parents)
+    domain.backfill = Backfill(domain.store, sorted(bases, key=lambda v: v.rank))
+    _births(domain, building, step)
+    act = domain.building_pass(step)
+    for vertex in full:
+        act.inject_output(vertex, whole_state(vertex))
+    act.run()
+
+
+def _take_early(domain: Domain, added: Iterable[Vertex], step: Step) -> None:
+    """A domain above may have begun to feed before this one had the ingress: what came then is taken now."""
+    act = domain.building_pass(step)
+    for vertex in added:
+        early = domain.early.pop(vertex.index, None)
+        if early:
+            act.inject(vertex, early)
+    act.run()
+
+
+def _births(domain: Domain, building: list[Vertex], step: Step) -> None:
+    """What is there over no input at all: a full reader's one key, a scalar aggregate's one row.
+
+    ``building`` has children before parents, so that each birth is known below when one above changes it.
+    """
+    for vertex in building:
+        if isinstance(vertex.operator, Reader):
+            vertex.operator.filled.fill((), ())
+            step.publish(vertex).filled.append(((), []))
+        elif isinstance(vertex.node.operator, graph.Aggregate) and vertex.node.operator.scalar:
+            act = domain.building_pass(step)
+            act.inject_output(vertex, whole_state(vertex))
+            act.run()
+
+
+def whole_state(vertex: Vertex) -> list[Delta]:
+    """All rows of a vertex with full state."""
+    index = next(iter(vertex.indexes.values()))
+    return [delta for key in index.keys() for delta in index.get(key) or ()]  # noqa: SIM118
+
+
+# --- slices and the end -----------------------------------------------------------------------------------------
+
+
+def _build_index(domain: Domain, command: BuildIndex) -> Progress:
+    table = domain.store.table(command.table)
+    cursor = domain.index_cursors.get((command.table, command.columns))
+    following = table.build_index(command.columns, cursor, command.limit)
+    if following is None:
+        domain.index_cursors.pop((command.table, command.columns), None)
+        return Progress(command.limit, True)
+    domain.index_cursors[command.table, command.columns] = following
+    return Progress(command.limit, False)
+
+
+def _feed(domain: Domain, limit: int, step: Step) -> Progress:
+    backfill = domain.backfill
+    if backfill is None or backfill.finished:
+        return DONE
+    before = backfill.rows
+    sources = backfill.slice(limit)
+    act = domain.building_pass(step)
+    for vertex, rows in sources:
+        act.inject_output(vertex, rows)
+    act.run()
+    return Progress(backfill.rows - before, backfill.finished)
+
+
+def _activate(domain: Domain) -> None:
+    assert domain.backfill is None or domain.backfill.finished, "activated before the backfill was complete"
+    domain.backfill = None
+    for vertex in domain.vertices:
+        vertex.building = vertex.feeds_building = False
+
+
+def _remove_nodes(domain: Domain, command: RemoveNodes) -> None:
+    """Children go before parents. A migration that is undone takes its backfill along."""
+    for index in sorted(command.nodes, key=lambda i: -domain.vertices[i].rank if i in domain.vertices else 0):
+        if index not in domain.vertices:
+            continue
+        vertex = domain.vertices.remove(index)
+        domain.removed.add(index)
+        domain.early.pop(index, None)
+        domain.clocks.remove(vertex)
+        domain.ingresses.forget(vertex)
+        domain.links.remove_egress(vertex)
+        for packet, waits in list(domain.parked.items()):
+            if any(hole[0] is vertex for hole in waits):
+                del domain.parked[packet]
+    if domain.backfill is not None and not any(vertex.building for vertex in domain.vertices):
+        domain.backfill = None
+        for vertex in domain.vertices:
+            vertex.feeds_building = False

@@ -1,0 +1,353 @@
+"""A domain: a deterministic state machine. ``handle(packet)`` is one step, run to completion; it answers effects.
+
+Nothing here touches a socket, a clock, a thread or randomness, and no file but through the store that it is given. The
+same code runs in a worker, in a seeded simulator and inside a Spark task.
+
+The dispatcher is short because each act is in a file of its own: ``write`` (constraints, deltas), ``forward`` (the
+topological pass), ``lookups`` (pulls), ``ingress`` (holes that wait for another domain), ``memory`` (eviction),
+``backfill`` (full state in slices), ``control`` (changing the graph).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from domains.backfill import Backfill
+from domains.clock import Clocks
+from domains.deltas import consolidate
+from domains.errors import HeadraceError
+from domains.evict import all_entries
+from domains.forward import ForwardPass
+from domains.graph import Columns, DomainIndex, NodeIndex
+from domains.ingress import Hole, Ingresses
+from domains.links import Links
+from domains.lookups import Pull
+from domains.memory import accounted_bytes, evict_least_recent
+from domains.operators.edges import Reader
+from domains.packets import (
+    Effect,
+    Evicted,
+    EvictKeys,
+    EvictMemory,
+    Failed,
+    Fill,
+    Filled,
+    LinkId,
+    LinkReset,
+    LinkUpdate,
+    Packet,
+    Pattern,
+    Publish,
+    Read,
+    Reply,
+    Send,
+    Touch,
+    Upquery,
+    Write,
+    Written,
+)
+from domains.storage import Store
+from domains.types import Delta, Row
+from domains.vertex import Vertex
+from domains.vertices import Vertices
+from domains.write import change_table
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the domain has done, for status and metrics."""
+
+    steps: int = 0
+    writes: int = 0
+    upqueries: int = 0
+    fills: int = 0
+    evictions: int = 0
+    published_deltas: int = 0
+
+
+@dataclass(slots=True)
+class Step:
+    """What one step has to say, gathered until it closes."""
+
+    passes: list[ForwardPass] = field(default_factory=list)
+    fills: dict[LinkId, list[Fill]] = field(default_factory=dict)
+    upqueries: list[Send] = field(default_factory=list)
+    publishes: dict[Vertex, Publish] = field(default_factory=dict)
+    replies: list[Reply] = field(default_factory=list)
+
+    def publish(self, reader: Vertex) -> Publish:
+        if reader not in self.publishes:
+            self.publishes[reader] = Publish(reader.index)
+        return self.publishes[reader]
+
+
+class Domain:
+    """One shard of one domain. The caller hands it packets one at a time and performs the effects in order."""
+
+    def __init__(self, index: DomainIndex, store: Store, *, epoch: int = 1) -> None:
+        self.index = index
+        self.store = store
+        self.epoch = epoch
+        self.vertices = Vertices(store)
+        self.clocks = Clocks()
+        self.links = Links(self.clocks)
+        self.ingresses = Ingresses()
+        self.parked: dict[Read | Upquery, set[Hole]] = {}
+        self.backfill: Backfill | None = None
+        self.index_cursors: dict[tuple[str, Columns], bytes] = {}
+        """How far the indexes of base tables that are being built have come."""
+        self.early: dict[NodeIndex, list[Delta]] = {}
+        """Deltas for ingresses that a command under way has yet to add."""
+        self.removed: set[NodeIndex] = set()
+        """Nodes that are gone, for which packets may still be on their way. Indices are never used again."""
+        self.counters = Counters()
+
+    def handle(self, packet: Packet) -> list[Effect]:
+        """Process one packet to completion."""
+        self.counters.steps += 1
+        step = Step()
+        match packet:
+            case Write():
+                self._write(packet, step)
+            case LinkUpdate():
+                self._receive(packet, step)
+            case Read() | Upquery():
+                self._answer(packet, step)
+            case EvictKeys():
+                self._evict_keys(packet, step)
+            case EvictMemory(excess=excess):
+                act = self.forward_pass(step)
+                self.counters.evictions += evict_least_recent(self.vertices, act, excess)
+                act.run()
+            case Touch(reader=reader, keys=keys):
+                if reader in self.vertices:
+                    for index in self.vertices[reader].indexes.values():
+                        for key in keys:
+                            index.touch(key)
+            case LinkReset():
+                self._reset(packet, step)
+            case _:
+                assert_never(packet)
+        return self.close(step)
+
+    def accounted_bytes(self) -> int:
+        """The bytes of all state and readers, as accounted."""
+        return accounted_bytes(self.vertices)
+
+    # --- writes and updates -----------------------------------------------------------------------------------
+
+    def _write(self, packet: Write, step: Step) -> None:
+        table = packet.operation.table
+        try:
+            deltas, affected, first = change_table(self.store.table(table), packet.operation)
+            if deltas:
+                self._commit(table, deltas)
+        except HeadraceError as error:
+            self.store.rollback()
+            step.replies.append(Reply(packet.request, Failed(error)))
+            return
+        self.counters.writes += 1
+        self.spread(table, deltas, step)
+        position = {table: self.clocks.local.get(table, 0)}
+        step.replies.append(Reply(packet.request, Written(affected, position, first)))
+
+    def _commit(self, table: str, deltas: Sequence[Delta]) -> None:
+        """Rows, index entries, log and position in one atomic write; operators then see the table's new state."""
+        sequence = self.store.position(table) + 1
+        self.store.table(table).stage(deltas)
+        self.store.commit([(table, sequence, deltas)])
+        self.clocks.local[table] = sequence
+
+    def spread(self, table: str, deltas: list[Delta], step: Step) -> None:
+        """Send a base table's deltas through the graph, and on to what is being backfilled."""
+        act = self.forward_pass(step)
+        for base in self.vertices.bases.get(table, ()):
+            act.inject_output(base, base.operator.cut(deltas))  # type: ignore[attr-defined]
+        act.run()
+        if self.backfill is not None:
+            building = self.building_pass(step)
+            for vertex, passed in self.backfill.passed(table, deltas):
+                building.inject_output(vertex, passed)
+            self.feed_full(act, building)
+            building.run()
+
+    def feed_full(self, act: ForwardPass, building: ForwardPass) -> None:
+        """State that was full before the backfill began has been fed whole: its changes go on as they are."""
+        for vertex, deltas in act.deltas.items():
+            if vertex.indexes and not vertex.is_base and any(c.building or c.feeds_building for c in vertex.children):
+                building.inject_output(vertex, deltas)
+
+    def forward_pass(self, step: Step) -> ForwardPass:
+        act = ForwardPass(self.store)
+        step.passes.append(act)
+        return act
+
+    def building_pass(self, step: Step) -> ForwardPass:
+        assert self.backfill is not None
+        act = ForwardPass(self.store, building=True, visible=self.backfill.visible)
+        step.passes.append(act)
+        return act
+
+    def _receive(self, packet: LinkUpdate, step: Step) -> None:
+        self.links.accept(packet)
+        act = self.forward_pass(step)
+        building = self.building_pass(step) if self.backfill is not None else None
+        patterns: dict[Vertex, list[Pattern]] = {}
+        for index, pattern in packet.evictions:
+            if index in self.vertices:
+                patterns.setdefault(self.vertices[index], []).append(pattern)
+        for vertex, of_vertex in patterns.items():
+            self._ask_again(packet.link, self.ingresses.evicted(packet.link, vertex, of_vertex), step)
+        deltas: dict[Vertex, list[Delta]] = {}
+        for index, sent in packet.deltas:
+            if index in self.vertices:
+                deltas.setdefault(self.vertices[index], []).extend(sent)
+            elif index not in self.removed:
+                self.early.setdefault(index, []).extend(sent)
+        for vertex, rows in deltas.items():
+            self.ingresses.updated(packet.link, vertex, rows)
+        for vertex in {**patterns, **deltas}:
+            if vertex.building:
+                assert building is not None
+                building.inject(vertex, deltas.get(vertex, []))
+            else:
+                act.inject(vertex, deltas.get(vertex, []), patterns.get(vertex, ()))
+        act.run()
+        if building is not None:
+            self.feed_full(act, building)
+            building.run()
+        answered = [hole for fill in packet.fills if (hole := self._take(packet.link, fill)) is not None]
+        self._retry(answered, step)
+
+    # --- reads, upqueries and fills ---------------------------------------------------------------------------
+
+    def _take(self, link: LinkId, fill: Fill) -> Hole | None:
+        """A fill has come; the hole that it closed, if it was the last piece."""
+        if fill.node not in self.vertices:
+            return None
+        vertex = self.vertices[fill.node]
+        material = self.ingresses.answered(link, vertex, fill)
+        if material is None:
+            return None
+        vertex.indexes[fill.columns].fill(fill.key, material)
+        self.counters.fills += 1
+        return vertex, fill.columns, fill.key
+
+    def _retry(self, filled: Sequence[Hole], step: Step) -> None:
+        """Try the parked reads that waited for these holes again, each from its start."""
+        for packet in [packet for packet, waits in self.parked.items() if not waits.isdisjoint(filled)]:
+            del self.parked[packet]
+            self._answer(packet, step)
+
+    def _answer(self, packet: Read | Upquery, step: Step) -> None:
+        pull = Pull(self.store)
+        if isinstance(packet, Read):
+            done = self._read(packet, pull, step)
+        else:
+            done = self._upquery(packet, pull, step)
+        self.counters.fills += pull.filled
+        if done:
+            return
+        waits: set[Hole] = set()
+        for (vertex, columns), keys in pull.misses.items():
+            waits.update((vertex, columns, key) for key in keys)
+            for link, asked in self.ingresses.ask(vertex, columns, list(keys)):
+                self._ask(link, vertex, columns, asked, step)
+        self.parked[packet] = waits
+
+    def _ask(self, link: LinkId, vertex: Vertex, columns: Columns, keys: Sequence[Row], step: Step) -> None:
+        self.counters.upqueries += 1
+        step.upqueries.append(Send(link, Upquery(link, self.epoch, vertex.index, columns, tuple(keys))))
+
+    def _ask_again(self, link: LinkId, holes: Sequence[Hole], step: Step) -> None:
+        for vertex, columns, key in holes:
+            self._ask(link, vertex, columns, [key], step)
+
+    def _read(self, packet: Read, pull: Pull, step: Step) -> bool:
+        """Fill a reader's holes; True when all keys are filled."""
+        if packet.reader not in self.vertices:
+            step.replies.append(Reply(packet.request, Filled()))  # dropped meanwhile: the caller looks it up anew
+            return True
+        vertex = self.vertices[packet.reader]
+        reader = vertex.operator
+        assert isinstance(reader, Reader)
+        filled = reader.filled
+        holes = [key for key in dict.fromkeys(packet.keys) if key not in filled]
+        found = pull.find(vertex.parents[0], reader.descriptor.key, holes) if holes else []
+        complete = True
+        for key, rows in zip(holes, found, strict=True):
+            if rows is None:
+                complete = False
+                continue
+            material = consolidate(rows)
+            filled.fill(key, material)
+            step.publish(vertex).filled.append((key, material))
+            self.counters.fills += 1
+        if complete:
+            step.replies.append(Reply(packet.request, Filled()))
+        return complete
+
+    def _upquery(self, packet: Upquery, pull: Pull, step: Step) -> bool:
+        egress = self.links.egress(packet.link, packet.node)
+        if egress is None:
+            return True
+        found = pull.find(egress.parents[0], packet.columns, packet.keys)
+        if any(rows is None for rows in found):
+            return False
+        step.fills.setdefault(packet.link, []).extend(
+            Fill(packet.node, packet.columns, key, tuple(consolidate(rows or ())))
+            for key, rows in zip(packet.keys, found, strict=True)
+        )
+        return True
+
+    # --- evictions --------------------------------------------------------------------------------------------
+
+    def _evict_keys(self, packet: EvictKeys, step: Step) -> None:
+        count = 0
+        if packet.node in self.vertices:
+            vertex = self.vertices[packet.node]
+            act = self.forward_pass(step)
+            for columns, index in vertex.indexes.items():
+                if index.partial:
+                    count += act.evict_keys(vertex, columns, [key for key in packet.keys if len(key) == len(columns)])
+            act.run()
+        self.counters.evictions += count
+        step.replies.append(Reply(packet.request, Evicted(count)))
+
+    def _reset(self, packet: LinkReset, step: Step) -> None:
+        """The sender lost its state: what it filled is void here, and what awaits it is asked for again."""
+        end = self.links.incoming[packet.link]
+        end.sequence, end.epoch = 0, packet.epoch
+        act = self.forward_pass(step)
+        for vertex, sources in self.ingresses.sources.items():
+            if packet.link in sources:
+                for index in vertex.indexes.values():
+                    assert index.partial, f"{vertex} is full: its migration is to be run again"
+                    act.inject(vertex, [], list(all_entries(index)))
+        act.run()
+        self._ask_again(packet.link, self.ingresses.reset(packet.link), step)
+
+    # --- the end of a step ------------------------------------------------------------------------------------
+
+    def close(self, step: Step) -> list[Effect]:
+        """Each reader publishes once, each link carries one packet at most; replies come last."""
+        for act in step.passes:
+            self._publish(act, step)
+        effects: list[Effect] = list(step.publishes.values())
+        effects.extend(self.links.close_step(step.passes, step.fills, self.epoch))
+        effects.extend(step.upqueries)
+        effects.extend(step.replies)
+        return effects
+
+    def _publish(self, act: ForwardPass, step: Step) -> None:
+        for (vertex, _), keys in act.evicted.items():
+            if isinstance(vertex.operator, Reader) and keys:
+                step.publish(vertex).evicted.extend(keys)
+        for vertex, deltas in act.deltas.items():
+            if isinstance(vertex.operator, Reader):
+                key_of = vertex.operator.key_of
+                changes = [(key_of(delta[0]), delta) for delta in consolidate(deltas)]
+                step.publish(vertex).deltas.extend(changes)
+                self.counters.published_deltas += len(changes)

@@ -1,0 +1,84 @@
+"""The rules of design section 3 as code: what must hold between any two steps of a domain.
+
+Every filled entry of a partial index must equal its operator over what the parents hold *now*, read without filling
+anything. One comparison covers several rules: a hole met on the way breaks rule 2 or 3 (something that was consulted was
+evicted and the entry stayed), a different result breaks rule 1 (an update was lost, doubled or dropped). Since parents are
+checked alike, equality reaches down from the base tables by induction.
+
+:func:`check_links` adds the edge between domains: at quiescence an ingress holds what its source would answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from domains.deltas import consolidate
+from domains.domain import Domain
+from domains.graph import Ingress, NodeIndex
+from domains.lookups import Peek
+from domains.operators.edges import Reader
+from domains.packets import LinkId
+from domains.state import Index
+from domains.types import Delta, Row
+from domains.vertex import Vertex
+
+ReaderRows = Callable[[NodeIndex, Row], Iterable[Delta] | None]
+"""What the reader map holds for a key; None for a hole."""
+
+
+def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
+    """Raises AssertionError with the entry that breaks a rule."""
+    peek = Peek(domain.store)
+    for vertex in domain.vertices:
+        if vertex.building:
+            continue
+        for index in vertex.indexes.values():
+            assert index.bytes >= 0, f"{vertex} accounts {index.bytes} bytes"
+            assert index.bytes or not len(index), f"{vertex} accounts no bytes for {len(index)} entries"
+            if not index.partial or isinstance(vertex.node.operator, Ingress):
+                continue
+            for key in list(index.keys()):
+                _check_entry(domain, peek, vertex, index, key, reader_rows)
+    for vertex, columns, key in domain.ingresses.pending:
+        assert key not in vertex.indexes[columns], f"{vertex} has {key} filled and pending"
+
+
+def _check_entry(
+    domain: Domain, peek: Peek, vertex: Vertex, index: Index, key: Row, reader_rows: ReaderRows
+) -> None:
+    assert None not in key, f"{vertex}: a NULL in key {key}"
+    material = vertex.operator.compute(peek, index.columns, [key])[0]
+    where = f"domain {domain.index}: {vertex} by {index.columns} at {key}"
+    assert material is not None, f"{where} stands on a hole (rules 2, 3)"
+    if isinstance(vertex.operator, Reader):
+        rows = reader_rows(vertex.index, key)
+        assert rows is not None, f"{where} is filled here and a hole in the reader map"
+        held, anew = dict(consolidate(rows)), dict(consolidate(material))
+        assert held == anew, f"{where} holds {held}, not {anew} (rule 1)"
+    else:
+        assert index.agrees(key, material), (
+            f"{where} holds {list(index.get(key) or ())}, not what follows from {list(material)} (rule 1)"
+        )
+
+
+def check_links(domains: Iterable[Domain]) -> None:
+    """With nothing on its way, every filled entry of an ingress is what its source holds, and holds without a hole."""
+    domains = list(domains)
+    senders: dict[tuple[LinkId, NodeIndex], tuple[Domain, Vertex]] = {}
+    for domain in domains:
+        for link, end in domain.links.outgoing.items():
+            for ingress, egress in end.routes.items():
+                senders[link, ingress] = (domain, egress.parents[0])
+    for domain in domains:
+        for vertex, links in domain.ingresses.sources.items():
+            for index in vertex.indexes.values():
+                if not index.partial or vertex.building:
+                    continue
+                for key in list(index.keys()):
+                    total: list[Delta] = []
+                    for link in links:
+                        sender, source = senders[link, vertex.index]
+                        rows = Peek(sender.store).find(source, index.columns, [key])[0]
+                        assert rows is not None, f"{vertex} holds {key}, of which its source has lost something"
+                        total.extend(rows)
+                    assert index.agrees(key, total), f"{vertex} at {key} differs from its source at quiescence"

@@ -1,0 +1,98 @@
+"""How state is read: :class:`Pull` fills holes on the way, :class:`Peek` never does.
+
+Because a domain runs one step at a time, nothing interleaves with a pull: inside a domain there is no replay protocol.
+Only an ingress can answer "not here"; a pull goes on past such a miss to collect all of them, and fills nothing that
+was computed from one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from domains.graph import Columns
+from domains.operators.edges import Base
+from domains.operators.operator import Found
+from domains.storage import Store
+from domains.types import Delta, Row
+from domains.vertex import Vertex
+
+Visible = Callable[[str, Row], bool]
+"""Whether a base table's stored row has been fed to the vertices that are being backfilled."""
+
+
+class Peek:
+    """State as it is; a hole stays a hole."""
+
+    def __init__(self, store: Store, visible: Visible | None = None) -> None:
+        self._store = store
+        self._visible = visible
+
+    def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        index = vertex.indexes.get(columns)
+        if index is not None:
+            return [index.get(key) for key in keys]
+        return vertex.operator.compute(self, columns, keys)
+
+    def base(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        return find_in_base(self._store, vertex, columns, keys, self._visible)
+
+    def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        return [None] * len(keys)
+
+
+class PeekOld(Peek):
+    """State as it was before this step's evictions: an entry that was evicted is still seen."""
+
+    def __init__(self, store: Store, evicted: Mapping[tuple[Vertex, Columns], Mapping[Row, Found]]) -> None:
+        super().__init__(store)
+        self._evicted = evicted
+
+    def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        found = super().find(vertex, columns, keys)
+        evicted = self._evicted.get((vertex, columns))
+        if evicted:
+            found = [evicted.get(key) if rows is None else rows for key, rows in zip(keys, found, strict=True)]
+        return found
+
+
+class Pull(Peek):
+    """State made to be there: each hole on the way is computed from the parents and filled."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.misses: dict[tuple[Vertex, Columns], dict[Row, None]] = {}
+        self.filled = 0
+
+    def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        index = vertex.indexes.get(columns)
+        if index is None:
+            return vertex.operator.compute(self, columns, keys)
+        found = [index.get(key) for key in keys]
+        holes = list({key: None for key, rows in zip(keys, found, strict=True) if rows is None})
+        if index.partial:
+            for key in keys:
+                index.touch(key)
+        if not holes:
+            return found
+        for key, material in zip(holes, vertex.operator.compute(self, columns, holes), strict=True):
+            if material is not None:
+                index.fill(key, material)
+                self.filled += 1
+        return [index.get(key) if rows is None else rows for key, rows in zip(keys, found, strict=True)]
+
+    def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        self.misses.setdefault((vertex, columns), {}).update(dict.fromkeys(keys))
+        return [None] * len(keys)
+
+
+def find_in_base(
+    store: Store, vertex: Vertex, columns: Columns, keys: Sequence[Row], visible: Visible | None
+) -> list[Found]:
+    base = vertex.operator
+    assert isinstance(base, Base)
+    stored = tuple(base.columns[column] for column in columns)
+    found: list[list[Delta]] = store.table(base.table).find_many(stored, keys)
+    if visible is not None:
+        table = base.table
+        found = [[delta for delta in rows if visible(table, delta[0])] for rows in found]
+    return [base.cut(rows) for rows in found]

@@ -1,0 +1,251 @@
+"""What an aggregate function keeps of a group, and how a batch of deltas changes it.
+
+All are exact: a sum of doubles is kept as a whole number of 2⁻¹⁰⁷⁴ (the least double) and a decimal one without
+rounding, so that retractions cancel to the last bit and the order of updates does not show.
+
+MIN and MAX keep the extremum and how often it stands there; when a retraction takes the last copy, the group must be
+computed anew from the parent (rule 8). The functions that need every value (DISTINCT, GROUP_CONCAT) keep a multiset.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+from domains.coercion import text_of
+from domains.encoding import encode_order
+from domains.graph import AggregateCall, AggregateFunction
+from domains.types import Delta, Kind, Value
+
+EXACT = Context(prec=120)
+"""Digits enough for sums of DECIMAL(65, 30) values with any weights that fit in memory."""
+_LEAST_DOUBLE = 2**1074
+"""One over the least positive double: every finite double is a whole multiple of it."""
+
+
+class Accumulator(ABC):
+    """One aggregate function over one column; its state is a list that it alone changes."""
+
+    def __init__(self, call: AggregateCall, kind: Kind) -> None:
+        self.call = call
+        self.kind = kind
+        self.column = -1 if call.argument is None else call.argument
+
+    @abstractmethod
+    def start(self) -> list[Any]:
+        """The state of an empty group."""
+
+    @abstractmethod
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        """Apply deltas of one group; False when the state no longer knows and must be computed anew."""
+
+    @abstractmethod
+    def result(self, state: list[Any], rows: int) -> Value:
+        """The function's value over a group of ``rows`` rows."""
+
+
+class CountRows(Accumulator):
+    def start(self) -> list[Any]:
+        return []
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        return True
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        return rows
+
+
+class Count(Accumulator):
+    def start(self) -> list[Any]:
+        return [0]
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        column = self.column
+        state[0] += sum(weight for row, weight in deltas if row[column] is not None)
+        return True
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        count: int = state[0]
+        return count
+
+
+class Sum(Accumulator):
+    """``[how many are not NULL, their exact total]``."""
+
+    def start(self) -> list[Any]:
+        return [0, Decimal(0) if self.kind is Kind.DECIMAL else 0]
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        column = self.column
+        count, total = state
+        for row, weight in deltas:
+            value: Any = row[column]
+            if value is None:
+                continue
+            count += weight
+            total = self._plus(total, value, weight)
+        state[0], state[1] = count, total
+        return True
+
+    def _plus(self, total: Any, value: Any, weight: int) -> Any:
+        if self.kind is Kind.INTEGER:
+            return total + value * weight
+        if self.kind is Kind.DECIMAL:
+            return EXACT.add(total, EXACT.multiply(value, Decimal(weight)))
+        numerator, denominator = value.as_integer_ratio()
+        return total + numerator * (_LEAST_DOUBLE // denominator) * weight
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        count, total = state
+        return sum_value(self.kind, total) if count else None
+
+
+class Average(Sum):
+    def result(self, state: list[Any], rows: int) -> Value:
+        count, total = state
+        return average_value(self.kind, total, count, self.call.type.scale) if count else None
+
+
+def sum_value(kind: Kind, total: Any) -> Value:
+    if kind is Kind.DOUBLE:
+        return _as_double(total, _LEAST_DOUBLE)
+    value: Value = total
+    return value
+
+
+def average_value(kind: Kind, total: Any, count: int, scale: int) -> Value:
+    if kind is Kind.DOUBLE:
+        return _as_double(total, _LEAST_DOUBLE * count)
+    quotient = EXACT.divide(Decimal(total), Decimal(count))
+    return quotient.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
+
+
+def _as_double(numerator: int, denominator: int) -> float | None:
+    """Correctly rounded; NULL where the sum is beyond the greatest double."""
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return None
+
+
+class Extremum(Accumulator):
+    """``[the least or greatest value, how often]``; None while there is none."""
+
+    def __init__(self, call: AggregateCall, kind: Kind) -> None:
+        super().__init__(call, kind)
+        self.greatest = call.function is AggregateFunction.MAX
+
+    def start(self) -> list[Any]:
+        return [None, 0]
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        column, greatest = self.column, self.greatest
+        best, copies = state
+        for row, weight in deltas:
+            value: Any = row[column]
+            if value is None:
+                continue
+            if best is not None and value == best:
+                copies += weight
+            elif best is None or (value > best if greatest else value < best):
+                # A retraction of what is better than the best cancels an insertion later in this batch: ask anew.
+                if weight < 0:
+                    return False
+                best, copies = value, weight
+        if best is not None and copies <= 0:
+            return False
+        state[0], state[1] = best, copies
+        return True
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        best: Value = state[0]
+        return best
+
+
+class Multiset(Accumulator):
+    """``[value → how often]`` for the functions over distinct values."""
+
+    def start(self) -> list[Any]:
+        return [{}]
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        values, column = state[0], self.column
+        for row, weight in deltas:
+            value = row[column]
+            if value is not None:
+                self._add(values, value, weight)
+        return True
+
+    def _add(self, values: dict[Any, int], value: Any, weight: int) -> None:
+        total = values.get(value, 0) + weight
+        if total:
+            values[value] = total
+        else:
+            del values[value]
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        values = state[0]
+        function = self.call.function
+        if function is AggregateFunction.COUNT_DISTINCT:
+            return len(values)
+        if not values:
+            return None
+        total: Any = Sum(self.call, self.kind).start()[1]
+        adder = Sum(self.call, self.kind)
+        for value in values:
+            total = adder._plus(total, value, 1)
+        if function is AggregateFunction.SUM_DISTINCT:
+            return sum_value(self.kind, total)
+        return average_value(self.kind, total, len(values), self.call.type.scale)
+
+
+class GroupConcat(Multiset):
+    """The multiset holds ``(order values…, value)``, of which the text is made in order."""
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        values, column = state[0], self.column
+        order = [term.column for term in self.call.order]
+        for row, weight in deltas:
+            if row[column] is not None:
+                self._add(values, (*(row[c] for c in order), row[column]), weight)
+        return True
+
+    def result(self, state: list[Any], rows: int) -> Value:
+        values = state[0]
+        if not values:
+            return None
+        descending = (*(term.descending for term in self.call.order), False)
+        in_order = sorted(values, key=lambda item: encode_order(item, descending))
+        texts: list[str] = []
+        distinct = self.call.function is AggregateFunction.GROUP_CONCAT_DISTINCT
+        seen: set[Any] = set()
+        for item in in_order:
+            if distinct:
+                if item[-1] not in seen:
+                    seen.add(item[-1])
+                    texts.append(text_of(item[-1]))
+            else:
+                texts.extend([text_of(item[-1])] * values[item])
+        return self.call.separator.join(texts)
+
+
+_ACCUMULATORS: dict[AggregateFunction, type[Accumulator]] = {
+    AggregateFunction.COUNT_ROWS: CountRows,
+    AggregateFunction.COUNT: Count,
+    AggregateFunction.COUNT_DISTINCT: Multiset,
+    AggregateFunction.SUM: Sum,
+    AggregateFunction.SUM_DISTINCT: Multiset,
+    AggregateFunction.AVG: Average,
+    AggregateFunction.AVG_DISTINCT: Multiset,
+    AggregateFunction.MIN: Extremum,
+    AggregateFunction.MAX: Extremum,
+    AggregateFunction.GROUP_CONCAT: GroupConcat,
+    AggregateFunction.GROUP_CONCAT_DISTINCT: GroupConcat,
+}
+
+
+def accumulator(call: AggregateCall, kind: Kind) -> Accumulator:
+    """``kind`` is the argument column's."""
+    return _ACCUMULATORS[call.function](call, kind)

@@ -1,0 +1,260 @@
+"""γ_{g; f…}(X): groups, each with its row and its accumulators.
+
+For a batch, each touched group's old row is retracted and its new one inserted, if they differ. A group exists while
+it has rows; only the scalar aggregate's one group () exists always. An index entry (a key over some of the group
+columns) holds all groups of that key, so that a key of a partial index is a set of whole groups.
+
+Also DISTINCT, which is the aggregate over all columns with no functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from domains import graph
+from domains.deltas import group_by_key, key_function
+from domains.graph import AggregateFunction, Columns
+from domains.operators.accumulators import Accumulator, Multiset, accumulator
+from domains.operators.operator import Forward, Found, Lookups, Operator, rename
+from domains.packets import Pattern
+from domains.state import ENTRY_BYTES, Index, RowIndex, row_bytes
+from domains.types import Column, Delta, Row
+
+GROUP_BYTES = 250
+"""A group's object, its key, and its slot in the entry's dict."""
+ACCUMULATOR_BYTES = 120
+"""An aggregate function's state in one group: a small list of numbers."""
+VALUE_BYTES = 150
+"""A value in the multiset of a DISTINCT or GROUP_CONCAT."""
+
+
+class Group:
+    """A group's output row, how many input rows it has, and its accumulators' states."""
+
+    __slots__ = ("bytes", "row", "rows", "states")
+
+    def __init__(self, states: list[list[Any]]) -> None:
+        self.row: Row | None = None
+        self.rows = 0
+        self.states = states
+        self.bytes = 0
+
+
+class Grouping:
+    """How a group changes: shared by all indexes of the node."""
+
+    def __init__(self, descriptor: graph.Aggregate, parent: Sequence[Column]) -> None:
+        self.group = descriptor.group
+        self.scalar = descriptor.scalar
+        self.key_of = key_function(descriptor.group)
+        self.accumulators: list[Accumulator] = [
+            accumulator(call, parent[call.argument or 0].type.kind) for call in descriptor.calls
+        ]
+        self.refills = any(c.function in (AggregateFunction.MIN, AggregateFunction.MAX) for c in descriptor.calls)
+        self.keeps_values = any(isinstance(a, Multiset) for a in self.accumulators)
+        self._group_bytes = GROUP_BYTES + ACCUMULATOR_BYTES * len(self.accumulators)
+        self._only_counts = all(c.function is AggregateFunction.COUNT_ROWS for c in descriptor.calls)
+
+    def new(self) -> Group:
+        return Group([a.start() for a in self.accumulators])
+
+    def change(self, group: Group, key: Row, deltas: Sequence[Delta]) -> bool:
+        """Apply the deltas of one group; False where it must be computed anew from the parent."""
+        rows = group.rows
+        for _, weight in deltas:
+            rows += weight
+        assert rows >= 0, f"group {key} has {rows} rows"
+        group.rows = rows
+        if self._only_counts:  # votes are counted far more often than anything else: 2.5 times faster than below
+            group.row = (*key, *([rows] * len(self.accumulators)))
+            return True
+        for one, state in zip(self.accumulators, group.states, strict=True):
+            if not one.update(state, deltas):
+                return False
+        group.row = self.row(group, key)
+        return True
+
+    def row(self, group: Group, key: Row) -> Row:
+        results = [a.result(s, group.rows) for a, s in zip(self.accumulators, group.states, strict=True)]
+        return (*key, *results)
+
+    def exists(self, group: Group) -> bool:
+        return group.rows > 0 or self.scalar
+
+    def size(self, group: Group) -> int:
+        """The group's accounted bytes; the key is counted within the row."""
+        size = self._group_bytes + row_bytes(group.row or ())
+        if self.keeps_values:
+            size += sum(VALUE_BYTES * len(state[0]) for state in group.states if state and isinstance(state[0], dict))
+        return size
+
+
+class GroupIndex(Index):
+    """Groups by key; ``columns`` are positions in the output's group columns."""
+
+    __slots__ = ("entries", "grouping", "parent_columns", "parent_key_of")
+
+    def __init__(self, columns: Columns, partial: bool, grouping: Grouping) -> None:
+        super().__init__(columns, partial)
+        self.grouping = grouping
+        self.parent_columns: Columns = tuple(grouping.group[c] for c in columns)
+        self.parent_key_of = key_function(self.parent_columns)
+        self.entries: dict[Row, dict[Row, Group]] = {}
+        if grouping.scalar and not partial:
+            self.fill((), ())
+
+    def get(self, key: Row) -> Collection[Delta] | None:
+        entry = self.entries.get(key)
+        if entry is None:
+            return None if self.partial else ()
+        return [(group.row, 1) for group in entry.values() if group.row is not None]
+
+    def build(self, material: Iterable[Delta]) -> dict[Row, Group]:
+        """Groups computed anew from the parent's rows."""
+        grouping = self.grouping
+        entry: dict[Row, Group] = {}
+        groups = group_by_key(material, grouping.key_of)
+        if grouping.scalar:
+            groups.setdefault((), [])
+        for key, deltas in groups.items():
+            group = grouping.new()
+            # Retractions within the material are sums of links' pieces; insertions first keeps extrema knowable.
+            known = grouping.change(group, key, sorted(deltas, key=lambda delta: -delta[1]))
+            assert known, f"group {key} cannot be computed from its rows"
+            if grouping.exists(group):
+                group.bytes = grouping.size(group)
+                entry[key] = group
+        return entry
+
+    def fill(self, key: Row, material: Iterable[Delta]) -> None:
+        entry = self.entries[key] = self.build(material)
+        self.bytes += self._bytes(entry)
+
+    @staticmethod
+    def _bytes(entry: dict[Row, Group]) -> int:
+        return ENTRY_BYTES + sum(group.bytes for group in entry.values())
+
+    def evict(self, key: Row) -> Collection[Delta]:
+        entry = self.entries.pop(key)
+        self.bytes -= self._bytes(entry)
+        return [(group.row, 1) for group in entry.values() if group.row is not None]
+
+    def touch(self, key: Row) -> None:
+        if key in self.entries:
+            self.entries[key] = self.entries.pop(key)
+
+    def keys(self) -> Iterator[Row]:
+        return iter(self.entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
+        mine, anew = self.entries.get(key, {}), self.build(material)
+        return {k: g.row for k, g in mine.items()} == {k: g.row for k, g in anew.items()}
+
+    def apply(self, deltas: list[Delta], refill: Callable[[Row], Found]) -> list[Delta]:
+        """Apply the parent's deltas where the key is filled; answers the retractions and insertions of group rows.
+
+        ``refill`` looks the parent up by this index's key.
+        """
+        grouping = self.grouping
+        direct = self.parent_columns == grouping.group
+        output: list[Delta] = []
+        for key, of_key in group_by_key(deltas, self.parent_key_of).items():
+            entry = self.entries.get(key)
+            if entry is None:
+                if self.partial:
+                    continue
+                entry = self.entries[key] = {}
+                self.bytes += ENTRY_BYTES
+            groups = {key: of_key} if direct else group_by_key(of_key, grouping.key_of)
+            old = {name: entry[name].row if name in entry else None for name in groups}
+            if not self._change(entry, groups):
+                rows = refill(key)
+                assert rows is not None, "an entry stands on a hole (rule 2)"
+                self.bytes -= self._bytes(entry)
+                entry = self.entries[key] = self.build(rows)
+                self.bytes += self._bytes(entry)
+            for name, before in old.items():
+                group = entry.get(name)
+                after = group.row if group is not None else None
+                if before != after:
+                    if before is not None:
+                        output.append((before, -1))
+                    if after is not None:
+                        output.append((after, 1))
+            if not entry and not self.partial:
+                del self.entries[key]
+                self.bytes -= ENTRY_BYTES
+        return output
+
+    def _change(self, entry: dict[Row, Group], groups: dict[Row, list[Delta]]) -> bool:
+        grouping = self.grouping
+        for name, deltas in groups.items():
+            group = entry.get(name)
+            if group is None:
+                group = entry[name] = grouping.new()
+            if not grouping.change(group, name, deltas):
+                return False
+            if not group.bytes or grouping.keeps_values:
+                size = grouping.size(group)
+                self.bytes += size - group.bytes
+                group.bytes = size
+            if not grouping.exists(group):
+                del entry[name]
+                self.bytes -= group.bytes
+        return True
+
+
+class Aggregate(Operator):
+    def __init__(self, descriptor: graph.Aggregate, parent: Sequence[Column]) -> None:
+        self.grouping = Grouping(descriptor, parent)
+        places: list[list[int]] = [[] for _ in parent]
+        for position, column in enumerate(descriptor.group):
+            places[column].append(position)
+        self._places: list[Columns] = [tuple(place) for place in places]
+
+    def make_index(self, columns: Columns, partial: bool) -> Index:
+        if all(column < len(self.grouping.group) for column in columns):
+            return GroupIndex(columns, partial, self.grouping)
+        assert not partial, "a function's result has no provenance"
+        return RowIndex(columns, partial)
+
+    def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
+        output: list[Delta] = []
+        earlier: list[GroupIndex] = []
+        for index in self.vertex.indexes.values():
+            if not isinstance(index, GroupIndex):
+                continue
+            changes = index.apply(inputs[0], self._refill(index, act))
+            if not index.partial:
+                output = output or changes
+            else:
+                output.extend(
+                    delta for delta in changes if not any(other.key_of(delta[0]) in other for other in earlier)
+                )
+            earlier.append(index)
+        return output
+
+    def _refill(self, index: GroupIndex, act: Forward) -> Callable[[Row], Found]:
+        parent = self.vertex.parents[0]
+        return lambda key: act.peek(parent, index.parent_columns, [key])[0]
+
+    def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
+        for index in self.vertex.indexes.values():
+            if isinstance(index, RowIndex):
+                index.apply(deltas)
+        return deltas
+
+    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        """The parent's rows: what an index entry is built from."""
+        sources = tuple(self.grouping.group[column] for column in columns)
+        return lookups.find(self.vertex.parents[0], sources, keys)
+
+    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
+        return rename(pattern, self._places)

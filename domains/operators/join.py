@@ -1,0 +1,257 @@
+"""Inner and left joins on equal columns.
+
+With primes for the state after the step, the matched part changes by
+
+    Δ(L ⋈ R) = ΔL ⋈ R' + L ⋈ ΔR            where L = L' − ΔL
+
+and the left rows without a match, U, by
+
+    ΔU = U(ΔL, R') + U(L, R') − U(L, R).
+
+Neither formula pulls: where a side has a hole at the join key, the update cannot be completed, and by rule 3 nothing
+below has consulted that key. What may still be wrong below are entries computed before the row existed; the row names
+them (rule 5). A NULL join key equals nothing: it is never consulted and never a hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from domains import graph
+from domains.compile import compile_predicate
+from domains.deltas import Entry, add_row, group_by_key, key_function
+from domains.graph import Columns, JoinKind
+from domains.operators.operator import Forward, Found, Lookups, Operator, rename
+from domains.packets import Pattern
+from domains.types import Delta, Row
+
+LEFT, RIGHT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """How a look-up by some output columns passes through: pull ``side`` by ``columns``, join, check the rest."""
+
+    side: int
+    columns: Columns
+    part: Callable[[Row], Row]
+    """The look-up's key → the driving side's key."""
+    checks: tuple[tuple[int, int], ...]
+    """(position in the key, output column) of what the driving side does not decide."""
+    join_key: Callable[[Row], Row] | None
+    """The look-up's key → the join key, where it contains it: then both sides are consulted there, also if empty."""
+
+
+class Join(Operator):
+    def __init__(self, descriptor: graph.Join, left_width: int, right_width: int) -> None:
+        self.kind = descriptor.kind
+        self.on: tuple[Columns, Columns] = (descriptor.left_on, descriptor.right_on)
+        self.widths = (left_width, right_width)
+        self._keys = (key_function(descriptor.left_on), key_function(descriptor.right_on))
+        self._nulls: Row = (None,) * right_width
+        self._matches = compile_predicate(descriptor.residual) if descriptor.residual is not None else None
+        self._places = self._output_places()
+        self._drives: dict[Columns, Drive] = {}
+
+    def _output_places(self) -> tuple[list[Columns], list[Columns]]:
+        """For each side, where its columns stand in the output. The two join columns are one value (where a left join
+        makes the right one NULL, to take them for one evicts too much, never too little)."""
+        width = self.widths[LEFT]
+        left = [{column} for column in range(width)]
+        right = [{width + column} for column in range(self.widths[RIGHT])]
+        for a, b in zip(*self.on, strict=True):
+            left[a].add(width + b)
+            right[b].add(a)
+        return [tuple(sorted(p)) for p in left], [tuple(sorted(p)) for p in right]
+
+    # --- look-ups -------------------------------------------------------------------------------------------
+
+    def drive(self, columns: Columns) -> Drive:
+        if columns not in self._drives:
+            side = dict(self.vertex.node.drives)[columns]
+            self._drives[columns] = make_drive(self, columns, side)
+        return self._drives[columns]
+
+    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        drive = self.drive(columns)
+        side, other = drive.side, 1 - drive.side
+        driving = lookups.find(self.vertex.parents[side], drive.columns, [drive.part(key) for key in keys])
+        own_key = self._keys[side]
+        wanted: dict[Row, None] = {}
+        if drive.join_key is not None:
+            wanted.update((drive.join_key(key), None) for key in keys)
+        for rows in driving:
+            if rows is not None:
+                wanted.update((own_key(row), None) for row, _ in rows)
+        consulted = [key for key in wanted if None not in key]
+        partners = dict(
+            zip(consulted, lookups.find(self.vertex.parents[other], self.on[other], consulted), strict=True)
+        )
+        if drive.columns != self.on[side] and self.vertex.parents[side].may_miss:
+            own = lookups.find(self.vertex.parents[side], self.on[side], consulted)
+            partners.update((key, None) for key, rows in zip(consulted, own, strict=True) if rows is None)
+        return [
+            None if rows is None else self._joined(drive, key, rows, partners)
+            for key, rows in zip(keys, driving, strict=True)
+        ]
+
+    def _joined(self, drive: Drive, key: Row, driving: Iterable[Delta], partners: dict[Row, Found]) -> Found:
+        if drive.join_key is not None and partners[drive.join_key(key)] is None:
+            return None
+        own_key = self._keys[drive.side]
+        output: list[Delta] = []
+        for row, weight in driving:
+            join_key = own_key(row)
+            rows = () if None in join_key else partners[join_key]
+            if rows is None:
+                return None
+            if drive.side == LEFT:
+                self._extend_left(output, row, weight, rows)
+            else:
+                output.extend(
+                    (left + row, w * weight)
+                    for left, w in rows
+                    if self._matches is None or self._matches(left + row)
+                )
+        for position, column in drive.checks:
+            output = [delta for delta in output if delta[0][column] == key[position]]
+        return output
+
+    def _extend_left(self, output: list[Delta], left: Row, weight: int, rights: Iterable[Delta]) -> None:
+        matches = self._matches
+        before = len(output)
+        if matches is None:
+            output.extend([(left + right, weight * w) for right, w in rights])
+        else:
+            output.extend([(left + right, weight * w) for right, w in rights if matches(left + right)])
+        if len(output) == before and self.kind is JoinKind.LEFT:
+            output.append((left + self._nulls, weight))
+
+    # --- updates --------------------------------------------------------------------------------------------
+
+    def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
+        left_groups = group_by_key(inputs[LEFT], self._keys[LEFT])
+        right_groups = group_by_key(inputs[RIGHT], self._keys[RIGHT])
+        output: list[Delta] = []
+        keys = [key for key in {**left_groups, **right_groups} if None not in key]
+        if self.kind is JoinKind.LEFT:
+            for key, deltas in left_groups.items():
+                if None in key:
+                    output.extend((row + self._nulls, weight) for row, weight in deltas)
+        left, right = self.vertex.parents
+        needs_right = keys if self.kind is JoinKind.LEFT or right.may_miss else [k for k in keys if k in left_groups]
+        needs_left = keys if left.may_miss else [key for key in keys if key in right_groups]
+        lefts = dict(zip(needs_left, act.peek(left, self.on[LEFT], needs_left), strict=True))
+        rights = dict(zip(needs_right, act.peek(right, self.on[RIGHT], needs_right), strict=True))
+        nothing: list[Delta] = []
+        for key in keys:
+            left_rows, right_rows = lefts.get(key, ()), rights.get(key, ())
+            left_deltas, right_deltas = left_groups.get(key, nothing), right_groups.get(key, nothing)
+            if left_rows is None or right_rows is None:
+                act.name_rows(self.vertex, self._named(LEFT, (row for row, _ in left_deltas)))
+                act.name_rows(self.vertex, self._named(RIGHT, (row for row, _ in right_deltas)))
+                continue
+            for row, weight in left_deltas:
+                self._extend_left(output, row, weight, right_rows)
+            if right_deltas:
+                self._right_changed(output, _before(left_rows, left_deltas), right_rows, right_deltas)
+        return output
+
+    def _right_changed(
+        self, output: list[Delta], lefts: Iterable[Delta], rights: Iterable[Delta], changes: list[Delta]
+    ) -> None:
+        """``L ⋈ ΔR``, and which rows of L gained their first match or lost their last one."""
+        matches = self._matches
+        rights_before = _before(rights, changes) if self.kind is JoinKind.LEFT else ()
+        for left, weight in lefts:
+            if matches is None:
+                output.extend([(left + right, weight * w) for right, w in changes])
+            else:
+                output.extend([(left + right, weight * w) for right, w in changes if matches(left + right)])
+            if self.kind is JoinKind.LEFT:
+                had = self._any_match(left, rights_before)
+                has = self._any_match(left, rights)
+                if had != has:
+                    output.append((left + self._nulls, weight if had else -weight))
+
+    def _any_match(self, left: Row, rights: Iterable[Delta]) -> bool:
+        if self._matches is None:
+            return any(True for _ in rights)
+        return any(self._matches(left + right) for right, _ in rights)
+
+    # --- evictions ------------------------------------------------------------------------------------------
+
+    def _named(self, side: int, rows: Iterable[Row]) -> Iterable[Pattern]:
+        places = self._places[side]
+        return (Pattern(tuple(places), row, strict=False) for row in rows)
+
+    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
+        patterns = rename(pattern, self._places[parent])
+        if pattern.strict:
+            join_key = _join_key_of(pattern, self.on[parent])
+            if join_key is not None:
+                for side in (LEFT, RIGHT):
+                    rows = act.peek_old(self.vertex.parents[side], self.on[side], join_key)
+                    patterns.extend(self._named(side, (row for row, _ in rows or ())))
+        return patterns
+
+
+def _before(rows: Iterable[Delta], changes: list[Delta]) -> Iterable[Delta]:
+    """The rows as they were before the changes that they already reflect."""
+    if not changes:
+        return rows
+    entry: Entry = dict(rows)
+    for row, weight in changes:
+        add_row(entry, row, -weight)
+    return entry.items()
+
+
+def _join_key_of(pattern: Pattern, on: Columns) -> Row | None:
+    """The join key, if the evicted entry is one of the index that the join consults."""
+    if len(pattern.columns) != len(set(on)):
+        return None
+    values: list[object] = []
+    for column in on:
+        for copies, value in zip(pattern.columns, pattern.values, strict=True):
+            if column in copies:
+                values.append(value)
+                break
+        else:
+            return None
+    return None if None in values else tuple(values)  # type: ignore[arg-type]
+
+
+def side_columns(kind: JoinKind, on: tuple[Columns, Columns], left_width: int, columns: Columns, side: int) -> Columns:
+    """For each output column, its position on ``side``, or -1. An inner join's join columns are on both sides; a left
+    join's right columns may be NULL where the right side has no such row, which only a check after the join can tell.
+    """
+    result = []
+    for column in columns:
+        own = LEFT if column < left_width else RIGHT
+        local = column if own == LEFT else column - left_width
+        if own == side:
+            result.append(local)
+        elif local in on[own] and (kind is JoinKind.INNER or side == LEFT):
+            result.append(on[side][on[own].index(local)])
+        else:
+            result.append(-1)
+    return tuple(result)
+
+
+def make_drive(join: Join, columns: Columns, side: int) -> Drive:
+    """The planner's choice of side, worked out. The planner chose a side that decides one column at least."""
+    own = side_columns(join.kind, join.on, join.widths[LEFT], columns, side)
+    known = [i for i, column in enumerate(own) if column >= 0 and column not in own[:i]]
+    # A left join's right join column equals the left one only where there is a match.
+    unsure = join.kind is JoinKind.LEFT and side == LEFT
+    checks = tuple(
+        (i, column)
+        for i, column in enumerate(columns)
+        if i not in known or (unsure and column >= join.widths[LEFT])
+    )
+    driving = tuple(own[i] for i in known)
+    join_key = None
+    if join.on[side] and all(column in driving for column in join.on[side]):
+        join_key = key_function(tuple(known[driving.index(column)] for column in join.on[side]))
+    return Drive(side, driving, key_function(tuple(known)), checks, join_key)

@@ -1,0 +1,105 @@
+"""What an operator is asked, and what it may ask back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from domains.graph import Columns
+from domains.packets import Pattern
+from domains.state import Index, RowIndex
+from domains.types import Delta, Row
+
+if TYPE_CHECKING:
+    from domains.vertex import Vertex
+
+Found = Collection[Delta] | None
+"""The rows of one key; None where the look-up met a hole."""
+
+
+class Lookups(Protocol):
+    """How state is read during an act: with or without filling holes, as it is or as it was."""
+
+    def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        """The rows of ``vertex`` at each key, in order. Keys hold no NULL."""
+
+    def base(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        """``find`` at a base vertex: never a hole."""
+
+    def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        """``find`` at an ingress that has a hole there: only another domain can answer."""
+
+
+class Forward(Protocol):
+    """What an operator may do while its parents' deltas pass through it."""
+
+    def peek(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        """Rows of a parent in its new state; a hole stays a hole."""
+
+    def name_rows(self, vertex: Vertex, patterns: Iterable[Pattern]) -> None:
+        """An update could not be completed: evict below what these rows name (rule 5)."""
+
+    def peek_old(self, parent: Vertex, columns: Columns, key: Row) -> Found:
+        """Rows of a parent as they were before this step's evictions."""
+
+
+class Operator(ABC):
+    """The running form of an operator of ``graph.py``; bound to its vertex when that is linked to its parents."""
+
+    vertex: Vertex
+
+    def bind(self, vertex: Vertex) -> None:
+        """Called once the vertex has its parents, and again when the node was given further indexes or drives."""
+        self.vertex = vertex
+
+    def make_index(self, columns: Columns, partial: bool) -> Index:
+        return RowIndex(columns, partial)
+
+    @abstractmethod
+    def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
+        """The output's change, given each parent's. State of the vertex itself is changed by ``settle``."""
+
+    def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
+        """Apply the output's change to the vertex's indexes; answers what goes on (rule 4)."""
+        vertex = self.vertex
+        indexes = vertex.indexes
+        if not indexes:
+            return deltas
+        if len(indexes) == 1:
+            (index,) = indexes.values()
+            assert isinstance(index, RowIndex)
+            return index.apply(deltas)
+        goes_on: list[Delta] = []
+        for delta in deltas:
+            held_by = [index for index in indexes.values() if isinstance(index, RowIndex) and index.apply((delta,))]
+            if held_by:
+                goes_on.append(delta)
+        return goes_on
+
+    @abstractmethod
+    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        """The material of each key out of the parents: output rows, or what this operator's index is filled from."""
+
+    @abstractmethod
+    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
+        """The pattern of the ``parent``-th parent in terms of the output."""
+
+
+
+
+def rename(pattern: Pattern, places: Sequence[Columns]) -> list[Pattern]:
+    """The pattern with each column replaced by its output positions; ``places[c]`` is () where it is projected away.
+
+    A strict pattern of which a value is lost means no key below; of a naming row, what is left still names.
+    """
+    columns: list[Columns] = []
+    values: list[object] = []
+    for copies, value in zip(pattern.columns, pattern.values, strict=True):
+        renamed = tuple(sorted({place for column in copies for place in places[column]}))
+        if renamed:
+            columns.append(renamed)
+            values.append(value)
+        elif pattern.strict:
+            return []
+    return [Pattern(tuple(columns), tuple(values), pattern.strict)] if columns else []  # type: ignore[arg-type]

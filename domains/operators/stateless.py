@@ -1,0 +1,72 @@
+"""Filter, projection and union: linear operators, for which Δ of the output is the operator applied to Δ.
+
+``σ_p(X + ΔX) = σ_p(X) + σ_p(ΔX)``, likewise π and ∪. They look a key up by looking it up in their parents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from domains import graph
+from domains.compile import compile_filter_batch, compile_project_batch
+from domains.expressions import Field
+from domains.graph import Columns
+from domains.operators.operator import Forward, Found, Lookups, Operator, rename
+from domains.packets import Pattern
+from domains.types import Delta, Row
+
+
+class Filter(Operator):
+    def __init__(self, descriptor: graph.Filter) -> None:
+        self._keep = compile_filter_batch(descriptor.predicate)
+
+    def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
+        return self._keep(inputs[0])
+
+    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        found = lookups.find(self.vertex.parents[0], columns, keys)
+        return [None if rows is None else self._keep(list(rows)) for rows in found]
+
+    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
+        return [pattern]
+
+
+class Project(Operator):
+    def __init__(self, descriptor: graph.Project, parent_width: int) -> None:
+        self._project = compile_project_batch(descriptor.expressions)
+        places: list[list[int]] = [[] for _ in range(parent_width)]
+        self._sources: dict[int, int] = {}
+        for position, expression in enumerate(descriptor.expressions):
+            if isinstance(expression, Field):
+                places[expression.position].append(position)
+                self._sources[position] = expression.position
+        self._places: list[Columns] = [tuple(place) for place in places]
+
+    def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
+        return self._project(inputs[0])
+
+    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        sources = tuple(self._sources[column] for column in columns)
+        found = lookups.find(self.vertex.parents[0], sources, keys)
+        return [None if rows is None else self._project(list(rows)) for rows in found]
+
+    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
+        return rename(pattern, self._places)
+
+
+class Union(Operator):
+    """A bag union of parents of equal width."""
+
+    def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
+        return [delta for deltas in inputs for delta in deltas]
+
+    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        answers = [lookups.find(parent, columns, keys) for parent in self.vertex.parents]
+        result: list[Found] = []
+        for pieces in zip(*answers, strict=True):
+            whole = [delta for piece in pieces if piece is not None for delta in piece]
+            result.append(None if any(piece is None for piece in pieces) else whole)
+        return result
+
+    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
+        return [pattern]

@@ -1,0 +1,211 @@
+"""TopK: of each group, the first ``limit`` rows by the order, after ``offset``; ties go by the whole row.
+
+An entry holds some more rows than it shows. A retraction is then mostly served from what is held, and only when
+fewer than ``offset + limit`` are left while the parent may have more is the entry computed anew (rule 8; earlier
+systems answered too few rows there).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from domains import graph
+from domains.deltas import consolidate, group_by_key, key_function
+from domains.encoding import encode_key, encode_order
+from domains.graph import Columns
+from domains.operators.operator import Forward, Found, Lookups, Operator
+from domains.packets import Pattern
+from domains.state import ENTRY_BYTES, Index, RowIndex, row_bytes
+from domains.types import Delta, Row
+
+SPARE_ROWS = 16
+"""Held beyond ``offset + limit``, at least. More spare rows make a refill rarer; each costs memory in every group."""
+
+Ranked = tuple[bytes, Row]
+
+
+class Ranking:
+    """The order of rows and how many are held: shared by all indexes of the node."""
+
+    def __init__(self, descriptor: graph.TopK) -> None:
+        self._order_of = key_function(tuple(term.column for term in descriptor.order))
+        self._descending = tuple(term.descending for term in descriptor.order)
+        self.key_of = key_function(descriptor.group)
+        self.offset = descriptor.offset
+        self.shown = descriptor.offset + descriptor.limit
+        self.capacity = self.shown + max(SPARE_ROWS, self.shown // 2)
+
+    def rank(self, row: Row) -> Ranked:
+        return (encode_order(self._order_of(row), self._descending) + encode_key(row), row)
+
+
+class Group:
+    """Held rows in order, each copy on its own; ``whole``: the parent has no others."""
+
+    __slots__ = ("ranked", "whole")
+
+    def __init__(self) -> None:
+        self.ranked: list[Ranked] = []
+        self.whole = True
+
+    def show(self, ranking: Ranking) -> list[Row]:
+        return [row for _, row in self.ranked[ranking.offset : ranking.shown]]
+
+
+class TopIndex(Index):
+    """Groups by key, where the key is over some of the group columns."""
+
+    __slots__ = ("entries", "ranking")
+
+    def __init__(self, columns: Columns, partial: bool, ranking: Ranking) -> None:
+        super().__init__(columns, partial)
+        self.ranking = ranking
+        self.entries: dict[Row, dict[Row, Group]] = {}
+
+    def get(self, key: Row) -> Collection[Delta] | None:
+        entry = self.entries.get(key)
+        if entry is None:
+            return None if self.partial else ()
+        return self._shown(entry)
+
+    def _shown(self, entry: dict[Row, Group]) -> list[Delta]:
+        return [(row, 1) for group in entry.values() for row in group.show(self.ranking)]
+
+    def build(self, material: Iterable[Delta]) -> dict[Row, Group]:
+        ranking = self.ranking
+        entry: dict[Row, Group] = {}
+        for row, weight in consolidate(material):
+            group = entry.setdefault(ranking.key_of(row), Group())
+            group.ranked.extend([ranking.rank(row)] * weight)
+        for group in entry.values():
+            group.ranked.sort()
+            if len(group.ranked) > ranking.capacity:
+                del group.ranked[ranking.capacity :]
+                group.whole = False
+        return entry
+
+    def fill(self, key: Row, material: Iterable[Delta]) -> None:
+        entry = self.entries[key] = self.build(material)
+        self.bytes += self._bytes(entry)
+
+    @staticmethod
+    def _bytes(entry: dict[Row, Group]) -> int:
+        held = (ranked for group in entry.values() for ranked in group.ranked)
+        return ENTRY_BYTES + sum(row_bytes(row) + len(rank) for rank, row in held)
+
+    def evict(self, key: Row) -> Collection[Delta]:
+        entry = self.entries.pop(key)
+        self.bytes -= self._bytes(entry)
+        return self._shown(entry)
+
+    def touch(self, key: Row) -> None:
+        if key in self.entries:
+            self.entries[key] = self.entries.pop(key)
+
+    def keys(self) -> Iterator[Row]:
+        return iter(self.entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
+        mine, anew = self.entries.get(key, {}), self.build(material)
+        shown = {k: rows for k, g in mine.items() if (rows := g.show(self.ranking))}
+        return shown == {k: rows for k, g in anew.items() if (rows := g.show(self.ranking))}
+
+    def apply(self, deltas: list[Delta], refill: Callable[[Row], Found]) -> list[Delta]:
+        """Apply the parent's deltas where the key is filled; answers how the shown rows change."""
+        output: list[Delta] = []
+        for key, of_key in group_by_key(deltas, self.key_of).items():
+            entry = self.entries.get(key)
+            if entry is None:
+                if self.partial:
+                    continue
+                entry = self.entries[key] = {}
+                self.bytes += ENTRY_BYTES
+            groups = group_by_key(consolidate(of_key), self.ranking.key_of)
+            old = {name: entry[name].show(self.ranking) if name in entry else [] for name in groups}
+            if not all(self._change(entry.setdefault(name, Group()), ds) for name, ds in groups.items()):
+                rows = refill(key)
+                assert rows is not None, "an entry stands on a hole (rule 2)"
+                self.bytes -= self._bytes(entry)
+                entry = self.entries[key] = self.build(rows)
+                self.bytes += self._bytes(entry)
+            for name, before in old.items():
+                group = entry.get(name)
+                after = group.show(self.ranking) if group is not None else []
+                output.extend(consolidate([(row, -1) for row in before] + [(row, 1) for row in after]))
+                if group is not None and not group.ranked:
+                    del entry[name]
+            if not entry and not self.partial:
+                del self.entries[key]
+                self.bytes -= ENTRY_BYTES
+        return output
+
+    def _change(self, group: Group, deltas: list[Delta]) -> bool:
+        """Apply one group's deltas; False where it now shows fewer rows than the parent may have."""
+        ranking, ranked = self.ranking, group.ranked
+        for row, weight in deltas:
+            rank = ranking.rank(row)
+            cost = row_bytes(row) + len(rank[0])
+            if weight > 0:
+                if group.whole or (ranked and rank < ranked[-1]):
+                    for _ in range(weight):
+                        insort(ranked, rank)
+                    self.bytes += weight * cost
+            else:
+                place = bisect_left(ranked, rank)
+                for _ in range(-weight):
+                    if place < len(ranked) and ranked[place] == rank:
+                        del ranked[place]
+                        self.bytes -= cost
+        while len(ranked) > ranking.capacity:
+            rank_bytes, row = ranked.pop()
+            self.bytes -= row_bytes(row) + len(rank_bytes)
+            group.whole = False
+        return group.whole or len(ranked) >= ranking.shown
+
+
+class TopK(Operator):
+    def __init__(self, descriptor: graph.TopK) -> None:
+        self.ranking = Ranking(descriptor)
+        self.group = descriptor.group
+
+    def make_index(self, columns: Columns, partial: bool) -> Index:
+        if all(column in self.group for column in columns):
+            return TopIndex(columns, partial, self.ranking)
+        assert not partial, "only a TopK's group columns have a provenance"
+        return RowIndex(columns, partial)
+
+    def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
+        output: list[Delta] = []
+        earlier: list[TopIndex] = []
+        parent = self.vertex.parents[0]
+        for index in self.vertex.indexes.values():
+            if not isinstance(index, TopIndex):
+                continue
+            columns = index.columns
+            changes = index.apply(inputs[0], lambda key, c=columns: act.peek(parent, c, [key])[0])  # type: ignore[misc]
+            if not index.partial:
+                output = output or changes
+            else:
+                output.extend(d for d in changes if not any(other.key_of(d[0]) in other for other in earlier))
+            earlier.append(index)
+        return output
+
+    def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
+        for index in self.vertex.indexes.values():
+            if isinstance(index, RowIndex):
+                index.apply(deltas)
+        return deltas
+
+    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        """The parent's rows: what an index entry is built from."""
+        return lookups.find(self.vertex.parents[0], columns, keys)
+
+    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
+        return [pattern]

@@ -1,0 +1,221 @@
+"""What a domain is handed (data plane), and what it orders the worker to do.
+
+``Packet`` carries data, ``Command`` (``commands.py``) changes the graph: two vocabularies, each matched exhaustively.
+Every packet on a link carries the link's sequence number, the controller's epoch and the clock, from the first format
+on: the receiver refuses gaps and stale epochs, and a view's clock advances also where no rows come.
+
+::
+
+    client ── Write ──► ┌────────┐ ── Send(Update) ──► next domain
+    reader ── Read ───► │ domain │ ── Send(Upquery) ─► previous domain (answered by fills inside an Update)
+    worker ── Evict ──► └────────┘ ── Publish ──► reader map        ── Reply ──► whoever asked
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NewType
+
+from domains.errors import HeadraceError
+from domains.expressions import Expression
+from domains.graph import Columns, NodeIndex
+from domains.types import Delta, Row, Value
+
+LinkId = NewType("LinkId", int)
+RequestId = NewType("RequestId", int)
+Clock = dict[str, int]
+"""Base shard (its table's name) → the latest sequence number that is reflected."""
+
+
+# --- writes -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Rows of the table's stored width, already coerced, defaults filled in; None in an AUTO_INCREMENT column asks
+    for the next value."""
+
+    table: str
+    rows: tuple[Row, ...]
+    on_conflict: str = "error"
+    """``error``, ``ignore`` (INSERT IGNORE), ``replace`` (REPLACE) or ``update`` (ON DUPLICATE KEY UPDATE)."""
+    assignments: tuple[tuple[int, Expression], ...] = ()
+    """For ``update``: (position, expression over the old row ++ the row that was to be inserted)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE table SET … WHERE …; expressions over the stored row."""
+
+    table: str
+    where: Expression | None
+    assignments: tuple[tuple[int, Expression], ...]
+    access: tuple[tuple[int, tuple[Value, ...]], ...] = ()
+    """Equalities that every row to change must meet, as (position, values): the engine picks an index by them."""
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: str
+    where: Expression | None
+    access: tuple[tuple[int, tuple[Value, ...]], ...] = ()
+    limit: int | None = None
+
+
+Operation = Insert | Update | Delete
+
+
+# --- packets ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    request: RequestId
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Fill these keys of a reader; replied to when all of them are filled."""
+
+    request: RequestId
+    reader: NodeIndex
+    keys: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictKeys:
+    request: RequestId
+    node: NodeIndex
+    keys: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictMemory:
+    """Free at least ``excess`` accounted bytes by least recent use. A step of its own, never mixed into another."""
+
+    excess: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A sample of keys that were read, for the least-recently-used order."""
+
+    reader: NodeIndex
+    keys: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What an eviction says to those below: entries that agree with ``values`` may hold no longer.
+
+    ``columns[i]`` are the columns that all carry ``values[i]`` (an equi-join's output has a join column twice).
+    ``strict``: an entry with this key was evicted above, so only entries whose key contains every value are meant.
+    Else a *row* named it: entries agree on those of their key columns that it knows, of which there is at least one.
+    """
+
+    columns: tuple[Columns, ...]
+    values: Row
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """The answer to an upquery: all rows of the sending shard that have ``key`` in ``columns``."""
+
+    node: NodeIndex
+    columns: Columns
+    key: Row
+    rows: tuple[Delta, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUpdate:
+    """What one step of the sending domain says on one link. Evictions come first, then deltas, then fills."""
+
+    link: LinkId
+    sequence: int
+    epoch: int
+    clock: Clock
+    evictions: tuple[tuple[NodeIndex, Pattern], ...] = ()
+    """By receiving ingress."""
+    deltas: tuple[tuple[NodeIndex, tuple[Delta, ...]], ...] = ()
+    fills: tuple[Fill, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Upquery:
+    """Against the link's direction: fill ``keys`` of the receiving ingress ``node`` over ``link``."""
+
+    link: LinkId
+    epoch: int
+    node: NodeIndex
+    columns: Columns
+    keys: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReset:
+    """The link's sender has started anew: what came from it is void, fills that await it are asked for again."""
+
+    link: LinkId
+    epoch: int
+
+
+Packet = Write | Read | EvictKeys | EvictMemory | Touch | LinkUpdate | Upquery | LinkReset
+
+
+# --- effects ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    rows_affected: int
+    clock: Clock
+    """The position of the write, which a token carries."""
+    first_id: int | None = None
+    """The first AUTO_INCREMENT value that was given out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: HeadraceError
+
+
+Outcome = Written | Filled | Evicted | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    link: LinkId
+    packet: LinkUpdate | Upquery
+
+
+@dataclass(slots=True)
+class Publish:
+    """One reader's changes of one step, to be applied in one transaction: evictions, then fills, then deltas."""
+
+    reader: NodeIndex
+    evicted: list[Row] = field(default_factory=list)
+    filled: list[tuple[Row, list[Delta]]] = field(default_factory=list)
+    deltas: list[tuple[Row, Delta]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    request: RequestId
+    outcome: Outcome
+
+
+Effect = Send | Publish | Reply

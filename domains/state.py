@@ -1,0 +1,135 @@
+"""What a node keeps: indexes of filled keys, full or partial, accounted in bytes.
+
+A *hole* is a key that is absent from a partial index; a *known-empty* key is present with no rows. ``get`` answers
+``None`` for a hole and a (perhaps empty) collection of ``(row, weight)`` for a hit, so that the two cannot be confused.
+In a full index every key is a hit.
+
+``RowIndex`` keeps rows as they are. Aggregates and TopK keep what they need to go on instead of rows
+(``operators/aggregate``, ``operators/topk``); all are an :class:`Index` to the acts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator
+from sys import getsizeof
+
+from domains.deltas import Entry, add_row, consolidate, key_function
+from domains.graph import Columns
+from domains.types import Delta, Row
+
+ENTRY_BYTES = 300
+"""A filled key's own cost: its tuple, the slot in the index's dict and an empty dict, as getsizeof counts them."""
+ROW_BYTES = 90
+"""A row's cost beside its values: the tuple's header and the slot in the entry's dict."""
+
+
+def row_bytes(row: Row) -> int:
+    """What a row pins in memory. Values that several rows share are counted for each: an upper bound."""
+    return ROW_BYTES + sum(map(getsizeof, row))
+
+
+class Index(ABC):
+    """One index of a node's state. Iteration order of the keys is that of their last use (oldest first)."""
+
+    __slots__ = ("bytes", "columns", "key_of", "partial")
+
+    def __init__(self, columns: Columns, partial: bool) -> None:
+        self.columns = columns
+        self.key_of = key_function(columns)
+        self.partial = partial
+        self.bytes = 0
+
+    @abstractmethod
+    def get(self, key: Row) -> Collection[Delta] | None:
+        """The rows at ``key``, or None for a hole."""
+
+    @abstractmethod
+    def fill(self, key: Row, material: Iterable[Delta]) -> None:
+        """Turn a hole into an entry. ``material`` is what the node's operator computes from its parents."""
+
+    @abstractmethod
+    def evict(self, key: Row) -> Collection[Delta]:
+        """Turn an entry into a hole; answers what it held."""
+
+    @abstractmethod
+    def touch(self, key: Row) -> None:
+        """Make a filled key the most recently used."""
+
+    @abstractmethod
+    def keys(self) -> Iterator[Row]: ...
+
+    @abstractmethod
+    def __contains__(self, key: object) -> bool:
+        """Whether the key is filled (in a full index: has rows)."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
+        """Whether filling the key anew from ``material`` would give what it holds (for the invariants)."""
+
+
+class RowIndex(Index):
+    """Rows by key."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, columns: Columns, partial: bool) -> None:
+        super().__init__(columns, partial)
+        self.entries: dict[Row, Entry] = {}
+
+    def get(self, key: Row) -> Collection[Delta] | None:
+        entry = self.entries.get(key)
+        if entry is None:
+            return None if self.partial else ()
+        return entry.items()
+
+    def fill(self, key: Row, material: Iterable[Delta]) -> None:
+        entry = dict(consolidate(material))
+        self.entries[key] = entry
+        self.bytes += ENTRY_BYTES + sum(map(row_bytes, entry))
+
+    def evict(self, key: Row) -> Collection[Delta]:
+        entry = self.entries.pop(key)
+        self.bytes -= ENTRY_BYTES + sum(map(row_bytes, entry))
+        return entry.items()
+
+    def touch(self, key: Row) -> None:
+        if key in self.entries:
+            self.entries[key] = self.entries.pop(key)
+
+    def keys(self) -> Iterator[Row]:
+        return iter(self.entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
+        return self.entries.get(key, {}) == dict(consolidate(material))
+
+    def apply(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """Apply the deltas whose key is filled and answer those; the others meet holes."""
+        held: list[Delta] = []
+        entries, key_of, partial = self.entries, self.key_of, self.partial
+        for delta in deltas:
+            row, weight = delta
+            key = key_of(row)
+            entry = entries.get(key)
+            if entry is None:
+                if partial:
+                    continue
+                entry = entries[key] = {}
+                self.bytes += ENTRY_BYTES
+            before = len(entry)
+            add_row(entry, row, weight)
+            self.bytes += (len(entry) - before) * row_bytes(row)
+            if not entry and not partial:
+                del entries[key]
+                self.bytes -= ENTRY_BYTES
+            held.append(delta)
+        return held

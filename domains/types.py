@@ -1,0 +1,127 @@
+"""SQL types, rows and table schemas: what every other file of the engine speaks about.
+
+A value is one of Python's own immutable scalars, and its column's type alone decides which:
+
+=========  ==============================  =====================================================
+kind       Python value                    notes
+=========  ==============================  =====================================================
+INTEGER    ``int`` (never ``bool``)        TINYINT … BIGINT, BOOL (0 or 1); bounds by declared type
+DOUBLE     ``float``                       finite, ``-0.0`` becomes ``0.0``; NaN and infinities are refused
+DECIMAL    ``decimal.Decimal``             quantised to ``scale`` digits, half up
+TEXT       ``str``                         CHAR, VARCHAR, TEXT; compared by code point (binary collation)
+BLOB       ``bytes``
+DATE       ``str``, ``2026-01-31``         so that order, equality and JSON are those of the text
+DATETIME   ``str``, ``2026-01-31 08:00:00`` with ``.ffffff`` only where the fraction is not zero
+NULL       ``None``                        the type of a bare NULL; every kind admits ``None``
+=========  ==============================  =====================================================
+
+Rows are tuples. A column never mixes ``1``, ``True`` and ``1.0``, which Python calls equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+Value = None | int | float | str | bytes | Decimal
+Row = tuple[Value, ...]
+Delta = tuple[Row, int]
+"""A row and its weight: +n inserts n copies, -n retracts them (a Z-set's element)."""
+
+
+class Kind(StrEnum):
+    INTEGER = "INTEGER"
+    DOUBLE = "DOUBLE"
+    DECIMAL = "DECIMAL"
+    TEXT = "TEXT"
+    BLOB = "BLOB"
+    DATE = "DATE"
+    DATETIME = "DATETIME"
+    NULL = "NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """A SQL type. ``name`` is how it is printed (``VARCHAR(40)``, ``BIGINT``)."""
+
+    kind: Kind
+    name: str
+    length: int | None = None
+    """Greatest number of characters (TEXT) or bytes (BLOB)."""
+    scale: int = 0
+    """Digits after the point (DECIMAL)."""
+    low: int | None = None
+    """Least value (INTEGER)."""
+    high: int | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BIGINT = SqlType(Kind.INTEGER, "BIGINT", low=-(2**63), high=2**63 - 1)
+BOOL = SqlType(Kind.INTEGER, "BOOL", low=-128, high=127)
+DOUBLE = SqlType(Kind.DOUBLE, "DOUBLE")
+TEXT = SqlType(Kind.TEXT, "TEXT")
+BLOB = SqlType(Kind.BLOB, "BLOB")
+DATE = SqlType(Kind.DATE, "DATE")
+DATETIME = SqlType(Kind.DATETIME, "DATETIME")
+NULL = SqlType(Kind.NULL, "NULL")
+
+
+def decimal_type(scale: int) -> SqlType:
+    """DECIMAL with ``scale`` digits after the point, wide enough for any result."""
+    return SqlType(Kind.DECIMAL, f"DECIMAL(65,{scale})", scale=scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One output column of a node or a view."""
+
+    name: str
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """One column of a base table. Its position in the stored row never changes, also once it is dropped."""
+
+    name: str
+    type: SqlType
+    nullable: bool = True
+    default: Value = None
+    has_default: bool = False
+    """False: an omitted value is NULL where the column is nullable, else an error."""
+    default_now: bool = False
+    """DEFAULT CURRENT_TIMESTAMP: the writer stamps the time before the row reaches the engine."""
+    auto_increment: bool = False
+    dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A base table as the catalog knows it. Columns are append-only; a dropped one stays as a tombstone.
+
+    ``primary_key`` and the entries of ``unique`` and ``indexes`` are positions in ``columns``. A table without a
+    primary key is a bag: equal rows may stand in it several times.
+    """
+
+    name: str
+    columns: tuple[TableColumn, ...]
+    primary_key: tuple[int, ...] = ()
+    unique: tuple[tuple[int, ...], ...] = ()
+    indexes: tuple[tuple[int, ...], ...] = ()
+    index_names: tuple[str, ...] = ()
+    """The names of ``indexes``, in their order, for DROP INDEX."""
+
+    def position(self, name: str) -> int | None:
+        """Where the live column ``name`` (any case) stands, or None."""
+        wanted = name.lower()
+        for position, column in enumerate(self.columns):
+            if not column.dropped and column.name.lower() == wanted:
+                return position
+        return None
+
+    def live(self) -> tuple[int, ...]:
+        """The positions of the columns that are not dropped."""
+        return tuple(i for i, column in enumerate(self.columns) if not column.dropped)

@@ -1,0 +1,114 @@
+"""The graph of one domain at run time: nodes become vertices, linked, ranked and given their state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from domains import graph
+from domains.graph import Columns, Materialization, Node, NodeIndex
+from domains.lookups import Peek
+from domains.operators import edges, stateless
+from domains.operators.aggregate import Aggregate
+from domains.operators.join import Join
+from domains.operators.operator import Operator
+from domains.operators.topk import TopK
+from domains.storage import Store
+from domains.vertex import Vertex
+
+
+class Vertices:
+    """All vertices by node index, in topological order (a node's parents are added before it)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_index: dict[NodeIndex, Vertex] = {}
+        self._rank = 0
+        self.bases: dict[str, list[Vertex]] = {}
+
+    def __iter__(self) -> Iterator[Vertex]:
+        return iter(self._by_index.values())
+
+    def __getitem__(self, index: NodeIndex) -> Vertex:
+        return self._by_index[index]
+
+    def __contains__(self, index: NodeIndex) -> bool:
+        return index in self._by_index
+
+    def add(self, node: Node) -> Vertex:
+        parents = [] if isinstance(node.operator, graph.Ingress) else [self._by_index[p] for p in node.parents]
+        self._rank += 1
+        vertex = Vertex(node, self._operator(node, parents), parents, self._rank)
+        vertex.operator.bind(vertex)
+        self._by_index[node.index] = vertex
+        for parent in dict.fromkeys(parents):
+            parent.children.append(vertex)
+        if isinstance(node.operator, graph.Base):
+            self.bases.setdefault(node.operator.table, []).append(vertex)
+        elif node.materialization is not Materialization.NONE:
+            for columns in node.indexes:
+                vertex.indexes[columns] = vertex.operator.make_index(
+                    columns, node.materialization is Materialization.PARTIAL
+                )
+        return vertex
+
+    def extend(self, node: Node) -> Vertex:
+        """Give a running vertex the further indexes and drives that the node now names."""
+        vertex = self._by_index[node.index]
+        for columns in node.indexes:
+            if columns not in vertex.indexes and not vertex.is_base:
+                self._add_index(vertex, columns)
+        vertex.node = node
+        return vertex
+
+    def _add_index(self, vertex: Vertex, columns: Columns) -> None:
+        """A partial index begins with holes; a full one is made at once, of what the others hold."""
+        if vertex.node.materialization is Materialization.PARTIAL:
+            vertex.indexes[columns] = vertex.operator.make_index(columns, partial=True)
+            return
+        source = next(iter(vertex.indexes))
+        rows = [delta for key in list(vertex.indexes[source].keys()) for delta in vertex.indexes[source].get(key) or ()]
+        index = vertex.operator.make_index(columns, partial=False)
+        by_key: dict[tuple[object, ...], list[tuple[tuple[object, ...], int]]] = {}
+        for row, weight in rows:
+            by_key.setdefault(index.key_of(row), []).append((row, weight))
+        for key in by_key:
+            # The operator's own material (an aggregate builds from its parent's rows), key by key.
+            material = vertex.operator.compute(Peek(self._store), columns, [key])[0]  # type: ignore[list-item]
+            assert material is not None, "a full state's ancestors are full"
+            index.fill(key, material)  # type: ignore[arg-type]
+        vertex.indexes[columns] = index
+
+    def remove(self, index: NodeIndex) -> Vertex:
+        vertex = self._by_index.pop(index)
+        assert not vertex.children, f"{vertex} still has children"
+        for parent in dict.fromkeys(vertex.parents):
+            parent.children.remove(vertex)
+        if isinstance(vertex.node.operator, graph.Base):
+            self.bases[vertex.node.operator.table].remove(vertex)
+        return vertex
+
+    def _operator(self, node: Node, parents: list[Vertex]) -> Operator:
+        match node.operator:
+            case graph.Base() as base:
+                return edges.Base(base, len(self._store.table(base.table).schema.columns))
+            case graph.Filter() as filter_:
+                return stateless.Filter(filter_)
+            case graph.Project() as project:
+                return stateless.Project(project, len(parents[0].node.columns))
+            case graph.Union():
+                return stateless.Union()
+            case graph.Join() as join:
+                return Join(join, len(parents[0].node.columns), len(parents[1].node.columns))
+            case graph.Aggregate() as aggregate:
+                return Aggregate(aggregate, parents[0].node.columns)
+            case graph.TopK() as topk:
+                return TopK(topk)
+            case graph.Ingress():
+                return edges.Ingress()
+            case graph.Egress():
+                return edges.Egress()
+            case graph.Reader() as reader:
+                return edges.Reader(reader)
+            case _:
+                assert_never(node.operator)

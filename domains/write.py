@@ -1,0 +1,241 @@
+"""Writes to a base table: constraints are checked and deltas computed in the step that takes the write.
+
+An operation is applied whole or not at all: changes gather in a :class:`TableChange` over the stored table, and nothing
+is staged until the last row has passed. The error names the row (from 1) and the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from domains.coercion import coerce
+from domains.compile import compile_expression, compile_predicate
+from domains.deltas import Entry, add_row
+from domains.errors import ConstraintViolation
+from domains.expressions import Expression
+from domains.graph import Columns
+from domains.packets import Delete, Insert, Operation, Update
+from domains.storage import TableStore
+from domains.types import Delta, Row, TableSchema
+
+
+class TableChange:
+    """A table as it will be after the operation, while that is being worked out."""
+
+    def __init__(self, table: TableStore) -> None:
+        self.table = table
+        self.schema: TableSchema = table.schema
+        self.deltas: Entry = {}
+        schema = table.schema
+        self.unique: list[Columns] = [key for key in (schema.primary_key, *schema.unique) if key]
+        self._now: dict[tuple[Columns, Row], Row | None] = {}
+        self._required = [i for i in schema.live() if not schema.columns[i].nullable or i in schema.primary_key]
+
+    def find(self, columns: Columns, key: Row) -> Row | None:
+        """The row with this unique key, as of now within the operation. NULL in a key is unique among NULLs."""
+        if None in key:
+            return None
+        if (columns, key) not in self._now:
+            rows = self.table.find(columns, key)
+            self._now[columns, key] = rows[0][0] if rows else None
+        return self._now[columns, key]
+
+    def prefetch(self, rows: Iterable[Row]) -> None:
+        """Look the unique keys of many rows up at once."""
+        for columns in self.unique:
+            keys = [key for row in rows if None not in (key := tuple(row[c] for c in columns))]
+            for key, found in zip(keys, self.table.find_many(columns, keys), strict=True):
+                self._now[columns, key] = found[0][0] if found else None
+
+    def insert(self, row: Row) -> None:
+        for columns in self.unique:
+            key = tuple(row[c] for c in columns)
+            if None not in key:
+                self._now[columns, key] = row
+        add_row(self.deltas, row, 1)
+
+    def remove(self, row: Row, weight: int = 1) -> None:
+        for columns in self.unique:
+            key = tuple(row[c] for c in columns)
+            if None not in key:
+                self._now[columns, key] = None
+        add_row(self.deltas, row, -weight)
+
+    def conflict(self, row: Row) -> tuple[Columns, Row] | None:
+        """The first unique key that the row would double, and the row that has it."""
+        for columns in self.unique:
+            there = self.find(columns, tuple(row[c] for c in columns))
+            if there is not None:
+                return columns, there
+        return None
+
+    def require(self, row: Row, number: int) -> None:
+        for position in self._required:
+            if row[position] is None:
+                name = self.schema.columns[position].name
+                raise ConstraintViolation(
+                    f'row {number}: column "{name}" of table "{self.schema.name}" must not be NULL',
+                    hint="give it a value, or a DEFAULT in the table",
+                )
+
+    def refuse(self, row: Row, columns: Columns, number: int) -> ConstraintViolation:
+        names = ", ".join(f'"{self.schema.columns[c].name}"' for c in columns)
+        values = ", ".join(repr(row[c]) for c in columns)
+        kind = "primary key" if columns == self.schema.primary_key else "unique key"
+        return ConstraintViolation(
+            f'row {number}: {kind} {names} of table "{self.schema.name}" has the value {values} already',
+            hint="use INSERT IGNORE, REPLACE or ON DUPLICATE KEY UPDATE where that is meant",
+        )
+
+
+def change_table(table: TableStore, operation: Operation) -> tuple[list[Delta], int, int | None]:
+    """Work an operation out: consolidated deltas, rows affected (as MySQL counts them), first AUTO_INCREMENT value.
+
+    Raises ConstraintViolation or TypeViolation; then nothing has changed.
+    """
+    change = TableChange(table)
+    match operation:
+        case Insert():
+            affected, first = _insert(change, operation)
+        case Update():
+            affected, first = _update(change, operation), None
+        case Delete():
+            affected, first = _delete(change, operation), None
+        case _:
+            assert_never(operation)
+    return list(change.deltas.items()), affected, first
+
+
+def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
+    rows, first = _number(change, operation.rows)
+    change.prefetch(rows)
+    affected = 0
+    for number, row in enumerate(rows, 1):
+        change.require(row, number)
+        found = change.conflict(row)
+        if found is None:
+            change.insert(row)
+            affected += 1
+        elif operation.on_conflict == "error":
+            raise change.refuse(row, found[0], number)
+        elif operation.on_conflict == "replace":
+            affected += 1
+            while (found := change.conflict(row)) is not None:
+                change.remove(found[1])
+                affected += 1
+            change.insert(row)
+        elif operation.on_conflict == "update":
+            affected += _update_instead(change, found[1], row, operation.assignments, number)
+    return affected, first
+
+
+def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...], int | None]:
+    """Give AUTO_INCREMENT values to the rows that ask for one."""
+    column = next((i for i, c in enumerate(change.schema.columns) if c.auto_increment and not c.dropped), None)
+    if column is None:
+        return rows, None
+    given = [value for row in rows if isinstance(value := row[column], int)]
+    if given:
+        change.table.raise_auto_increment(max(given))
+    asking = sum(row[column] is None for row in rows)
+    if not asking:
+        return rows, None
+    first = value = change.table.next_auto_increment(asking)
+    numbered = []
+    for row in rows:
+        if row[column] is None:
+            numbered.append((*row[:column], value, *row[column + 1 :]))
+            value += 1
+        else:
+            numbered.append(row)
+    return tuple(numbered), first
+
+
+def _update_instead(
+    change: TableChange, old: Row, wanted: Row, assignments: tuple[tuple[int, Expression], ...], number: int
+) -> int:
+    """ON DUPLICATE KEY UPDATE: the assignments see the stored row followed by the row that was to be inserted."""
+    new = _assign(change.schema, old, wanted, assignments)
+    if new == old:
+        return 0
+    _replace(change, old, new, number)
+    return 2
+
+
+def _assign(schema: TableSchema, row: Row, extra: Row, assignments: tuple[tuple[int, Expression], ...]) -> Row:
+    """Left to right, as MySQL does: a later assignment sees an earlier one's value."""
+    values = list(row)
+    for position, expression in assignments:
+        value = compile_expression(expression)((*values, *extra))
+        column = schema.columns[position]
+        values[position] = coerce(value, column.type, column=column.name)
+    return tuple(values)
+
+
+def _replace(change: TableChange, old: Row, new: Row, number: int, weight: int = 1) -> None:
+    change.require(new, number)
+    change.remove(old, weight)
+    found = change.conflict(new)
+    if found is not None:
+        raise change.refuse(new, found[0], number)
+    for _ in range(weight):
+        change.insert(new)
+
+
+def _update(change: TableChange, operation: Update) -> int:
+    """All old rows go before the new ones come, so that ``SET id = id + 1`` does not meet itself."""
+    changed: list[tuple[Row, Row, int]] = []
+    for row, weight in _selected(change.table, operation):
+        new = _assign(change.schema, row, (), operation.assignments)
+        if new != row:
+            changed.append((row, new, weight))
+    for old, _, weight in changed:
+        change.remove(old, weight)
+    affected = 0
+    for number, (_, new, weight) in enumerate(changed, 1):
+        change.require(new, number)
+        for _ in range(weight):
+            found = change.conflict(new)
+            if found is not None:
+                raise change.refuse(new, found[0], number)
+            change.insert(new)
+            affected += 1
+    return affected
+
+
+def _delete(change: TableChange, operation: Delete) -> int:
+    affected = 0
+    for row, weight in _selected(change.table, operation):
+        change.remove(row, weight)
+        affected += weight
+    return affected
+
+
+def _selected(table: TableStore, operation: Update | Delete) -> Iterable[Delta]:
+    """The stored rows that the WHERE is true for, at most ``limit`` of them, by an index where one serves."""
+    where = compile_predicate(operation.where) if operation.where is not None else None
+    left = operation.limit
+    selected: list[Delta] = []
+    for row, weight in _candidates(table, operation):
+        if where is not None and not where(row):
+            continue
+        if left is not None:
+            weight = min(weight, left)
+            left -= weight
+        if weight:
+            selected.append((row, weight))
+    return selected
+
+
+def _candidates(table: TableStore, operation: Update | Delete) -> Iterable[Delta]:
+    access = {position: values for position, values in operation.access}
+    schema = table.schema
+    for columns in (schema.primary_key, *schema.unique, *schema.indexes):
+        if columns and all(column in access for column in columns) and table.has_index(columns):
+            keys: list[Row] = [()]
+            for column in columns:
+                keys = [(*key, value) for key in keys for value in dict.fromkeys(access[column])]
+            wanted = [key for key in keys if None not in key]
+            return [delta for rows in table.find_many(columns, wanted) for delta in rows]
+    return table.find((), ())

@@ -1,0 +1,64 @@
+"""The command line: ``headrace serve``, and commands that speak to a server.
+
+A command's module declares its options and says what it prints; the rest is in the client, the server and
+``render.py``. What goes wrong is one line on standard error and exit code 1, never a trace.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from headrace import __version__
+from headrace.cli import queries, serving, showing
+from headrace.errors import HeadraceError
+from headrace.render import console
+
+app = typer.Typer(
+    name="headrace",
+    help="Keeps the answers to an application's SQL queries ready to read.",
+    epilog="Begin with [bold]headrace demo[/], or [bold]headrace serve[/] and [bold]headrace status[/].",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (serving.serve, queries.sql, queries.status, queries.explain, showing.demo, showing.bench):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    del version
+
+
+def main() -> None:
+    """The ``headrace`` command."""
+    try:
+        app()
+    except HeadraceError as error:
+        printer = console(stderr=True)
+        printer.print("error:", style="bold red", end=" ")
+        printer.print(error.message, markup=False, soft_wrap=True)
+        if error.hint:
+            printer.print(f"hint: {error.hint}", markup=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) has seen enough; Python would complain once more when it flushes at exit.
+        sys.stderr.close()
+        sys.exit(1)

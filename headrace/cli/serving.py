@@ -1,0 +1,63 @@
+"""``headrace serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.settings import Settings, load
+from headrace.sizes import format_size
+
+
+def _help(name: str) -> str:
+    field = Settings.model_fields[name]
+    default = format_size(field.default) if name in ("memory_limit", "max_body_size") else field.default
+    description = field.description or ""
+    return f"{description[:1].upper()}{description[1:]}. [dim]default: {default}[/]"
+
+
+def serve(
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help=_help("data"))] = None,
+    host: Annotated[str | None, typer.Option(help=_help("host"))] = None,
+    port: Annotated[int | None, typer.Option(help=_help("port"))] = None,
+    memory_limit: Annotated[str | None, typer.Option(metavar="SIZE", help=_help("memory_limit"))] = None,
+    domains: Annotated[int | None, typer.Option(metavar="N", help=_help("domains"))] = None,
+    read_timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help=_help("read_timeout"))] = None,
+    max_body_size: Annotated[str | None, typer.Option(metavar="SIZE", help=_help("max_body_size"))] = None,
+    log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help=_help("log_level"))] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Settings as TOML. [dim]default: headrace.toml if it is there[/]"),
+    ] = None,
+) -> None:
+    """Run a server with its data in one directory, until Ctrl-C.
+
+    Examples:
+
+      headrace serve
+
+      headrace serve --data /var/lib/headrace --port 9000 --memory-limit 2GiB
+    """
+    from headrace.server import Running, serve  # Late: it loads the engine, for which the other commands need not wait.
+
+    settings = load(
+        config,
+        data=data,
+        host=host,
+        port=port,
+        memory_limit=memory_limit,
+        domains=domains,
+        read_timeout=read_timeout,
+        max_body_size=max_body_size,
+        log_level=log_level,
+    )
+
+    def started(running: Running) -> None:
+        typer.echo(f"headrace answers at {running.url} (documentation at {running.url}/docs)")
+        typer.echo(f"data in {settings.data.absolute()}, memory limit {format_size(settings.memory_limit)}")
+        typer.echo("stop with Ctrl-C")
+
+    serve(settings, started)
+    typer.echo("headrace has stopped")

@@ -1,0 +1,44 @@
+"""The commands that show what Headrace does: ``demo`` and ``bench``. Each loads its room only when it is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="Stop at the end instead of serving on.")] = False,
+    scale: Annotated[float, typer.Option(help="How much data, as a multiple of the usual.", min=0.001)] = 1.0,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to keep the data. [dim]default: a temporary directory[/]")
+    ] = None,
+) -> None:
+    """Start a server with the Lobsters program and show a miss, an upquery, a hit and an eviction.
+
+    Examples:
+
+      headrace demo
+
+      headrace demo --once --scale 0.1
+    """
+    import_module("headrace.demo").run(once=once, scale=scale, port=port, data=data)
+
+
+def bench(
+    only: Annotated[str | None, typer.Option(metavar="NAME", help="Only this measurement.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the figures as JSON.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small data: to see that it runs, not how fast.")] = False,
+) -> None:
+    """Measure speed against hand-written code on this machine and print ratios.
+
+    Examples:
+
+      headrace bench --out bench.json
+
+      headrace bench --only reads --quick
+    """
+    import_module("headrace.bench").run(only=only, out=out, quick=quick)

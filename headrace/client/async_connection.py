@@ -1,0 +1,165 @@
+"""The awaited client: ``connection.py`` with ``async``, and the same documentation."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from headrace.client import calls
+from headrace.client.calls import Answer, Call, Key, read_answer
+from headrace.client.results import Progress, Record, Result, Written
+from headrace.client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options
+from headrace.errors import ConnectionFailed, ReadTimeout
+
+
+class AsyncConnection:
+    """A server, spoken to over a pool of kept connections; of one event loop. Close it, or use ``async with``."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        read_your_writes: bool = False,
+        timeout: float = 60.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """``read_your_writes``: every read waits for this connection's earlier writes. ``timeout`` in seconds."""
+        self._session = Session(url, read_your_writes)
+        with self._session.translated():
+            self._http = httpx.AsyncClient(transport=transport, **options(url, timeout))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    @property
+    def token(self) -> str | None:
+        """With ``read_your_writes``, what has been remembered."""
+        return self._session.token
+
+    async def execute(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> Result:
+        """Run SQL and answer the last statement's result."""
+        return calls.last(await self.execute_all(sql, params, token=token))
+
+    async def execute_all(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> list[Result]:
+        """Run SQL and answer each statement's result."""
+        return await self.send(calls.execute(sql, params), token)
+
+    def view(self, name: str) -> AsyncView:
+        return AsyncView(self, name)
+
+    def table(self, name: str) -> AsyncTable:
+        return AsyncTable(self, name)
+
+    async def migrate(self, sql: str) -> AsyncMigration:
+        """Queue DDL statements as one migration; ``wait()`` for it."""
+        return AsyncMigration(self, await self.send(calls.migrate(sql)))
+
+    async def tables(self) -> list[Record]:
+        return list((await self.send(calls.show("/v1/tables")))["tables"])
+
+    async def views(self) -> list[Record]:
+        return list((await self.send(calls.show("/v1/views")))["views"])
+
+    async def graph(self) -> Record:
+        return await self.send(calls.show("/v1/graph"))
+
+    async def status(self) -> Record:
+        return await self.send(calls.show("/v1/status"))
+
+    async def send(self, call: Call[Answer], token: str | None = None) -> Answer:
+        if self._http.is_closed:
+            raise ConnectionFailed("this connection is closed")
+        headers = self._session.headers(call, token)
+        with self._session.translated():
+            response = await self._http.request(call.method, call.path, content=call.body, headers=headers)
+        answer = read_answer(call, response.status_code, response.content)
+        self._session.remember(answer)
+        return answer
+
+
+class AsyncView:
+    """A view of one connection."""
+
+    def __init__(self, connection: AsyncConnection, name: str) -> None:
+        self._connection = connection
+        self.name = name
+
+    async def lookup(
+        self, key: Mapping[str, Any] | None = None, /, *, token: str | None = None, **parameters: Any
+    ) -> list[Record]:
+        """The rows for these parameters; a list is an IN list. ``key`` is for names that Python does not take."""
+        return await self._connection.send(calls.lookup(self.name, {**(key or {}), **parameters}), token)
+
+    async def lookup_many(self, keys: Iterable[Key], *, token: str | None = None) -> list[list[Record]]:
+        """The rows for each of many keys, in their order, in one request."""
+        return await self._connection.send(calls.lookup_many(self.name, keys), token)
+
+    async def evict(self, keys: Iterable[Key]) -> int:
+        """Forget the answers for these keys."""
+        return await self._connection.send(calls.evict(self.name, keys))
+
+    async def explain(self) -> str:
+        return await self._connection.send(calls.explain(self.name))
+
+
+class AsyncTable:
+    """A base table of one connection. What one call changes is changed all or none."""
+
+    def __init__(self, connection: AsyncConnection, name: str) -> None:
+        self._connection = connection
+        self.name = name
+
+    async def insert(self, rows: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Written:
+        """Insert one row or many."""
+        many = [rows] if isinstance(rows, Mapping) else rows
+        return await self._connection.send(calls.insert(self.name, many))
+
+    async def update(self, key: Mapping[str, Any], set: Mapping[str, Any]) -> Written:
+        """Change columns of the rows whose columns equal ``key``."""
+        return await self._connection.send(calls.update(self.name, key, set))
+
+    async def delete(self, key: Mapping[str, Any]) -> Written:
+        """Delete the rows whose columns equal ``key``."""
+        return await self._connection.send(calls.delete(self.name, key))
+
+
+class AsyncMigration:
+    """A migration on its way."""
+
+    def __init__(self, connection: AsyncConnection, id: str) -> None:
+        self._connection = connection
+        self.id = id
+
+    async def status(self) -> Progress:
+        return await self._connection.send(calls.migration(self.id))
+
+    async def cancel(self) -> Progress:
+        return await self._connection.send(calls.cancel(self.id))
+
+    async def wait(self, timeout: float | None = None, progress: Callable[[Progress], None] | None = None) -> Progress:
+        """Until it is done; raises its error, Cancelled, or ReadTimeout after ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = FIRST_POLL_SECONDS
+        while True:
+            status = await self.status()
+            if progress is not None:
+                progress(status)
+            if status.finished:
+                return status.checked()
+            if deadline is not None and time.monotonic() + pause > deadline:
+                raise ReadTimeout(f'migration "{self.id}" is not done after {timeout} s')
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, LAST_POLL_SECONDS)

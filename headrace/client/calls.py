@@ -1,0 +1,167 @@
+"""Every HTTP call as a value: what is sent, and how the answer is read. No I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from headrace.client.encoding import to_json, to_text
+from headrace.client.results import Column, Progress, Record, Result, Written
+from headrace.errors import BadRequest, ConnectionFailed, HeadraceError, rebuild
+
+Answer = TypeVar("Answer")
+Key = Any
+"""A key of a view: a tuple or list of its parameters, a mapping by name, or the one value where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Answer]):
+    method: str
+    path: str
+    """With the query string, percent-encoded."""
+    read: Callable[[Any], Answer]
+    body: bytes | None = None
+    consistent: bool = False
+    """It takes a token."""
+
+
+def execute(sql: str, params: Sequence[Any]) -> Call[list[Result]]:
+    return Call("POST", "/v1/sql", _results, to_json({"sql": sql, "params": list(params)}), consistent=True)
+
+
+def last(results: list[Result]) -> Result:
+    if not results:
+        raise BadRequest("there is no statement in the text")
+    return results[-1]
+
+
+def lookup(view: str, parameters: Mapping[str, Any]) -> Call[list[Record]]:
+    """By GET, which the server answers fastest; by POST where a value is NULL, which a query string cannot say."""
+    if any(value is None for value in parameters.values()):
+        many = lookup_many(view, [parameters])
+        return Call(many.method, many.path, lambda answer: _first(many.read(answer)), many.body, consistent=True)
+    pairs = [
+        (name, to_text(each))
+        for name, value in parameters.items()
+        for each in (value if isinstance(value, list | tuple | set | frozenset) else (value,))
+    ]
+    query = f"?{urlencode(pairs)}" if pairs else ""
+    return Call("GET", _view(view) + query, lambda answer: _rows(answer["rows"]), consistent=True)
+
+
+def lookup_many(view: str, keys: Iterable[Key]) -> Call[list[list[Record]]]:
+    body = to_json({"keys": [_key(key) for key in keys]})
+    return Call("POST", f"{_view(view)}/lookup", lambda answer: _pages(answer["results"]), body, consistent=True)
+
+
+def evict(view: str, keys: Iterable[Key]) -> Call[int]:
+    body = to_json({"keys": [_key(key) for key in keys]})
+    return Call("POST", f"{_view(view)}/evict", lambda answer: int(answer["evicted"]), body)
+
+
+def explain(view: str) -> Call[str]:
+    return Call("GET", f"{_view(view)}/explain", lambda answer: str(answer["explain"]))
+
+
+def insert(table: str, rows: Iterable[Mapping[str, Any]]) -> Call[Written]:
+    return Call("POST", _table(table), _written, to_json({"rows": [dict(row) for row in rows]}))
+
+
+def update(table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> Call[Written]:
+    return Call("PATCH", _table(table), _written, to_json({"key": dict(key), "set": dict(changes)}))
+
+
+def delete(table: str, key: Mapping[str, Any]) -> Call[Written]:
+    return Call("DELETE", _table(table), _written, to_json({"key": dict(key)}))
+
+
+def migrate(sql: str) -> Call[str]:
+    return Call("POST", "/v1/migrations", lambda answer: str(answer["id"]), to_json({"sql": sql}))
+
+
+def migration(id: str) -> Call[Progress]:
+    return Call("GET", f"/v1/migrations/{quote(id, safe='')}", _progress)
+
+
+def cancel(id: str) -> Call[Progress]:
+    return Call("DELETE", f"/v1/migrations/{quote(id, safe='')}", _progress)
+
+
+def show(path: str) -> Call[dict[str, Any]]:
+    """Any call that only shows something: tables, views, graph, status."""
+    return Call("GET", path, dict)
+
+
+def read_answer(call: Call[Answer], status: int, content: bytes) -> Answer:
+    """The call's answer; raises the server's error."""
+    try:
+        answer = orjson.loads(content)
+        if status < 400:
+            return call.read(answer)
+        error = rebuild(**answer["error"])
+    except HeadraceError:
+        raise
+    except (ValueError, KeyError, TypeError) as problem:
+        message = f"{call.method} {call.path.partition('?')[0]} answered {status} with something that is not Headrace's"
+        raise ConnectionFailed(message, hint="is the URL that of a Headrace server?") from problem
+    raise error
+
+
+def _view(name: str) -> str:
+    return f"/v1/views/{quote(name, safe='')}"
+
+
+def _table(name: str) -> str:
+    return f"/v1/tables/{quote(name, safe='')}/rows"
+
+
+def _key(key: Key) -> Any:
+    if isinstance(key, Mapping):
+        return dict(key)
+    return list(key) if isinstance(key, list | tuple) else [key]
+
+
+def _rows(rows: list[Record]) -> list[Record]:
+    return rows
+
+
+def _pages(pages: list[list[Record]]) -> list[list[Record]]:
+    return pages
+
+
+def _first(pages: list[list[Record]]) -> list[Record]:
+    return pages[0]
+
+
+def _results(answer: Any) -> list[Result]:
+    return [
+        Result(
+            tuple(Column(column["name"], column["type"]) for column in each["columns"]),
+            tuple(map(tuple, each["rows"])),
+            each["rows_affected"],
+            answer["token"],
+            each.get("first_id"),
+        )
+        for each in answer["results"]
+    ]
+
+
+def _written(answer: Any) -> Written:
+    return Written(answer["rows_affected"], answer["token"], answer.get("first_id"))
+
+
+def _progress(answer: Any) -> Progress:
+    error = answer["error"]
+    return Progress(
+        answer["id"],
+        answer["sql"],
+        answer["state"],
+        answer["step"],
+        answer["progress"],
+        tuple(answer["steps"]),
+        rebuild(**error) if error else None,
+    )

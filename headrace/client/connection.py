@@ -1,0 +1,164 @@
+"""The blocking client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from headrace.client import calls
+from headrace.client.calls import Answer, Call, Key, read_answer
+from headrace.client.results import Progress, Record, Result, Written
+from headrace.client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options
+from headrace.errors import ConnectionFailed, ReadTimeout
+
+
+class Connection:
+    """A server, spoken to over a pool of kept connections; may be shared by threads. Close it, or use ``with``."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        read_your_writes: bool = False,
+        timeout: float = 60.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """``read_your_writes``: every read waits for this connection's earlier writes. ``timeout`` in seconds."""
+        self._session = Session(url, read_your_writes)
+        with self._session.translated():
+            self._http = httpx.Client(transport=transport, **options(url, timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    @property
+    def token(self) -> str | None:
+        """With ``read_your_writes``, what has been remembered."""
+        return self._session.token
+
+    def execute(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> Result:
+        """Run SQL and answer the last statement's result."""
+        return calls.last(self.execute_all(sql, params, token=token))
+
+    def execute_all(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> list[Result]:
+        """Run SQL and answer each statement's result."""
+        return self.send(calls.execute(sql, params), token)
+
+    def view(self, name: str) -> View:
+        return View(self, name)
+
+    def table(self, name: str) -> Table:
+        return Table(self, name)
+
+    def migrate(self, sql: str) -> Migration:
+        """Queue DDL statements as one migration; ``wait()`` for it."""
+        return Migration(self, self.send(calls.migrate(sql)))
+
+    def tables(self) -> list[Record]:
+        return list(self.send(calls.show("/v1/tables"))["tables"])
+
+    def views(self) -> list[Record]:
+        return list(self.send(calls.show("/v1/views"))["views"])
+
+    def graph(self) -> Record:
+        return self.send(calls.show("/v1/graph"))
+
+    def status(self) -> Record:
+        return self.send(calls.show("/v1/status"))
+
+    def send(self, call: Call[Answer], token: str | None = None) -> Answer:
+        if self._http.is_closed:
+            raise ConnectionFailed("this connection is closed")
+        headers = self._session.headers(call, token)
+        with self._session.translated():
+            response = self._http.request(call.method, call.path, content=call.body, headers=headers)
+        answer = read_answer(call, response.status_code, response.content)
+        self._session.remember(answer)
+        return answer
+
+
+class View:
+    """A view of one connection."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
+        self.name = name
+
+    def lookup(
+        self, key: Mapping[str, Any] | None = None, /, *, token: str | None = None, **parameters: Any
+    ) -> list[Record]:
+        """The rows for these parameters; a list is an IN list. ``key`` is for names that Python does not take."""
+        return self._connection.send(calls.lookup(self.name, {**(key or {}), **parameters}), token)
+
+    def lookup_many(self, keys: Iterable[Key], *, token: str | None = None) -> list[list[Record]]:
+        """The rows for each of many keys, in their order, in one request."""
+        return self._connection.send(calls.lookup_many(self.name, keys), token)
+
+    def evict(self, keys: Iterable[Key]) -> int:
+        """Forget the answers for these keys."""
+        return self._connection.send(calls.evict(self.name, keys))
+
+    def explain(self) -> str:
+        return self._connection.send(calls.explain(self.name))
+
+
+class Table:
+    """A base table of one connection. What one call changes is changed all or none."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
+        self.name = name
+
+    def insert(self, rows: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Written:
+        """Insert one row or many."""
+        many = [rows] if isinstance(rows, Mapping) else rows
+        return self._connection.send(calls.insert(self.name, many))
+
+    def update(self, key: Mapping[str, Any], set: Mapping[str, Any]) -> Written:
+        """Change columns of the rows whose columns equal ``key``."""
+        return self._connection.send(calls.update(self.name, key, set))
+
+    def delete(self, key: Mapping[str, Any]) -> Written:
+        """Delete the rows whose columns equal ``key``."""
+        return self._connection.send(calls.delete(self.name, key))
+
+
+class Migration:
+    """A migration on its way."""
+
+    def __init__(self, connection: Connection, id: str) -> None:
+        self._connection = connection
+        self.id = id
+
+    def status(self) -> Progress:
+        return self._connection.send(calls.migration(self.id))
+
+    def cancel(self) -> Progress:
+        return self._connection.send(calls.cancel(self.id))
+
+    def wait(self, timeout: float | None = None, progress: Callable[[Progress], None] | None = None) -> Progress:
+        """Until it is done; raises its error, Cancelled, or ReadTimeout after ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = FIRST_POLL_SECONDS
+        while True:
+            status = self.status()
+            if progress is not None:
+                progress(status)
+            if status.finished:
+                return status.checked()
+            if deadline is not None and time.monotonic() + pause > deadline:
+                raise ReadTimeout(f'migration "{self.id}" is not done after {timeout} s')
+            time.sleep(pause)
+            pause = min(pause * 1.5, LAST_POLL_SECONDS)

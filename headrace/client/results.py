@@ -1,0 +1,74 @@
+"""What calls answer with. Values are JSON values: DECIMAL, DATE and DATETIME are strings, BLOB is base64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headrace import errors
+from headrace.errors import HeadraceError
+
+Record = dict[str, Any]
+
+
+class Column(NamedTuple):
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One statement's answer. ``token`` is the position of the last write of its request."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    rows_affected: int
+    token: str
+    first_id: int | None = None
+    """The first AUTO_INCREMENT value that an INSERT was given."""
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def records(self) -> list[Record]:
+        """The rows as dicts by column name."""
+        names = [column.name for column in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write through ``db.table(…)``."""
+
+    rows_affected: int
+    token: str
+    first_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a migration stands: ``state`` is queued, running, done, failed or cancelled."""
+
+    id: str
+    sql: str
+    state: str
+    step: str
+    progress: float
+    steps: tuple[str, ...]
+    error: HeadraceError | None
+
+    @property
+    def finished(self) -> bool:
+        return self.state in ("done", "failed", "cancelled")
+
+    def checked(self) -> Progress:
+        """Itself; raises what made a finished migration fail."""
+        if self.state == "cancelled":
+            raise self.error or errors.Cancelled(f'migration "{self.id}" was cancelled')
+        if self.state == "failed":
+            raise self.error or errors.ServerFault(f'migration "{self.id}" failed')
+        return self

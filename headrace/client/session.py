@@ -1,0 +1,78 @@
+"""What the two connections share: headers, the remembered token, and what httpx's exceptions mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+import httpx
+
+from api import tokens
+from headrace.client.calls import Call
+from headrace.client.results import Result, Written
+from headrace.errors import ConnectionFailed
+
+CONNECT_SECONDS = 5.0
+FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.02, 0.5
+"""Between two looks at a migration: short at first, as most are done at once; not longer than a watcher notices."""
+
+
+class Session:
+    """Remembers, where asked to, the newest token, and gives it to every read (read-your-writes)."""
+
+    def __init__(self, url: str, read_your_writes: bool) -> None:
+        self.url = url
+        self._remembering = read_your_writes
+        self._clock: dict[str, int] = {}
+        self._lock = Lock()
+
+    @property
+    def token(self) -> str | None:
+        """What reads are given: the merge of the tokens seen so far."""
+        return tokens.encode(self._clock) if self._clock else None
+
+    def headers(self, call: Call[Any], token: str | None) -> dict[str, str]:
+        headers = {} if call.body is None else {"content-type": "application/json"}
+        if call.consistent and (chosen := token or self.token):
+            headers["Headrace-Token"] = chosen
+        return headers
+
+    def remember(self, answer: Any) -> None:
+        if not self._remembering:
+            return
+        if isinstance(answer, list):
+            answer = answer[-1] if answer else None
+        if isinstance(answer, Result | Written):
+            clock = tokens.decode(answer.token)
+            with self._lock:
+                self._clock = tokens.merge(self._clock, clock)
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.ConnectError as error:
+            raise ConnectionFailed(
+                f"no server answers at {self.url}", hint='start one with "headrace serve"'
+            ) from error
+        except httpx.TimeoutException as error:
+            message = f"{self.url} did not answer in time"
+            raise ConnectionFailed(message, hint="connect with a longer timeout") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ConnectionFailed(f"the connection to {self.url} failed: {error}") from error
+
+
+def options(url: str, timeout: float) -> dict[str, Any]:
+    """What both of httpx's clients are made with.
+
+    Proxies of the environment are for the web, not for a database. Reading the certificates for TLS takes tens of
+    milliseconds, which a command on the terminal notices; plain HTTP has no use for them.
+    """
+    return {
+        "base_url": url,
+        "timeout": httpx.Timeout(timeout, connect=CONNECT_SECONDS),
+        "trust_env": False,
+        "verify": not url.startswith("http://"),
+    }

@@ -1,0 +1,112 @@
+"""Answers as tables on a terminal, by rich."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.client.results import Result
+from headrace.sizes import format_size
+
+NUMBERS = ("INT", "BOOL", "FLOAT", "DOUBLE", "DECIMAL")
+"""What a numeric type's name contains; its column stands to the right."""
+
+PIPED_WIDTH = 10_000
+"""Where nobody looks, lines are as long as they are, so that the next program sees one row a line."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
+
+
+def result_lines(result: Result) -> Iterator[RenderableType]:
+    """One statement's answer: a table and its number of rows, or what it changed."""
+    if not result.columns:
+        yield Text(_count(result.rows_affected, "row") + " affected", style="green")
+        if result.first_id is not None:
+            yield Text(f"first id {result.first_id}")
+        return
+    table = _table()
+    for column in result.columns:
+        numeric = any(part in column.type.upper() for part in NUMBERS)
+        table.add_column(_text(column.name), justify="right" if numeric else "left", overflow="fold")
+    for row in result.rows:
+        table.add_row(*map(_text, row))
+    yield table
+    yield Text(_count(len(result.rows), "row"), style="dim")
+
+
+def status_tables(status: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """The server's status: plain values first, then a table for each group."""
+    scalars = {name: value for name, value in status.items() if not isinstance(value, dict | list)}
+    if scalars:
+        yield _pairs("status", scalars)
+    for name, value in status.items():
+        if isinstance(value, dict):
+            yield from _group(name, value)
+        elif isinstance(value, list) and value:
+            yield _list(name, value)
+
+
+def _group(title: str, values: Mapping[str, Any]) -> Iterator[Table]:
+    flat = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    if flat:
+        yield _pairs(title, flat)
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _group(f"{title}.{name}", value)
+
+
+def _pairs(title: str, values: Mapping[str, Any]) -> Table:
+    table = _table(title, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right", overflow="fold")
+    for name, value in values.items():
+        table.add_row(_text(name.replace("_", " ")), _text(_readable(f"{title}.{name}", value)))
+    return table
+
+
+def _list(title: str, values: Sequence[Any]) -> Table:
+    rows = [value if isinstance(value, dict) else {"": value} for value in values]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = _table(title)
+    for name in names:
+        numeric = all(isinstance(row.get(name), int | float) for row in rows)
+        table.add_column(_text(name.replace("_", " ")), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(_readable(name, row.get(name, ""))) for name in names))
+    return table
+
+
+def _table(title: str | None = None, *, show_header: bool = True) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold cyan", show_header=show_header)
+
+
+def _readable(name: str, value: Any) -> Any:
+    """Bytes and seconds in units, by the name that the status gives them."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if "bytes" in name or name.startswith("memory"):
+        return format_size(value)
+    if "uptime" in name:
+        minutes, seconds = divmod(int(value), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{seconds:02}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+
+
+def _text(value: Any) -> Text:
+    """A value as it is: no markup, no escape sequences, and NULL told apart from the text of that name."""
+    if value is None:
+        return Text("NULL", style="dim")
+    shown = value if isinstance(value, str) else str(value)
+    return Text("".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in shown))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,131 @@
+"""Runs a deployment behind uvicorn in this process, from a free port to a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from api.app import create_app
+from headrace.errors import HeadraceError
+from headrace.opening import open_deployment
+from headrace.settings import Settings
+
+KEEP_ALIVE_SECONDS = 75
+"""Longer than clients and proxies keep an idle connection (5 to 60 s), so that it is they who close it: a server that
+closes first may do so while a request is on its way."""
+
+GRACE_SECONDS = 10
+"""Beyond the read timeout, for requests under way at a stop; then they are cancelled."""
+
+BACKLOG = 2048
+
+
+class StartFailed(HeadraceError):
+    """The server cannot start; the message is one line for the terminal."""
+
+    code = "start_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that takes requests."""
+
+    url: str
+    stop: Callable[[], None]
+    """Begins a clean stop, as a signal does."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but it says when it serves, and a signal that stopped it is not raised again: the exit code is 0."""
+
+    def __init__(self, config: uvicorn.Config, url: str, started: Callable[[Running], None]) -> None:
+        super().__init__(config)
+        self._running = Running(url, self._stop)
+        self._tell_started = started
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell_started(self._running)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; raises StartFailed where the address is taken or not ours."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        hint = "; is another server running? choose another with --port" if "in use" in reason else ""
+        raise StartFailed(f"cannot listen on {host}:{port}: {reason}{hint}") from error
+
+
+def address(listening: socket.socket) -> str:
+    """Where the socket answers, as a URL for this machine."""
+    host, port = listening.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def config(app: object, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http="httptools",
+        loop="auto",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        proxy_headers=False,
+        log_config=None,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(settings.read_timeout) + GRACE_SECONDS,
+    )
+
+
+def serve(settings: Settings, started: Callable[[Running], None]) -> None:
+    """Serve until SIGINT, SIGTERM or ``Running.stop``; ``started`` is called once, when requests are taken.
+
+    Raises StartFailed. On a stop no new connections are taken, requests under way are finished, and the deployment is
+    closed.
+    """
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level.upper())))
+    loop_factory = config(None, settings).get_loop_factory()
+    with listen(settings.host, settings.port) as listening, asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(_serve(settings, listening, started))
+
+
+async def _serve(settings: Settings, listening: socket.socket, started: Callable[[Running], None]) -> None:
+    try:
+        deployment = await open_deployment(settings)
+    except HeadraceError as error:
+        raise StartFailed(str(error)) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StartFailed(f'cannot use the data directory "{settings.data}": {reason}') from error
+    try:
+        app = create_app(deployment, max_body=settings.max_body_size)
+        server = Server(config(app, settings), address(listening), started)
+        await server.serve([listening])
+    finally:
+        await deployment.close()

@@ -1,0 +1,121 @@
+"""The catalog: which base tables and views there are, as one immutable value.
+
+A statement is planned against a catalog and yields another one; whoever fails half-way simply keeps the old. Names are
+found in any case and keep the case that they were declared with.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from domains.errors import UnknownName
+from domains.types import TableSchema
+from migrations.parse import exp
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """A view as it was defined. It is planned anew wherever it is read; nodes are shared by the joint graph."""
+
+    name: str
+    sql: str
+    """The SELECT's text."""
+    external: bool
+    """``CREATE EXT VIEW``, and ad-hoc SELECTs: it has a reader of its own."""
+    ad_hoc: bool
+    """Made for an ad-hoc SELECT and not by CREATE VIEW: it may be forgotten."""
+    relation: exp.Query = field(compare=False, repr=False)
+    columns: tuple[str, ...] = ()
+    """``CREATE VIEW name (columns) AS …``; () keeps the SELECT's own names."""
+    reads: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The tables and views that it names, in lower case."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reads", names_read(self.relation))
+
+
+def _nothing() -> Mapping[str, TableSchema]:
+    return MappingProxyType({})
+
+
+def _no_views() -> Mapping[str, ViewDefinition]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Tables and views by lower-case name, in the order of their making."""
+
+    tables: Mapping[str, TableSchema] = field(default_factory=_nothing)
+    views: Mapping[str, ViewDefinition] = field(default_factory=_no_views)
+
+    def with_table(self, schema: TableSchema) -> Catalog:
+        """This catalog with the table added, or replaced by its altered schema."""
+        return replace(self, tables=MappingProxyType({**self.tables, schema.name.lower(): schema}))
+
+    def without_table(self, name: str) -> Catalog:
+        lower = name.lower()
+        return replace(self, tables=MappingProxyType({k: v for k, v in self.tables.items() if k != lower}))
+
+    def with_view(self, view: ViewDefinition) -> Catalog:
+        return replace(self, views=MappingProxyType({**self.views, view.name.lower(): view}))
+
+    def without_view(self, name: str) -> Catalog:
+        lower = name.lower()
+        return replace(self, views=MappingProxyType({k: v for k, v in self.views.items() if k != lower}))
+
+    def table(self, name: str) -> TableSchema:
+        """:raises UnknownName: with the nearest table's name."""
+        found = self.tables.get(name.lower())
+        if found is None:
+            raise unknown("table", name, (table.name for table in self.tables.values()))
+        return found
+
+    def relation(self, name: str) -> TableSchema | ViewDefinition:
+        """The table or view that a FROM clause names.
+
+        :raises UnknownName: with the nearest name of either.
+        """
+        lower = name.lower()
+        found = self.tables.get(lower) or self.views.get(lower)
+        if found is None:
+            views = (view.name for view in self.views.values() if not view.ad_hoc)
+            raise unknown("table or view", name, [*(table.name for table in self.tables.values()), *views])
+        return found
+
+    def dependents(self, name: str) -> tuple[str, ...]:
+        """The views that read a table or view, directly or through others, in the order of their making."""
+        reached = {name.lower()}
+        while True:
+            more = {lower for lower, view in self.views.items() if lower not in reached and view.reads & reached}
+            if not more:
+                return tuple(view.name for lower, view in self.views.items() if lower in reached - {name.lower()})
+            reached |= more
+
+
+def unknown(what: str, name: str, known: Iterable[str], *, like: str | None = None) -> UnknownName:
+    """The error for a name that is not there, with the nearest one that is (to ``like``, else to the name)."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    near = difflib.get_close_matches((like or name).lower(), list(by_lower), n=1, cutoff=0.6)
+    hint = f'did you mean "{by_lower[near[0]]}"?' if near else None
+    return UnknownName(f'unknown {what} "{name}"', hint=hint)
+
+
+def names_read(relation: exp.Expr) -> frozenset[str]:
+    """Lower-case names of the tables and views that a query names, without those of its own CTEs."""
+    found: set[str] = set()
+    pending: list[tuple[exp.Expr, frozenset[str]]] = [(relation, frozenset())]
+    while pending:
+        node, own = pending.pop()
+        clause = node.args.get("with_")
+        if clause is not None:
+            for cte in clause.expressions:
+                pending.append((cte.this, own))
+                own = own | {cte.alias.lower()}
+        if isinstance(node, exp.Table) and node.name and node.name.lower() not in own:
+            found.add(node.name.lower())
+        pending.extend((child, own) for child in node.iter_expressions() if child is not clause)
+    return frozenset(found)

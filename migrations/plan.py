@@ -1,0 +1,183 @@
+"""From recipe to plan: what a migration does, as ordered and printable steps.
+
+::
+
+    views ─► plan_view ─► joint graph ─► split_key ─► Extension ─► MigrationPlan
+             (query/)     (shared)      (provenance)  (placed,     (commands by domain; all but the last
+                                                      state)       are undone by removing what was added)
+
+``State`` is what the plans of all migrations so far come to. It is a function of the recipe: whoever plays the recipe again
+has the same nodes under the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from domains.commands import Activate, AddNodes, BuildIndex, Command, ExtendNodes, Feed, RemoveNodes
+from domains.graph import Base, DomainIndex, Node, NodeIndex, Reader
+from domains.graph import Materialization as Kept
+from migrations.catalog import Catalog, ViewDefinition
+from migrations.dataflow import Dataflow, Extension, Placement
+from migrations.joint_graph import JointGraph
+from migrations.provenance import traced
+from migrations.query.view import PlannedView, plan_view
+
+SLICE_ROWS = 2_000
+"""Base rows a slice of a backfill: some 10 ms of work, so that reads and writes between slices do not notice."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One command for one domain. A sliced one is repeated until it reports that it is finished."""
+
+    domain: DomainIndex
+    command: Command
+    text: str
+    sliced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    steps: tuple[PlanStep, ...]
+    undo: tuple[PlanStep, ...]
+    """What takes the migration back, as long as ``Activate`` has not been reached."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{number}. {step.text}" for number, step in enumerate(self.steps, 1))
+
+
+@dataclass(slots=True)
+class State:
+    """Catalog, joint graph and dataflow after some migrations."""
+
+    catalog: Catalog = field(default_factory=Catalog)
+    joint: JointGraph = field(default_factory=JointGraph)
+    flow: Dataflow = field(default_factory=Dataflow)
+    planned: dict[str, PlannedView] = field(default_factory=dict)
+    """By view, lower case: those with a reader."""
+
+    def copy(self) -> State:
+        return State(self.catalog, self.joint.copy(), self.flow.copy(), dict(self.planned))
+
+
+def one_domain(_: Node) -> DomainIndex:
+    """Everything in domain 0: no copies, no links."""
+    return DomainIndex(0)
+
+
+def spread_over(domains: int) -> Placement:
+    """Bases in domain 0, the nodes of successive views in the others by turns, told by their numbers."""
+
+    def place(node: Node) -> DomainIndex:
+        if domains == 1 or isinstance(node.operator, Base):
+            return DomainIndex(0)
+        return DomainIndex(1 + (node.index // NODES_TOGETHER) % (domains - 1))
+
+    return place
+
+
+NODES_TOGETHER = 4
+"""How many successive nodes stay together when a graph is spread: a view has some four to ten."""
+
+
+def plan_views(state: State, definitions: Sequence[ViewDefinition], placement: Placement) -> tuple[State, MigrationPlan]:
+    """Plan readers for views that the catalog knows. The state given is left as it is.
+
+    :raises SqlError, Unsupported: what planning can tell; nothing has changed then.
+    """
+    after = state.copy()
+    readers: list[tuple[Node, NodeIndex]] = []
+    for number, definition in enumerate(definitions):
+        planned = plan_view(after.catalog, after.joint, definition.name, definition.relation)
+        reader = split_key(planned, after.joint)
+        root = after.joint.node(planned.root)
+        placeholder = NodeIndex(-1 - number)
+        readers.append((Node(placeholder, reader, (planned.root,), root.columns), planned.root))
+        after.planned[definition.name.lower()] = replace(planned, reader=reader)
+    extension = Extension(after.flow, after.joint, placement)
+    extension.add_readers(readers)
+    after.flow = extension.flow
+    return after, _plan(extension)
+
+
+def plan_removal(state: State, views: Iterable[str]) -> tuple[State, MigrationPlan]:
+    """Drop readers, and every node that nothing else needs."""
+    after = state.copy()
+    for view in views:
+        after.planned.pop(view.lower(), None)
+        after.flow.readers.pop(view.lower(), None)
+    kept: set[NodeIndex] = set()
+    for index in after.flow.readers.values():
+        kept |= after.flow.ancestors(index)
+    doomed = set(after.flow.nodes) - kept
+    steps = _removal_steps(after.flow.nodes[index] for index in doomed)
+    after.flow.remove(doomed)
+    return after, MigrationPlan(steps, ())
+
+
+def split_key(planned: PlannedView, joint: JointGraph) -> Reader:
+    """Keep as key what has a provenance; look the rest up by walking the reader (``seek``)."""
+    reader = planned.reader
+    key = tuple(column for column in reader.key if traced(planned.root, column, joint.node))
+    rest = tuple(column for column in reader.key if column not in key)
+    return replace(reader, key=key, seek=(*rest, *reader.seek))
+
+
+def _plan(extension: Extension) -> MigrationPlan:
+    flow = extension.flow
+    added = [flow.nodes[index] for index in flow.nodes if index in extension.added]
+    extended = [flow.nodes[index] for index in extension.extended]
+    domains = sorted({node.domain for node in (*added, *extended)})
+    routes = [flow.routes[node.index] for node in added if node.index in flow.routes]
+    steps: list[PlanStep] = []
+    for domain in domains:
+        here = tuple(node for node in extended if node.domain == domain)
+        if here:
+            steps.append(PlanStep(domain, ExtendNodes(here), f"domain {domain}: index {_numbers(here)} further"))
+    for domain in domains:
+        nodes = tuple(node for node in added if node.domain == domain)
+        outgoing = tuple(route for route in routes if flow.nodes[route.egress].domain == domain)
+        incoming = tuple(route for route in routes if flow.nodes[route.ingress].domain == domain)
+        if nodes or outgoing:
+            text = f"domain {domain}: add {_numbers(nodes)}"
+            steps.append(PlanStep(domain, AddNodes(nodes, outgoing, incoming), text))
+    steps.extend(_index_steps([*added, *extended]))
+    full = [node for node in added if node.materialization is Kept.FULL]
+    if full:
+        steps.extend(
+            PlanStep(domain, Feed(SLICE_ROWS), f"domain {domain}: backfill {_numbers(full)}", sliced=True)
+            for domain in domains
+        )
+        steps.extend(PlanStep(domain, Activate(), f"domain {domain}: activate") for domain in domains)
+    return MigrationPlan(tuple(steps), _removal_steps(added))
+
+
+def _index_steps(nodes: Iterable[Node]) -> Iterable[PlanStep]:
+    for node in nodes:
+        if isinstance(node.operator, Base):
+            for columns in node.indexes:
+                stored = tuple(node.operator.columns[column] for column in columns)
+                names = ", ".join(node.columns[column].name for column in columns)
+                text = f"domain {node.domain}: index table {node.operator.table} by {names}"
+                yield PlanStep(node.domain, BuildIndex(node.operator.table, stored, SLICE_ROWS), text, sliced=True)
+
+
+def _removal_steps(nodes: Iterable[Node]) -> tuple[PlanStep, ...]:
+    by_domain: dict[DomainIndex, list[Node]] = {}
+    for node in sorted(nodes, key=lambda node: node.index):
+        by_domain.setdefault(node.domain, []).append(node)
+    return tuple(
+        PlanStep(domain, RemoveNodes(tuple(n.index for n in here)), f"domain {domain}: remove {_numbers(here)}")
+        for domain, here in sorted(by_domain.items())
+    )
+
+
+def _numbers(nodes: Sequence[Node]) -> str:
+    if not nodes:
+        return "no nodes"
+    word = "node" if len(nodes) == 1 else "nodes"
+    return f"{word} {', '.join(str(node.index) for node in nodes)}"
+
+

@@ -1,0 +1,154 @@
+"""Aggregate functions: from their syntax to calls of a γ over columns of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from domains.errors import SqlError, Unsupported
+from domains.expressions import Constant, Expression
+from domains.functions import call
+from domains.graph import AggregateFunction
+from domains.types import BIGINT, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
+from migrations.parse import exp, text_of
+from migrations.query.calls import AGGREGATES, spelled
+from migrations.query.literals import LARGEST_SCALE
+from migrations.query.parameters import own_nodes
+from migrations.query.relation import Sorting
+
+_NODES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.GroupConcat)
+_DISTINCT = {
+    AggregateFunction.COUNT: AggregateFunction.COUNT_DISTINCT,
+    AggregateFunction.SUM: AggregateFunction.SUM_DISTINCT,
+    AggregateFunction.AVG: AggregateFunction.AVG_DISTINCT,
+    AggregateFunction.GROUP_CONCAT: AggregateFunction.GROUP_CONCAT_DISTINCT,
+}
+_COUNTS = frozenset([AggregateFunction.COUNT_ROWS, AggregateFunction.COUNT, AggregateFunction.COUNT_DISTINCT])
+Translate = Callable[[exp.Expr], Expression]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """An aggregate over expressions of the input's row."""
+
+    function: AggregateFunction
+    argument: Expression | None
+    type: SqlType
+    separator: str = ","
+    order: tuple[Sorting, ...] = ()
+
+    @property
+    def of_nothing(self) -> Value:
+        """Its value over no rows."""
+        return 0 if self.function in _COUNTS else None
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    return isinstance(node, _NODES) or (isinstance(node, exp.Anonymous) and spelled(node)[0] in AGGREGATES)
+
+
+def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The aggregates of an expression, without those of its subqueries."""
+    return (part for part in own_nodes(node) if is_aggregate(part))
+
+
+def summary(node: exp.Expr, translate: Translate) -> Summary:
+    """The aggregate that a node means; ``translate`` gives expressions over the input's row.
+
+    :raises Unsupported: an aggregate that is not done.
+    """
+    if isinstance(node, exp.Count):
+        return _count(node, translate)
+    if isinstance(node, exp.GroupConcat):
+        return _group_concat(node, translate)
+    if isinstance(node, exp.Anonymous):
+        return _any_value(node, translate)
+    parts, is_distinct = _arguments(node)
+    if len(parts) != 1 or isinstance(parts[0], exp.Star):
+        raise SqlError(f"{text_of(node)}: one argument is wanted")
+    argument = translate(parts[0])
+    if isinstance(node, (exp.Min, exp.Max)):
+        function = AggregateFunction.MIN if isinstance(node, exp.Min) else AggregateFunction.MAX
+        return Summary(function, argument, argument.type)
+    function = AggregateFunction.SUM if isinstance(node, exp.Sum) else AggregateFunction.AVG
+    argument = _number(argument)
+    return Summary(_DISTINCT[function] if is_distinct else function, argument, _sum_type(function, argument.type))
+
+
+def _arguments(node: exp.Expr) -> tuple[list[exp.Expr], bool]:
+    inner = node.this
+    if isinstance(inner, exp.Distinct):
+        return list(inner.expressions), True
+    return [inner, *node.expressions], False
+
+
+def _number(argument: Expression) -> Expression:
+    """What SUM and AVG add up: exact numbers as they are, text and dates as DOUBLE."""
+    if argument.type.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE):
+        return argument
+    return call("cast", argument, type=DOUBLE)
+
+
+def _sum_type(function: AggregateFunction, argument: SqlType) -> SqlType:
+    if argument.kind is Kind.DOUBLE:
+        return DOUBLE
+    if function is AggregateFunction.SUM:
+        return BIGINT if argument.kind is Kind.INTEGER else decimal_type(argument.scale)
+    return decimal_type(min(argument.scale + 4, LARGEST_SCALE))
+
+
+def _count(node: exp.Expr, translate: Translate) -> Summary:
+    parts, is_distinct = _arguments(node)
+    if isinstance(parts[0], exp.Star):
+        return Summary(AggregateFunction.COUNT_ROWS, None, BIGINT)
+    arguments = [translate(part) for part in parts]
+    if not is_distinct:
+        if len(arguments) > 1:
+            raise SqlError("COUNT of several columns wants DISTINCT")
+        if isinstance(arguments[0], Constant) and arguments[0].value is not None:
+            return Summary(AggregateFunction.COUNT_ROWS, None, BIGINT)
+        return Summary(AggregateFunction.COUNT, arguments[0], BIGINT)
+    return Summary(AggregateFunction.COUNT_DISTINCT, _combined(arguments), BIGINT)
+
+
+def _combined(arguments: list[Expression]) -> Expression:
+    """Several values as one that differs where any of them does, and is NULL where any of them is."""
+    if len(arguments) == 1:
+        return arguments[0]
+    parts: list[Expression] = []
+    for argument in arguments:
+        text = call("hex", argument) if argument.type.kind is Kind.BLOB else call("cast", argument, type=TEXT)
+        parts += [call("char_length", text), Constant(":", TEXT), text]
+    return call("concat", *parts)
+
+
+def _group_concat(node: exp.Expr, translate: Translate) -> Summary:
+    separator, inner = node.args.get("separator"), node.this
+    if separator is not None and not isinstance(separator, exp.Literal):
+        raise SqlError("the SEPARATOR of GROUP_CONCAT must be a text")
+    order: list[Sorting] = []
+    if isinstance(inner, exp.Order):
+        order = [Sorting(translate(term.this), bool(term.args.get("desc"))) for term in inner.expressions]
+        order = [term for term in order if not isinstance(term.expression, Constant)]
+        inner = inner.this
+    is_distinct = isinstance(inner, exp.Distinct)
+    parts = list(inner.expressions) if is_distinct else [inner]
+    arguments = [translate(part) for part in parts]
+    argument = arguments[0] if len(arguments) == 1 else call("concat", *arguments)
+    if is_distinct and any(term.expression != argument for term in order):
+        raise Unsupported(
+            "GROUP_CONCAT(DISTINCT x ORDER BY y) with another y than x", hint="order by x, or leave out DISTINCT"
+        )
+    text = argument if argument.type.kind is Kind.TEXT else call("cast", argument, type=TEXT)
+    function = AggregateFunction.GROUP_CONCAT_DISTINCT if is_distinct else AggregateFunction.GROUP_CONCAT
+    return Summary(function, text, TEXT, "," if separator is None else separator.name, tuple(order))
+
+
+def _any_value(node: exp.Anonymous, translate: Translate) -> Summary:
+    name, parts = spelled(node)
+    if name != "any_value" or len(parts) != 1:
+        raise Unsupported(
+            f"the aggregate {name.upper()}", hint="COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT and ANY_VALUE are there"
+        )
+    argument = translate(parts[0])
+    return Summary(AggregateFunction.MIN, argument, argument.type)

@@ -1,0 +1,249 @@
+"""From a tree of joins and a heap of conditions to a plan.
+
+The columns of all sources are numbered once, in the order of the text (*the wide row*), and every condition is written
+over that row. :func:`arrange` then decides what is joined with what: conditions on one source sink into it, equalities
+between two become join columns whichever clause they came from, an outer join whose missing side a condition rules out
+becomes an inner one, and sources that nothing connects are crossed last. Since the order of joining may differ from
+that of the text, the result says where each column of the wide row has come to stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from domains.expressions import Call, Expression
+from domains.functions import comparison_type
+from domains.graph import JoinKind
+from domains.types import Kind, SqlType
+from migrations.query.plan import Plan, extended, filtered, joined
+from migrations.query.terms import conjunction, equality, moved, null_rejected, positions
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One source, whose first column is the wide row's ``offset``-th."""
+
+    plan: Plan
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Inner, cross and comma joins of any number of sources."""
+
+    children: tuple[Source, ...]
+    conditions: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    left: Source
+    right: Source
+    conditions: tuple[Expression, ...]
+
+
+Source = Leaf | Inner | Left
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """A plan, and which column of the wide row each of its columns is (-1: a computed join column)."""
+
+    plan: Plan
+    layout: tuple[int, ...]
+
+    def place(self, wide: int) -> int:
+        """Where a column of the wide row stands."""
+        return self.layout.index(wide)
+
+    def put(self, expression: Expression) -> Expression:
+        """An expression over the wide row, over this plan's row."""
+        return moved(expression, self.place)
+
+
+def columns_of(source: Source) -> frozenset[int]:
+    """The columns of the wide row that come from a source."""
+    match source:
+        case Leaf(plan, offset):
+            return frozenset(range(offset, offset + plan.width))
+        case Inner(children):
+            return frozenset[int]().union(*(columns_of(child) for child in children))
+        case Left(left, right):
+            return columns_of(left) | columns_of(right)
+
+
+def nullable_columns(source: Source) -> frozenset[int]:
+    """The columns that an outer join may make NULL."""
+    match source:
+        case Leaf():
+            return frozenset()
+        case Inner(children):
+            return frozenset[int]().union(*(nullable_columns(child) for child in children))
+        case Left(left, right):
+            return nullable_columns(left) | columns_of(right)
+
+
+def simplified(source: Source, rejected: frozenset[int]) -> Source:
+    """The same joins without outer ones whose unmatched rows a condition throws away anyway.
+
+    ``rejected`` are columns that are not NULL in any row that survives.
+    """
+    match source:
+        case Leaf():
+            return source
+        case Inner(children, conditions):
+            rejected |= frozenset[int]().union(*(null_rejected(condition) for condition in conditions))
+            flat: list[Source] = []
+            collected = list(conditions)
+            for child in children:
+                simple = simplified(child, rejected)
+                if isinstance(simple, Inner):
+                    flat.extend(simple.children)
+                    collected.extend(simple.conditions)
+                else:
+                    flat.append(simple)
+            return Inner(tuple(flat), tuple(collected))
+        case Left(left, right, conditions):
+            if rejected & columns_of(right):
+                return simplified(Inner((left, right), conditions), rejected)
+            inside = frozenset[int]().union(*(null_rejected(condition) for condition in conditions))
+            return Left(simplified(left, rejected), simplified(right, rejected | inside), conditions)
+
+
+def arrange(source: Source, conditions: Sequence[Expression] = ()) -> Arranged:
+    """The joins as a plan in which all of the conditions hold."""
+    match source:
+        case Leaf(plan, offset):
+            layout = tuple(range(offset, offset + plan.width))
+            return Arranged(filtered(plan, [moved(c, lambda p: p - offset) for c in conditions]), layout)
+        case Inner(children, own):
+            return _inner(children, [*own, *conditions])
+        case Left():
+            return _left(source, conditions)
+
+
+def _inner(children: Sequence[Source], conditions: Sequence[Expression]) -> Arranged:
+    owned = [columns_of(child) for child in children]
+    private: list[list[Expression]] = [[] for _ in children]
+    open_conditions: list[Expression] = []
+    for condition in conditions:
+        reads = positions(condition)
+        home = next((i for i, columns in enumerate(owned) if reads <= columns), None)
+        if home is None:
+            open_conditions.append(condition)
+        else:
+            private[home].append(condition)
+    remaining = [arrange(child, own) for child, own in zip(children, private, strict=True)]
+    islands: list[Arranged] = []
+    while remaining:
+        island, remaining = _island(remaining, open_conditions)
+        islands.append(island)
+    result = islands[0]
+    for island in islands[1:]:
+        result = _meet(result, island, open_conditions)
+    return result
+
+
+def _island(remaining: list[Arranged], conditions: list[Expression]) -> tuple[Arranged, list[Arranged]]:
+    """The first source joined with all that equalities connect to it, and what is left over."""
+    result, rest = remaining[0], remaining[1:]
+    while True:
+        ours = frozenset(result.layout)
+        linked = next((other for other in rest if _links(ours, frozenset(other.layout), conditions)), None)
+        if linked is None:
+            return result, rest
+        rest = [other for other in rest if other is not linked]
+        result = _meet(result, linked, conditions)
+
+
+def _links(left: frozenset[int], right: frozenset[int], conditions: Sequence[Expression]) -> bool:
+    return any(_link(condition, left, right) is not None for condition in conditions)
+
+
+def _link(condition: Expression, left: frozenset[int], right: frozenset[int]) -> tuple[Expression, Expression] | None:
+    """Both sides of an equality between the two, the left one's first; None where it is none."""
+    sides = equality(condition)
+    if sides is None:
+        return None
+    one, other = sides
+    reads, other_reads = positions(one), positions(other)
+    if not reads or not other_reads:
+        return None
+    if reads <= left and other_reads <= right:
+        return one, other
+    if reads <= right and other_reads <= left:
+        return other, one
+    return None
+
+
+def _meet(left: Arranged, right: Arranged, conditions: list[Expression]) -> Arranged:
+    """⋈ of two plans by every condition that spans them; those are taken off the list."""
+    ours, theirs = frozenset(left.layout), frozenset(right.layout)
+    links: list[tuple[Expression, Expression]] = []
+    others: list[Expression] = []
+    for condition in list(conditions):
+        if positions(condition) <= ours | theirs:
+            conditions.remove(condition)
+            link = _link(condition, ours, theirs)
+            if link is None:
+                others.append(condition)
+            elif link not in links:
+                links.append(link)
+    left, right, left_on, right_on = _keyed(left, right, links)
+    plan = joined(JoinKind.INNER, left.plan, right.plan, left_on, right_on)
+    met = Arranged(plan, left.layout + right.layout)
+    return Arranged(filtered(plan, [met.put(other) for other in others]), met.layout)
+
+
+def _left(source: Left, conditions: Sequence[Expression]) -> Arranged:
+    ours, theirs = columns_of(source.left), columns_of(source.right)
+    links: list[tuple[Expression, Expression]] = []
+    inside: list[Expression] = []
+    residual: list[Expression] = []
+    for condition in source.conditions:
+        link = _link(condition, ours, theirs)
+        if positions(condition) and positions(condition) <= theirs:
+            inside.append(condition)
+        elif link is not None:
+            if link not in links:
+                links.append(link)
+        else:
+            residual.append(condition)
+    above = [condition for condition in conditions if not positions(condition) <= ours]
+    left = arrange(source.left, [condition for condition in conditions if positions(condition) <= ours])
+    right = arrange(source.right, inside)
+    left, right, left_on, right_on = _keyed(left, right, links)
+    both = Arranged(left.plan, left.layout + right.layout)
+    rest = both.put(conjunction(residual)) if residual else None
+    plan = joined(JoinKind.LEFT, left.plan, right.plan, left_on, right_on, rest)
+    met = Arranged(plan, both.layout)
+    return Arranged(filtered(plan, [met.put(condition) for condition in above]), met.layout)
+
+
+def _keyed(
+    left: Arranged, right: Arranged, links: Sequence[tuple[Expression, Expression]]
+) -> tuple[Arranged, Arranged, list[int], list[int]]:
+    """Both sides with a column for every join key, of one type on both sides."""
+    ours: list[Expression] = []
+    theirs: list[Expression] = []
+    for one, other in links:
+        target = comparison_type(one.type, other.type)
+        ours.append(left.put(_as_key(one, target)))
+        theirs.append(right.put(_as_key(other, target)))
+    left, left_on = _with_columns(left, ours)
+    right, right_on = _with_columns(right, theirs)
+    return left, right, left_on, right_on
+
+
+def _with_columns(side: Arranged, keys: Sequence[Expression]) -> tuple[Arranged, list[int]]:
+    plan, places = extended(side.plan, keys, ["join_key"] * len(keys))
+    return Arranged(plan, side.layout + (-1,) * (plan.width - side.plan.width)), places
+
+
+def _as_key(expression: Expression, target: SqlType) -> Expression:
+    """The expression as join columns are compared: by kind, and DECIMALs also by scale."""
+    same = expression.type.kind is target.kind
+    if same and (target.kind is not Kind.DECIMAL or expression.type.scale == target.scale):
+        return expression
+    return Call("cast", (expression,), target)

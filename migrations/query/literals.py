@@ -1,0 +1,121 @@
+"""Literals of SQL text as typed constants, and the types that CAST names."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from domains.errors import SqlError, Unsupported
+from domains.expressions import Constant
+from domains.functions import UNSIGNED
+from domains.types import (
+    BIGINT,
+    BLOB,
+    BOOL,
+    DATE,
+    DATETIME,
+    DOUBLE,
+    NULL,
+    TEXT,
+    Kind,
+    SqlType,
+    decimal_type,
+)
+from migrations.parse import exp
+
+LARGEST_SCALE = 30
+"""Digits after the point, as in MySQL; a longer literal is a DOUBLE."""
+
+_KINDS: dict[str, SqlType] = {
+    **dict.fromkeys(("INT", "BIGINT", "SMALLINT", "TINYINT", "MEDIUMINT"), BIGINT),
+    **dict.fromkeys(("UINT", "UBIGINT", "USMALLINT", "UTINYINT", "UMEDIUMINT"), UNSIGNED),
+    **dict.fromkeys(("DOUBLE", "FLOAT"), DOUBLE),
+    **dict.fromkeys(("BLOB", "BINARY", "VARBINARY"), BLOB),
+    **dict.fromkeys(("DATETIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), DATETIME),
+    "DATE": DATE,
+}
+_TEXTS = ("CHAR", "VARCHAR", "NCHAR", "NVARCHAR", "TEXT")
+
+
+def number(text: str) -> Constant:
+    """``7`` is an integer, ``7.0`` an exact decimal, ``7e0`` a double."""
+    if "e" in text.lower():
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            raise SqlError(f"the number {text[:40]} is out of range")
+        return Constant(value + 0.0, DOUBLE)
+    if "." in text:
+        scale = len(text.partition(".")[2])
+        if scale > LARGEST_SCALE:
+            return Constant(float(text), DOUBLE)
+        return Constant(Decimal(text), decimal_type(scale))
+    if len(text) > 65:
+        raise SqlError(f"the number {text[:20]}… has more than 65 digits")
+    return integer(int(text))
+
+
+def integer(value: int) -> Constant:
+    """A BIGINT where it fits, else an exact decimal."""
+    if -(2**63) <= value < 2**63:
+        return Constant(value, BIGINT)
+    return Constant(Decimal(value), decimal_type(0))
+
+
+def text(value: str) -> Constant:
+    return Constant(value, TEXT)
+
+
+def truth(value: bool) -> Constant:
+    return Constant(int(value), BOOL)
+
+
+NOTHING = Constant(None, NULL)
+
+
+def literal(node: exp.Expr) -> Constant | None:
+    """The constant that a node is, or None where it is no literal."""
+    if isinstance(node, exp.Literal):
+        return text(node.this) if node.is_string else number(node.this)
+    if isinstance(node, exp.Null):
+        return NOTHING
+    if isinstance(node, exp.Boolean):
+        return truth(bool(node.this))
+    if isinstance(node, exp.HexString):
+        return _hexadecimal(str(node.this))
+    if isinstance(node, exp.BitString):
+        return integer(int(str(node.this) or "0", 2))
+    if isinstance(node, exp.National):
+        return text(str(node.this))
+    if isinstance(node, exp.Introducer):
+        return literal(node.expression)
+    return None
+
+
+def _hexadecimal(digits: str) -> Constant:
+    try:
+        return Constant(bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits), BLOB)
+    except ValueError:
+        raise SqlError(f'"{digits[:40]}" is not hexadecimal') from None
+
+
+def cast_target(target: exp.DataType) -> SqlType:
+    """The type that ``CAST(… AS target)`` gives."""
+    name = target.this.name if hasattr(target.this, "name") else str(target.this)
+    sizes = [int(size.name) for size in target.expressions if size.name.isdigit()]
+    if name in _TEXTS:
+        return SqlType(Kind.TEXT, f"VARCHAR({sizes[0]})", length=sizes[0]) if sizes else TEXT
+    if name == "CHARACTER_SET":
+        return TEXT
+    if name in ("DECIMAL", "BIGDECIMAL", "UDECIMAL"):
+        scale = sizes[1] if len(sizes) > 1 else 0
+        if scale > LARGEST_SCALE:
+            raise SqlError(f"scale {scale} is larger than {LARGEST_SCALE}")
+        digits = sizes[0] if sizes else 10
+        return SqlType(Kind.DECIMAL, f"DECIMAL({digits},{scale})", length=digits, scale=scale)
+    if name in ("BINARY", "VARBINARY") and sizes:
+        return SqlType(Kind.BLOB, f"VARBINARY({sizes[0]})", length=sizes[0])
+    found = _KINDS.get(name)
+    if found is None:
+        raise Unsupported(
+            f"CAST to {name}", hint="SIGNED, UNSIGNED, DECIMAL, DOUBLE, CHAR, BINARY, DATE and DATETIME are there"
+        )
+    return found

@@ -1,0 +1,213 @@
+"""What planning a query, or one source of a FROM clause, gives: a plan, its outputs and the parameters it carries.
+
+Outputs are expressions over the plan's row and not yet a projection, so that a derived table or a view that only picks
+columns costs no node where another query reads it. A parameter is *carried*: the column that it is compared with
+travels up, visible or not, until the view's reader makes a key of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from domains.errors import Unsupported
+from domains.expressions import Constant, Expression, Field
+from domains.graph import OrderTerm, ParameterKind, TopK
+from domains.types import BOOL, Column, Row, SqlType, TableSchema
+from migrations.catalog import Catalog
+from migrations.query.plan import Plan, base, distinct, extended, filtered, projected, top
+from migrations.query.scope import Scope
+
+Mark = tuple[int, ...]
+"""Where a ``?`` stands: its place in the text, behind the places of the views that it was inlined through."""
+
+SEVERAL = frozenset(ParameterKind) - {ParameterKind.EQUAL, ParameterKind.LIMIT, ParameterKind.OFFSET}
+"""Kinds of parameters that ask for several values of their column at once."""
+
+
+NEVER = Constant(0, BOOL)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A parameter on its way up."""
+
+    name: str
+    kind: ParameterKind
+    type: SqlType
+    marks: tuple[Mark, ...]
+    """All the placeholders that feed it: an IN list has several, and each branch of a UNION its own."""
+    named: bool = False
+    """Written ``:name``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A slot and the column of the plan that it is compared with."""
+
+    column: int
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """One term of ORDER BY, over the plan's row."""
+
+    expression: Expression
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    plan: Plan
+    outputs: tuple[Output, ...]
+    carried: tuple[Carried, ...] = ()
+    empty: Row | None = None
+    """The outputs where no row is: what COUNT(*) of a group that its parameters do not find answers."""
+    order: tuple[Sorting, ...] = ()
+    limit: int | Slot | None = None
+    offset: int | Slot = 0
+    key: tuple[int, ...] = ()
+    """A base table's primary key, among the plan's columns."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(Column(output.name, output.expression.type) for output in self.outputs)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every output is a column of the plan."""
+        return all(isinstance(output.expression, Field) for output in self.outputs)
+
+
+@dataclass(slots=True)
+class Context:
+    """What a query may read, and what has been planned already."""
+
+    catalog: Catalog
+    ctes: Mapping[str, Relation] = field(default_factory=dict)
+    outer: Scope | None = None
+    views: dict[str, Relation] = field(default_factory=dict)
+
+    def inside(self, outer: Scope | None) -> Context:
+        """The context of a subquery."""
+        return Context(self.catalog, self.ctes, outer, self.views)
+
+    def with_cte(self, name: str, relation: Relation) -> Context:
+        return Context(self.catalog, {**self.ctes, name.lower(): relation}, self.outer, self.views)
+
+
+def of_table(schema: TableSchema) -> Relation:
+    plan = base(schema)
+    outputs = tuple(Output(column.name, plan.field(i)) for i, column in enumerate(plan.columns))
+    live = schema.live()
+    return Relation(plan, outputs, key=tuple(live.index(i) for i in schema.primary_key))
+
+
+def renamed(relation: Relation, names: Sequence[str]) -> Relation:
+    outputs = tuple(Output(name, o.expression) for name, o in zip(names, relation.outputs, strict=True))
+    return replace(relation, outputs=outputs)
+
+
+def marked(relation: Relation, prefix: Mark) -> Relation:
+    """The relation as read at a place of another text: its placeholders come where its name stands."""
+
+    def moved(slot: Slot) -> Slot:
+        return replace(slot, marks=tuple(prefix + mark for mark in slot.marks))
+
+    return replace(
+        relation,
+        carried=tuple(Carried(c.column, moved(c.slot)) for c in relation.carried),
+        limit=moved(relation.limit) if isinstance(relation.limit, Slot) else relation.limit,
+        offset=moved(relation.offset) if isinstance(relation.offset, Slot) else relation.offset,
+    )
+
+
+def settled(relation: Relation, *, extra: Iterable[Expression] = ()) -> tuple[Relation, list[int]]:
+    """The relation projected: its outputs come first, then what it carries and ``extra`` where those are hidden.
+
+    Also says where each of ``extra`` stands.
+    """
+    row: list[Expression] = [output.expression for output in relation.outputs]
+    names = [output.name for output in relation.outputs]
+
+    def place(expression: Expression, name: str) -> int:
+        if expression not in row:
+            row.append(expression)
+            names.append(name)
+        return row.index(expression)
+
+    plan = relation.plan
+    carried = tuple(Carried(place(plan.field(c.column), plan.columns[c.column].name), c.slot) for c in relation.carried)
+    places = [place(expression, "sort_key") for expression in extra]
+    result = projected(plan, row, names)
+    outputs = tuple(Output(o.name, Field(i, o.expression.type)) for i, o in enumerate(relation.outputs))
+    return replace(relation, plan=result, outputs=outputs, carried=carried, key=()), places
+
+
+def plain(relation: Relation) -> Relation:
+    """The relation with every output a column of its plan; a projection only where one is computed."""
+    return relation if relation.is_plain else settled(relation)[0]
+
+
+def bounded(relation: Relation) -> Relation:
+    """The relation as others read it: ORDER BY with LIMIT is carried out, ORDER BY alone means nothing.
+
+    :raises Unsupported: the limit is a parameter, or applies across the values of one.
+    """
+    if isinstance(relation.limit, Slot) or isinstance(relation.offset, Slot):
+        raise Unsupported(
+            "LIMIT ? or OFFSET ? in a subquery, a UNION's branch or a view that another query reads",
+            hint="only the outermost LIMIT can be a parameter",
+        )
+    if relation.limit is None:
+        if relation.offset:
+            raise Unsupported("OFFSET without LIMIT")
+        return replace(relation, order=())
+    require_single(relation.carried, "LIMIT", ())
+    return limited(relation, relation.limit, relation.offset)
+
+
+def limited(relation: Relation, limit: int, offset: int) -> Relation:
+    """τ: the limit for each combination of the parameters' values."""
+    if relation.empty is not None:
+        keeps = limit > 0 and offset == 0
+        kept = relation.plan if keeps else filtered(relation.plan, [NEVER])
+        done = replace(relation, plan=kept, order=(), limit=None, offset=0)
+        return done if keeps else replace(done, empty=None)
+    closed, places = settled(relation, extra=[term.expression for term in relation.order])
+    order = tuple(OrderTerm(place, t.descending) for place, t in zip(places, relation.order, strict=True))
+    group = tuple(dict.fromkeys(c.column for c in closed.carried))
+    plan = top(closed.plan, TopK(group, order, limit, offset))
+    return replace(closed, plan=plan, order=(), limit=None, offset=0)
+
+
+def deduplicated(relation: Relation) -> Relation:
+    """δ of the outputs; an equality parameter's column becomes a part of what is distinct."""
+    outputs = relation.outputs
+    shown, places = extended(relation.plan, [o.expression for o in outputs], [o.name for o in outputs])
+    require_single(relation.carried, "DISTINCT or UNION", places)
+    group = tuple(dict.fromkeys([*places, *(c.column for c in relation.carried)]))
+    plan = distinct(shown, group)
+    kept = tuple(Output(o.name, plan.field(group.index(place))) for o, place in zip(outputs, places, strict=True))
+    carried = tuple(Carried(group.index(c.column), c.slot) for c in relation.carried)
+    return replace(relation, plan=plan, outputs=kept, carried=carried, key=())
+
+
+def require_single(carried: Iterable[Carried], construct: str, group: Iterable[int]) -> None:
+    """:raises Unsupported: a parameter asks for several values below ``construct``, whose rows mix those values."""
+    inside = set(group)
+    for c in carried:
+        if c.slot.kind in SEVERAL and c.column not in inside:
+            shape = "IN (?)" if c.slot.kind is ParameterKind.IN else f"{c.slot.kind.value} ?"
+            raise Unsupported(
+                f'the parameter "{c.slot.name} {shape}" below {construct}: the answer is not made of the answers for '
+                "each value",
+                hint=f'use "{c.slot.name} = ?", or make the column one of those that {construct} keeps',
+            )

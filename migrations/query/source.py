@@ -1,0 +1,230 @@
+"""FROM: tables, views, derived tables and joins become sources of the first stage, and names in its scope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from domains.errors import SqlError, Unsupported
+from domains.functions import call
+from domains.types import TableSchema
+from migrations.catalog import ViewDefinition, unknown
+from migrations.parse import exp, position
+from migrations.query.joins import Inner, Leaf, Left, Source
+from migrations.query.parameters import is_parameterised, read_comparisons
+from migrations.query.relation import Context, Relation, bounded, marked, of_table, plain, renamed
+from migrations.query.scalar import Setting, conjuncts, scalar
+from migrations.query.scope import Bound, Scope
+from migrations.query.stage import Stage, Wide, wide
+
+Plan = Callable[[exp.Expr, Context], Relation]
+"""The planner of a whole query, handed down so that this file need not import what imports it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A source and the names that its columns have, in the order of ``*``."""
+
+    source: Source
+    bounds: tuple[Bound, ...]
+
+
+class FromClause:
+    """Reads one FROM clause into a stage."""
+
+    def __init__(self, stage: Stage, context: Context, plan: Plan) -> None:
+        self._stage = stage
+        self._context = context
+        self._plan = plan
+
+    def read(self, first: exp.Expr, joins: Sequence[exp.Join]) -> Named:
+        """``first`` and what is joined to it. A comma binds looser than JOIN."""
+        parts: list[Named] = []
+        current = self._item(first)
+        for join in joins:
+            if _is_comma(join):
+                parts.append(current)
+                current = self._item(join.this)
+            else:
+                current = self._join(current, join)
+        parts.append(current)
+        if len(parts) == 1:
+            return current
+        bounds = tuple(bound for part in parts for bound in part.bounds)
+        return Named(Inner(tuple(part.source for part in parts)), bounds)
+
+    # --- one source --------------------------------------------------------------------------------------------
+
+    def _item(self, node: exp.Expr) -> Named:
+        if isinstance(node, exp.Table):
+            return self._with_own_joins(node, self._table(node))
+        if isinstance(node, exp.Subquery):
+            inner = node.this
+            if isinstance(inner, (exp.Table, exp.Subquery)) and not node.alias:
+                nested = self._item(inner)
+                return self._with_own_joins(node, nested)
+            if not node.alias:
+                raise SqlError("every derived table must have an alias of its own")
+            relation = self._plan(_without_alias(node), self._context.inside(self._context.outer))
+            return self._with_own_joins(node, self._leaf(relation, node.alias, _alias_columns(node)))
+        if isinstance(node, exp.Lateral):
+            raise Unsupported("LATERAL", hint="join with a derived table that does not read the other tables")
+        raise Unsupported(f"{type(node).__name__.upper()} in FROM")
+
+    def _with_own_joins(self, node: exp.Expr, item: Named) -> Named:
+        for join in node.args.get("joins") or ():
+            item = self._join(item, join)
+        return item
+
+    def _table(self, node: exp.Table) -> Named:
+        if node.args.get("db") is not None:
+            raise Unsupported(f'database names ("{node.text("db")}.{node.name}")', hint="there is one database")
+        if not isinstance(node.this, exp.Identifier):
+            raise Unsupported("table functions in FROM")
+        alias = node.alias or node.name
+        return self._leaf(self.relation(node), alias, _alias_columns(node))
+
+    def relation(self, node: exp.Table) -> Relation:
+        """The CTE, table or view that a name in FROM means."""
+        cte = self._context.ctes.get(node.name.lower())
+        if cte is not None:
+            return cte
+        found = self._known(node.name)
+        if isinstance(found, TableSchema):
+            return of_table(found)
+        views = self._context.views
+        if found.name not in views:
+            context = Context(self._context.catalog, views=views)
+            view = self._plan(found.relation, context)
+            views[found.name] = named_columns(view, found.columns, found.name)
+        return marked(views[found.name], (position(node.this),))
+
+    def _known(self, name: str) -> TableSchema | ViewDefinition:
+        if name.lower() == "dual":
+            raise Unsupported("DUAL joined with other tables")
+        ctes = self._context.ctes
+        if ctes and name.lower() not in {*self._context.catalog.tables, *self._context.catalog.views}:
+            known = [t.name for t in self._context.catalog.tables.values()] + list(ctes)
+            raise unknown("table or view", name, known)
+        return self._context.catalog.relation(name)
+
+    def _leaf(self, relation: Relation, alias: str, columns: Sequence[str]) -> Named:
+        relation = plain(bounded(named_columns(relation, columns, alias)))
+        leaf = self._stage.leaf(relation)
+        bounds = tuple(Bound(alias, o.name, _shifted(leaf, o.expression)) for o in relation.outputs)
+        return Named(leaf, bounds)
+
+    # --- joins -------------------------------------------------------------------------------------------------
+
+    def _join(self, left: Named, join: exp.Join) -> Named:
+        side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
+        if side == "FULL":
+            raise Unsupported("FULL JOIN", hint="UNION ALL a LEFT JOIN and the rows of the right side without a match")
+        if kind in ("SEMI", "ANTI", "ASOF") or str(join.method or "").upper() == "ASOF":
+            raise Unsupported(f"{kind} JOIN", hint="use IN or NOT IN (SELECT …)")
+        right = self._item(join.this)
+        _refuse_same_alias(left, right)
+        shared = self._shared_names(left, right, join)
+        bounds = _merged(left, right, shared, side)
+        if shared:
+            conditions = [call("eq", _field(left, name), _field(right, name)) for name in shared]
+        else:
+            conditions = self._on(join, Scope((*left.bounds, *right.bounds), self._context.outer), bool(side))
+        if side == "LEFT":
+            return Named(Left(left.source, right.source, tuple(conditions)), bounds)
+        if side == "RIGHT":
+            return Named(Left(right.source, left.source, tuple(conditions)), bounds)
+        return Named(Inner((left.source, right.source), tuple(conditions)), bounds)
+
+    def _shared_names(self, left: Named, right: Named, join: exp.Join) -> list[str]:
+        using = join.args.get("using")
+        if using:
+            return [column.name for column in using]
+        if str(join.method or "").upper() != "NATURAL":
+            return []
+        theirs = {bound.name.lower() for bound in right.bounds if not bound.merged}
+        return list(dict.fromkeys(b.name for b in left.bounds if not b.merged and b.name.lower() in theirs))
+
+    def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list:  # type: ignore[type-arg]
+        condition = join.args.get("on")
+        if condition is None:
+            if outer:
+                raise SqlError("an outer join needs ON or USING")
+            return []
+        setting = Setting(place="the ON of a join")
+        conditions = []
+        for part in conjuncts(condition):
+            if not is_parameterised(part):
+                conditions.append(scalar(part, scope, setting))
+                continue
+            if outer:
+                raise Unsupported(
+                    "a parameter in the ON of an outer join", hint="put it into WHERE, or read the two sides as two views"
+                )
+            conditions += read_parameters(part, scope, setting, self._stage)
+        return conditions
+
+
+def read_parameters(part: exp.Expr, scope: Scope, setting: Setting, stage: Stage) -> list:  # type: ignore[type-arg]
+    """Take a condition with ``?`` into the stage; what is left of it are plain conditions."""
+    comparisons, rest = read_comparisons(part)
+    conditions = [scalar(condition, scope, setting) for condition in rest]
+    for comparison in comparisons:
+        operand = scalar(comparison.operand, scope, setting)
+        name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"
+        stage.carried.append(Wide(operand, comparison.slot(name, operand.type)))
+    return conditions
+
+
+def named_columns(relation: Relation, names: Sequence[str], of: str) -> Relation:
+    """The relation with the column names of ``t (a, b)`` or ``CREATE VIEW t (a, b)``; () keeps its own."""
+    if not names:
+        return relation
+    if len(names) != len(relation.outputs):
+        raise SqlError(f'"{of}" has {len(relation.outputs)} columns, but {len(names)} names are given')
+    return renamed(relation, names)
+
+
+def _shifted(leaf: Leaf, expression: object):  # type: ignore[no-untyped-def]
+    return wide(leaf, expression.position)  # type: ignore[attr-defined]
+
+
+def _without_alias(node: exp.Subquery) -> exp.Expr:
+    modifiers = [key for key in ("order", "limit", "offset", "with_") if node.args.get(key) is not None]
+    return node if modifiers else node.this
+
+
+def _alias_columns(node: exp.Expr) -> list[str]:
+    alias = node.args.get("alias")
+    return [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+
+
+def _is_comma(join: exp.Join) -> bool:
+    plain_join = not (join.side or join.kind or join.method)
+    return plain_join and join.args.get("on") is None and not join.args.get("using")
+
+
+def _refuse_same_alias(left: Named, right: Named) -> None:
+    taken = {bound.table.lower() for bound in left.bounds}
+    for bound in right.bounds:
+        if bound.table.lower() in taken:
+            raise SqlError(f'the table name "{bound.table}" is not unique', hint="give one of them an alias")
+
+
+def _field(side: Named, name: str):  # type: ignore[no-untyped-def]
+    found = Scope(side.bounds).find(name)
+    if found is None:
+        raise unknown("column", name, (bound.name for bound in side.bounds))
+    return found
+
+
+def _merged(left: Named, right: Named, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
+    """The names after a join: a USING column counts once, and comes first in ``*``."""
+    if not shared:
+        return (*left.bounds, *right.bounds)
+    names = {name.lower() for name in shared}
+    kept, other = (right, left) if side == "RIGHT" else (left, right)
+    first = tuple(b for b in kept.bounds if b.name.lower() in names)
+    hidden = tuple(replace(b, merged=True) for b in other.bounds if b.name.lower() in names)
+    rest = tuple(b for b in (*left.bounds, *right.bounds) if b.name.lower() not in names)
+    return (*first, *hidden, *rest)

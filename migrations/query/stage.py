@@ -1,0 +1,139 @@
+"""A stage of a SELECT: sources side by side, and what is to hold of their rows.
+
+The first stage is FROM with WHERE. A query that groups has a second one, whose only source at first is the grouped
+rows. Subqueries join either as further sources, so both stages are arranged by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from domains.errors import Unsupported
+from domains.expressions import Expression, Field
+from domains.types import Value
+from migrations.query.evaluation import is_satisfied
+from migrations.query.joins import (
+    Arranged,
+    Inner,
+    Leaf,
+    Left,
+    Source,
+    arrange,
+    columns_of,
+    nullable_columns,
+    simplified,
+)
+from migrations.query.plan import Plan
+from migrations.query.relation import Relation, Slot
+from migrations.query.terms import null_rejected, positions
+
+EmptyRow = dict[int, Value]
+"""Columns of the wide row → their value where a counting source finds no row; columns that are left out are NULL."""
+
+
+@dataclass(slots=True)
+class Wide:
+    """A parameter over the wide row."""
+
+    expression: Expression
+    slot: Slot
+
+
+@dataclass(slots=True)
+class Stage:
+    source: Source | None = None
+    width: int = 0
+    conditions: list[Expression] = field(default_factory=list)
+    carried: list[Wide] = field(default_factory=list)
+    keys: list[tuple[frozenset[int], frozenset[int]]] = field(default_factory=list)
+    """Of each base table with a primary key: the key's columns, and all of its columns."""
+    empties: list[tuple[Leaf, EmptyRow]] = field(default_factory=list)
+    leaves: int = 0
+
+    def leaf(self, relation: Relation) -> Leaf:
+        """A source of its own, not joined with the others yet. The relation's outputs must be plain."""
+        leaf = Leaf(relation.plan, self.width)
+        self.width += relation.plan.width
+        self.leaves += 1
+        self.carried += [Wide(wide(leaf, c.column), c.slot) for c in relation.carried]
+        if relation.key:
+            key = frozenset(leaf.offset + i for i in relation.key)
+            self.keys.append((key, columns_of(leaf)))
+        if relation.empty is not None:
+            values = zip(relation.outputs, relation.empty, strict=True)
+            self.empties.append((leaf, {_position(o.expression) + leaf.offset: value for o, value in values}))
+        return leaf
+
+    def cross(self, source: Source, conditions: Sequence[Expression] = ()) -> None:
+        """Join a source with all that is there by conditions over the wide row."""
+        present = () if self.source is None else (self.source,)
+        self.source = Inner((*present, source), tuple(conditions))
+
+    def match(self, source: Source, conditions: Sequence[Expression]) -> None:
+        """Left join: every row stays, with NULLs where the source has no match."""
+        assert self.source is not None
+        self.source = Left(self.source, source, tuple(conditions))
+
+    def arrange(self) -> Arranged:
+        """The plan of this stage.
+
+        :raises Unsupported: a parameter on the missing side of an outer join.
+        """
+        assert self.source is not None
+        source = simplified(Inner((self.source,), tuple(self.conditions)), frozenset())
+        self._refuse_nullable(source)
+        return arrange(source)
+
+    def empty_row(self) -> EmptyRow | None:
+        """What this stage's row is where no row is, if there is one then.
+
+        :raises Unsupported: a counting source is joined with others, which would need its row for every key.
+        """
+        found = None
+        for leaf, row in self.empties:
+            if self.leaves == 1:
+                found = row if all(is_satisfied(c, row) for c in self.conditions) else None
+            elif not self._drops(leaf, row):
+                raise Unsupported(
+                    "joining an aggregate without GROUP BY that has a parameter below it",
+                    hint="group it by the parameter's column and LEFT JOIN it",
+                )
+        return found
+
+    def _drops(self, leaf: Leaf, row: EmptyRow) -> bool:
+        """Whether some condition is not true of the source's row where it has none."""
+        columns = columns_of(leaf)
+        absent = frozenset(position for position in columns if row.get(position) is None)
+        conditions = [*self.conditions, *_inner_conditions(self.source)]
+        return any(null_rejected(condition) & absent for condition in conditions)
+
+    def _refuse_nullable(self, source: Source) -> None:
+        nullable = nullable_columns(source)
+        for wide_slot in self.carried:
+            if positions(wide_slot.expression) & nullable:
+                raise Unsupported(
+                    f'the parameter "{wide_slot.slot.name}" on the side of an outer join that may be missing',
+                    hint="use an inner join, or read the two sides as two views",
+                )
+
+
+def wide(leaf: Leaf, position: int) -> Field:
+    """A source's column as a column of the wide row."""
+    return Field(leaf.offset + position, leaf.plan.columns[position].type)
+
+
+def stage_of(plan: Plan) -> Stage:
+    """A stage over rows that are there already."""
+    return Stage(source=Leaf(plan, 0), width=plan.width, leaves=1)
+
+
+def _position(expression: Expression) -> int:
+    assert isinstance(expression, Field)
+    return expression.position
+
+
+def _inner_conditions(source: Source | None) -> list[Expression]:
+    if not isinstance(source, Inner):
+        return []
+    return [*source.conditions, *(c for child in source.children for c in _inner_conditions(child))]

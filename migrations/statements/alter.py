@@ -1,0 +1,190 @@
+"""ALTER TABLE, CREATE INDEX and DROP INDEX: from one schema of a table to its next.
+
+Columns are append-only. A dropped one stays as a tombstone, so rows that are stored and views that run keep their
+positions, and a new column always comes last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import compress
+
+from domains.errors import AlreadyExists, LimitExceeded, SqlError, StillInUse, Unsupported
+from domains.types import TableColumn, TableSchema
+from migrations.catalog import Catalog, unknown
+from migrations.parse import Parsed, exp, text_of
+from migrations.statements.columns import column_declaration, implicit_default, key_columns
+from migrations.statements.constants import coerced
+from migrations.statements.ddl import MOST_COLUMNS, MOST_INDEXES, index_clause, with_index
+from migrations.statements.names import column_position, relation_name
+from migrations.statements.statement import AlterTable, CreateIndex, DropIndex, NoOperation
+
+
+def alter_table(parsed: Parsed, catalog: Catalog, now: str) -> AlterTable | NoOperation:
+    """:raises Unsupported: an action other than ADD/DROP COLUMN and ADD/DROP INDEX; named."""
+    alter = parsed.expression
+    if alter.args.get("kind") == "VIEW":
+        raise Unsupported("ALTER VIEW", hint="CREATE OR REPLACE VIEW")
+    before = catalog.table(relation_name(alter.this))
+    actions = alter.args.get("actions") or []
+    if not actions:
+        raise Unsupported("ALTER TABLE with table options", hint="ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX")
+    schema = before
+    for action in actions:
+        schema = _act(schema, action, now)
+    if schema == before:
+        return NoOperation(f'nothing to change in table "{before.name}"')
+    return AlterTable(schema.name, schema)
+
+
+def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | NoOperation:
+    create = parsed.expression
+    index = create.this
+    schema = catalog.table(relation_name(index.args["table"]))
+    if create.args.get("unique"):
+        raise _unique_later(schema)
+    name = index.name
+    if create.args.get("exists") and _index_at(schema, name) is not None:
+        return NoOperation(f'index "{name}" exists')
+    columns = key_columns(schema, index.args["params"].args.get("columns") or [], "index")
+    return CreateIndex(schema.name, columns, _limited(with_index(schema, columns, name)))
+
+
+def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | NoOperation:
+    drop = parsed.expression
+    on = drop.args.get("cluster")
+    if on is None:
+        raise SqlError("DROP INDEX needs a table", hint="DROP INDEX name ON table")
+    schema = catalog.table(relation_name(on.this))
+    name = drop.args["tables"][0].name
+    at = _index_at(schema, name)
+    if at is None:
+        if drop.args.get("exists"):
+            return NoOperation(f'no index "{name}"')
+        raise unknown("index", f"{schema.name}.{name}", schema.index_names, like=name)
+    return DropIndex(schema.name, schema.indexes[at], _without_index(schema, at))
+
+
+def _act(schema: TableSchema, action: exp.Expr, now: str) -> TableSchema:
+    if isinstance(action, exp.ColumnDef):
+        return _add_column(schema, action, now)
+    if isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
+        return _drop_column(schema, action)
+    if isinstance(action, exp.Drop) and action.args.get("kind") == "INDEX":
+        name = action.args["tables"][0].name
+        at = _index_at(schema, name)
+        if at is None:
+            raise unknown("index", f"{schema.name}.{name}", schema.index_names, like=name)
+        return _without_index(schema, at)
+    if isinstance(action, exp.AddConstraint):
+        for part in action.expressions:
+            schema = _add_key(schema, part)
+        return schema
+    names: dict[type[exp.Expr], str] = {
+        exp.AlterRename: "RENAME TO",
+        exp.RenameColumn: "RENAME COLUMN",
+        exp.ModifyColumn: "MODIFY and CHANGE",
+        exp.AlterColumn: "ALTER COLUMN",
+        exp.DropPrimaryKey: "DROP PRIMARY KEY",
+    }
+    raise Unsupported(
+        f"ALTER TABLE … {names.get(type(action)) or text_of(action)[:60]}",
+        hint="ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX are there",
+    )
+
+
+def _add_key(schema: TableSchema, item: exp.Expr) -> TableSchema:
+    for part in item.expressions if isinstance(item, exp.Constraint) else [item]:
+        if isinstance(part, exp.IndexColumnConstraint):
+            schema = _limited(with_index(schema, index_clause(schema, part), part.name or item.name))
+        elif isinstance(part, exp.UniqueColumnConstraint):
+            raise _unique_later(schema)
+        elif not isinstance(part, exp.ForeignKey):
+            what = "PRIMARY KEY" if isinstance(part, exp.PrimaryKey) else text_of(part)[:60]
+            raise Unsupported(f"ALTER TABLE … ADD {what}", hint="declare it in CREATE TABLE")
+    return schema
+
+
+def _add_column(schema: TableSchema, definition: exp.ColumnDef, now: str) -> TableSchema:
+    declared = column_declaration(definition)
+    column = declared.column
+    if definition.args.get("position") is not None:
+        raise Unsupported("ADD COLUMN … FIRST and AFTER", hint="a new column comes last; name columns in SELECT")
+    if declared.primary or declared.unique or column.auto_increment:
+        raise Unsupported(
+            f'ADD COLUMN "{column.name}" with a PRIMARY KEY, UNIQUE or AUTO_INCREMENT',
+            hint="declare it in CREATE TABLE",
+        )
+    if schema.position(column.name) is not None:
+        if definition.args.get("exists"):
+            return schema
+        raise AlreadyExists(f'column "{schema.name}.{column.name}" exists')
+    if len(schema.columns) >= MOST_COLUMNS:
+        raise LimitExceeded(
+            f'table "{schema.name}" has {MOST_COLUMNS} columns', hint="dropped ones count: rows keep their places"
+        )
+    return replace(schema, columns=(*schema.columns, _padded(column, now)))
+
+
+def _padded(column: TableColumn, now: str) -> TableColumn:
+    """The column with the value that the rows get which are stored already."""
+    if column.default_now:
+        return replace(column, default=coerced(now, column))
+    if column.nullable or column.has_default:
+        return column
+    value = implicit_default(column.type)
+    if value is None:
+        raise Unsupported(
+            f'ADD COLUMN "{column.name}" {column.type} NOT NULL without DEFAULT',
+            hint="give it a DEFAULT, or allow NULL",
+        )
+    return replace(column, default=value)
+
+
+def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
+    name = drop.args["tables"][0].name
+    if drop.args.get("exists") and schema.position(name) is None:
+        return schema
+    at = column_position(schema, name)
+    shown = f'column "{schema.name}.{schema.columns[at].name}"'
+    if at in schema.primary_key:
+        raise Unsupported(f"dropping {shown} of the PRIMARY KEY", hint="make a new table and copy: INSERT … SELECT")
+    if any(at in columns for columns in schema.unique):
+        raise Unsupported(f"dropping {shown} of a UNIQUE key", hint="make a new table and copy: INSERT … SELECT")
+    for columns, index in zip(schema.indexes, schema.index_names, strict=True):
+        if at in columns:
+            raise StillInUse(f'{shown} is in index "{index}"', hint=f"DROP INDEX {index} ON {schema.name} first")
+    if len(schema.live()) == 1:
+        raise SqlError(f'{shown} is the last column of "{schema.name}"', hint=f"DROP TABLE {schema.name}")
+    dropped = replace(schema.columns[at], dropped=True)
+    return replace(schema, columns=(*schema.columns[:at], dropped, *schema.columns[at + 1 :]))
+
+
+def _index_at(schema: TableSchema, name: str) -> int | None:
+    return next((at for at, known in enumerate(schema.index_names) if known.lower() == name.lower()), None)
+
+
+def _without_index(schema: TableSchema, at: int) -> TableSchema:
+    keep = [other != at for other in range(len(schema.indexes))]
+    after = replace(
+        schema, indexes=tuple(compress(schema.indexes, keep)), index_names=tuple(compress(schema.index_names, keep))
+    )
+    column = next((column for column in schema.columns if column.auto_increment), None)
+    if column is not None:
+        first = schema.columns.index(column)
+        if not any(key and key[0] == first for key in (after.primary_key, *after.unique, *after.indexes)):
+            raise StillInUse(f'index "{schema.index_names[at]}" serves AUTO_INCREMENT column "{column.name}"')
+    return after
+
+
+def _limited(schema: TableSchema) -> TableSchema:
+    if len(schema.unique) + len(schema.indexes) > MOST_INDEXES:
+        raise LimitExceeded(f'table "{schema.name}" has too many indexes', hint=f"at most {MOST_INDEXES}")
+    return schema
+
+
+def _unique_later(schema: TableSchema) -> Unsupported:
+    return Unsupported(
+        f'a UNIQUE key for table "{schema.name}", which exists',
+        hint="declare UNIQUE in CREATE TABLE; INDEX can be added",
+    )

@@ -1,0 +1,130 @@
+"""Values that a statement states: constant expressions, parameters, and how they fit a column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, cast
+
+from domains.coercion import coerce
+from domains.errors import BadRequest, Unsupported
+from domains.expressions import Constant, Expression
+from domains.rewriting import fold
+from domains.temporal import utc_text
+from domains.types import BLOB, DOUBLE, TableColumn, Value, decimal_type
+from migrations.parse import Parsed, exp, position
+from migrations.query import literals
+from migrations.query.scalar import Setting, scalar
+from migrations.query.scope import Scope
+
+NO_COLUMNS = Scope(())
+
+Argument = Value | tuple[Value, ...]
+"""What a ``?`` is given; a tuple stands for all of an IN list."""
+
+
+def placeholders(node: exp.Expr) -> list[exp.Placeholder]:
+    """The ``?`` below a node, in the order of the text.
+
+    :raises Unsupported: one is named.
+    """
+    found = list(node.find_all(exp.Placeholder))
+    for placeholder in found:
+        if placeholder.args.get("this"):
+            raise Unsupported(f'the named parameter ":{placeholder.name}"', hint="parameters are written ?")
+    return sorted(found, key=position)
+
+
+def count_placeholders(parsed: Parsed) -> int:
+    """How many parameters a statement takes."""
+    return len(placeholders(parsed.expression)) if "?" in parsed.sql or ":" in parsed.sql else 0
+
+
+def check_params(parsed: Parsed, params: Sequence[Any]) -> tuple[Argument, ...]:
+    """The parameters as values, one for each ``?``.
+
+    :raises BadRequest: too many, too few, or of a type that no column has.
+    """
+    wanted = count_placeholders(parsed)
+    if wanted != len(params):
+        raise BadRequest(f"the statement has {wanted} parameters, but {len(params)} values are given")
+    return tuple(parameter(value, number) for number, value in enumerate(params, 1))
+
+
+def parameter(value: Any, number: int) -> Argument:
+    """A parameter as one of our values: ``bool`` becomes 0 or 1, a date its text, a list the values of ``IN (?)``.
+
+    :raises BadRequest: another type.
+    """
+    if isinstance(value, (list, tuple)):
+        return tuple(_single(part, number) for part in value)
+    return _single(value, number)
+
+
+def _single(value: Any, number: int) -> Value:
+    if value is None or type(value) in (int, float, str, bytes, Decimal):
+        return cast(Value, value)
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, datetime):
+        return utc_text(value)
+    if isinstance(value, date):
+        return str(value)
+    raise BadRequest(
+        f"parameter {number} is of the type {type(value).__name__}",
+        hint="numbers, strings, bytes, dates and None are there, and lists of them for IN (?)",
+    )
+
+
+def scalars(arguments: Sequence[Argument]) -> tuple[Value, ...]:
+    """Parameters of a statement that takes no lists.
+
+    :raises BadRequest: there is one.
+    """
+    values: list[Value] = []
+    for number, argument in enumerate(arguments, 1):
+        if isinstance(argument, tuple):
+            raise BadRequest(f"parameter {number} is a list", hint="lists stand for IN (?) in SELECT only")
+        values.append(argument)
+    return tuple(values)
+
+
+def constant_of(value: Value) -> Constant:
+    """A value with the type that its Python type tells."""
+    if value is None:
+        return literals.NOTHING
+    if isinstance(value, int):
+        return literals.integer(value)
+    if isinstance(value, str):
+        return literals.text(value)
+    if isinstance(value, float):
+        return Constant(value, DOUBLE)
+    if isinstance(value, bytes):
+        return Constant(value, BLOB)
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int) or -exponent > literals.LARGEST_SCALE:
+        return Constant(float(value), DOUBLE)
+    return Constant(value if exponent <= 0 else value.quantize(Decimal(1)), decimal_type(max(0, -exponent)))
+
+
+def evaluate(node: exp.Expr, setting: Setting | None = None, *, place: str = "") -> Value:
+    """The value of an expression without columns.
+
+    :raises UnknownName: it names a column.
+    """
+    setting = setting or Setting()
+    return value_of(scalar(node, NO_COLUMNS, replace(setting, place=place) if place else setting))
+
+
+def value_of(expression: Expression) -> Value:
+    """The value of an expression that reads no row."""
+    constant = fold(expression)
+    assert isinstance(constant, Constant), "a call of constants folds"
+    return constant.value
+
+
+def coerced(value: Any, column: TableColumn) -> Value:
+    """:raises TypeViolation: the value does not fit the column."""
+    return coerce(value, column.type, column=column.name)

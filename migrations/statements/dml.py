@@ -1,0 +1,123 @@
+"""INSERT, REPLACE, UPDATE, DELETE and TRUNCATE to operations of the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from domains.errors import SqlError, Unsupported
+from domains.packets import Delete, Operation, Update
+from domains.rewriting import fold
+from domains.types import TableSchema, Value
+from migrations.catalog import Catalog
+from migrations.parse import Parsed, exp
+from migrations.query.scalar import Setting, scalar
+from migrations.query.scope import Scope
+from migrations.statements.access import access
+from migrations.statements.assign import assignments
+from migrations.statements.constants import constant_of, placeholders, value_of
+from migrations.statements.insert import insert
+from migrations.statements.names import written_table
+from migrations.statements.statement import PendingWrite, WriteStatement
+from migrations.statements.subqueries import Answers, answered, select_of, subqueries
+
+
+def write(parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str) -> WriteStatement | PendingWrite:
+    """The operation, or what must be asked before it is known.
+
+    :raises ConstraintViolation: a NOT NULL column has neither value nor default (row, column).
+    :raises TypeViolation: a value does not fit its column (row, column).
+    """
+    node = parsed.expression
+    _refuse_clauses(node)
+    schema = written_table(catalog, _target(node))
+    values = {id(found): value for found, value in zip(placeholders(node), params, strict=True)}
+    selects = tuple(select_of(found, values) for found in subqueries(node))
+    # With empty answers too, so that what is wrong is said before any subquery runs.
+    operation = _operation(_Context(node, schema, values, now), [()] * len(selects))
+    return PendingWrite(schema, selects, node, params, now) if selects else WriteStatement(operation)
+
+
+def resolve(pending: PendingWrite, answers: Answers) -> WriteStatement:
+    """The write, given the rows of each of its ``subqueries`` (values as the engine has them, not as JSON has them).
+
+    :raises SqlError: an answer has more rows or columns than its place allows.
+    """
+    assert len(answers) == len(pending.subqueries), "one answer for each subquery"
+    node = pending.expression
+    values = {id(found): value for found, value in zip(placeholders(node), pending.params, strict=True)}
+    return WriteStatement(_operation(_Context(node, pending.schema, values, pending.now), answers))
+
+
+def truncate(parsed: Parsed, catalog: Catalog) -> WriteStatement:
+    """TRUNCATE TABLE deletes every row; AUTO_INCREMENT goes on where it was."""
+    tables = parsed.expression.expressions
+    if len(tables) != 1:
+        raise SqlError("TRUNCATE wants one table")
+    return WriteStatement(Delete(written_table(catalog, tables[0]).name, None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    node: exp.Expr
+    schema: TableSchema
+    values: dict[int, Value]
+    """What each ``?`` stands for, by the node's id."""
+    now: str
+
+    def setting(self, scope: Scope, answers: Answers) -> Setting:
+        plain = Setting(
+            placeholder=lambda node: constant_of(self.values[id(node)]), now=self.now, place=self.node.key.upper()
+        )
+        return replace(plain, replace=answered(list(subqueries(self.node)), answers, scope, plain))
+
+
+def _operation(context: _Context, answers: Answers) -> Operation:
+    node, schema = context.node, context.schema
+    if isinstance(node, exp.Insert):
+        return insert(node, schema, lambda scope: context.setting(scope, answers), answers, context.now)
+    target = _target(node)
+    scope = Scope.of_table(schema, target.alias or None)
+    setting = context.setting(scope, answers)
+    clause = node.args.get("where")
+    where = None if clause is None else fold(scalar(clause.this, scope, setting))
+    limit = _limit(node, setting)
+    if isinstance(node, exp.Delete):
+        return Delete(schema.name, where, access(where, schema), limit)
+    changes = assignments(node.expressions, schema, scope, setting, context.now)
+    return Update(schema.name, where, changes, access(where, schema), limit)
+
+
+def _limit(node: exp.Expr, setting: Setting) -> int | None:
+    clause = node.args.get("limit")
+    if clause is None:
+        return None
+    value: Any = value_of(scalar(clause.expression, Scope(()), setting))
+    if type(value) is not int or value < 0:
+        raise SqlError("LIMIT wants a number that is not negative")
+    return value
+
+
+def _target(node: exp.Expr) -> exp.Expr:
+    target: exp.Expr = node.this
+    return target.this if isinstance(target, exp.Schema) else target
+
+
+def _refuse_clauses(node: exp.Expr) -> None:
+    verb = "REPLACE" if node.args.get("alternative") == "REPLACE" else node.key.upper()
+    target = _target(node)
+    if target is None or not isinstance(target, exp.Table):
+        raise SqlError(f"{verb} names no table")
+    many = node.args.get("tables") or ()
+    if target.args.get("joins") or node.args.get("using") or len(many) > 1:
+        raise Unsupported(f"{verb} of several tables", hint=f"{verb} one table, WHERE id IN (SELECT … FROM the others)")
+    if many and many[0].name.lower() not in (target.alias_or_name.lower(), target.name.lower()):
+        raise SqlError(f'{verb} names "{many[0].name}", which FROM does not have')
+    if node.args.get("order"):
+        raise Unsupported(f"{verb} with ORDER BY", hint=f"{verb} … WHERE id IN (SELECT … ORDER BY … LIMIT …)")
+    if node.args.get("with_"):
+        raise Unsupported(f"{verb} with WITH", hint="put the WITH inside of the subquery")
+    if node.args.get("returning"):
+        raise Unsupported(f"{verb} with RETURNING", hint="SELECT the rows afterwards")
+    if target.args.get("partition") or node.args.get("partition"):
+        raise Unsupported(f"{verb} with PARTITION")

@@ -1,0 +1,160 @@
+"""One dispatcher: a parsed statement to what it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from domains.errors import BadRequest, SqlError, Unsupported
+from domains.types import Column
+from migrations.catalog import Catalog
+from migrations.parse import Parsed, exp, parse, text_of
+from migrations.query.scalar import Setting, scalar
+from migrations.statements import alter, ddl, dml, show
+from migrations.statements.constants import (
+    NO_COLUMNS,
+    Argument,
+    check_params,
+    constant_of,
+    count_placeholders,
+    placeholders,
+    scalars,
+    value_of,
+)
+from migrations.statements.statement import ConstantSelect, SelectStatement, Statement
+
+__all__ = ["count_placeholders", "interpret", "interpret_one", "split"]
+
+_SHOW_VIEWS = re.compile(r"\s*SHOW\s+VIEWS\s*;?\s*", re.IGNORECASE)
+
+
+def split(sql: str) -> list[Parsed]:
+    """The statements of a text; ``DROP TABLE a, b`` is two.
+
+    :raises SqlSyntaxError: with line and column.
+    """
+    if _SHOW_VIEWS.fullmatch(sql):  # Ours, and nothing that MySQL's grammar knows.
+        return [Parsed(exp.Show(this="VIEWS"), sql.strip().rstrip(";").rstrip())]
+    statements: list[Parsed] = []
+    for parsed in parse(sql):
+        names = parsed.expression.args.get("tables") if isinstance(parsed.expression, exp.Drop) else None
+        if not names or len(names) == 1:
+            statements.append(parsed)
+            continue
+        for name in names:
+            single = parsed.expression.copy()
+            single.set("tables", [name.copy()])
+            statements.append(Parsed(single, text_of(single)))
+    return statements
+
+
+def interpret(sql: str, catalog: Catalog, params: Sequence[Any] = (), *, now: str) -> Iterator[Statement]:
+    """The statements of a text in order, all against one catalog; ``params`` are handed out in the order of the text.
+
+    For texts in which nothing depends on DDL before it. Else :func:`split`, :func:`interpret_one`, perform, repeat.
+    """
+    statements = split(sql)
+    counts = [count_placeholders(parsed) for parsed in statements]
+    if sum(counts) != len(params):
+        raise BadRequest(f"the text has {sum(counts)} parameters, but {len(params)} values are given")
+    at = 0
+    for parsed, count in zip(statements, counts, strict=True):
+        yield interpret_one(parsed, catalog, params[at : at + count], now)
+        at += count
+
+
+def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:
+    """What one statement means, given the values of its ``?`` and the time (``2026-01-31 08:00:00``).
+
+    :raises HeadraceError: of the kinds that the called modules name.
+    """
+    node = parsed.expression
+    if isinstance(node, (exp.Create, exp.Alter, exp.Drop)):
+        return _definition(parsed, catalog, now)
+    arguments = check_params(parsed, params)
+    if isinstance(node, (exp.Insert, exp.Update, exp.Delete)):
+        return dml.write(parsed, catalog, scalars(arguments), now)
+    if isinstance(node, exp.TruncateTable):
+        return dml.truncate(parsed, catalog)
+    if isinstance(node, exp.Query):
+        return _select(parsed, node, arguments, now)
+    if isinstance(node, exp.Show):
+        return show.show(parsed, catalog)
+    if isinstance(node, exp.Describe):
+        return show.describe(parsed, catalog, arguments)
+    return show.session(parsed)
+
+
+_DEFINITIONS: dict[tuple[type[exp.Expr], str], Callable[[Parsed, Catalog], Statement]] = {
+    (exp.Create, "TABLE"): ddl.create_table,
+    (exp.Create, "VIEW"): ddl.create_view,
+    (exp.Create, "INDEX"): alter.create_index,
+    (exp.Drop, "TABLE"): ddl.drop_table,
+    (exp.Drop, "VIEW"): ddl.drop_view,
+    (exp.Drop, "INDEX"): alter.drop_index,
+}
+
+
+def _definition(parsed: Parsed, catalog: Catalog, now: str) -> Statement:
+    node = parsed.expression
+    if isinstance(node, exp.Alter):
+        return alter.alter_table(parsed, catalog, now)
+    kind = str(node.args.get("kind") or "").upper()
+    known = _DEFINITIONS.get((type(node), kind))
+    if known is None:
+        raise Unsupported(f"{node.key.upper()} {kind}".strip(), hint="tables, views and indexes are there")
+    return known(parsed, catalog)
+
+
+def _select(parsed: Parsed, query: exp.Query, arguments: tuple[Argument, ...], now: str) -> Statement:
+    while isinstance(query, exp.Subquery) and not _has_own_clauses(query):
+        inner = query.this
+        assert isinstance(inner, exp.Query)
+        query = inner
+    if query.args.get("into") is not None:
+        raise Unsupported("SELECT … INTO", hint="INSERT INTO table SELECT …")
+    if query.args.get("locks"):
+        raise Unsupported("SELECT … FOR UPDATE", hint="a SELECT locks nothing; leave it out")
+    if isinstance(query, exp.Select) and query.args.get("from_") is None and query.args.get("with_") is None:
+        return _constant(query, scalars(arguments), now)
+    if isinstance(query, exp.Select) and _reads_dual(query):
+        return _constant(query, scalars(arguments), now)
+    return SelectStatement(query, parsed.sql, arguments)
+
+
+def _has_own_clauses(query: exp.Subquery) -> bool:
+    return any(query.args.get(clause) for clause in ("order", "limit", "offset", "with_"))
+
+
+def _reads_dual(query: exp.Select) -> bool:
+    source = query.args["from_"].this if query.args.get("from_") is not None else None
+    return isinstance(source, exp.Table) and source.name.upper() == "DUAL" and not query.args.get("joins")
+
+
+def _constant(query: exp.Select, values: tuple[Any, ...], now: str) -> ConstantSelect:
+    """A SELECT that reads nothing: one row, unless WHERE or LIMIT takes it."""
+    for clause in ("group", "having", "windows", "qualify"):
+        if query.args.get(clause) is not None:
+            raise SqlError(f"{clause.upper()} without FROM")
+    by_node = {id(node): constant_of(value) for node, value in zip(placeholders(query), values, strict=True)}
+    setting = Setting(placeholder=lambda node: by_node[id(node)], now=now, place="SELECT without FROM")
+    columns: list[Column] = []
+    row = []
+    for item in query.expressions:
+        expression = scalar(item, NO_COLUMNS, setting)
+        columns.append(Column(item.alias or text_of(item), expression.type))
+        row.append(value_of(expression))
+    kept = True
+    where = query.args.get("where")
+    if where is not None:
+        truth = value_of(scalar(exp.Is(this=where.this, expression=exp.true()), NO_COLUMNS, setting))
+        kept = bool(truth)
+    for clause, least in (("limit", 1), ("offset", 0)):
+        bound = query.args.get(clause)
+        if bound is not None:
+            number = value_of(scalar(bound.expression, NO_COLUMNS, setting))
+            if type(number) is not int or number < 0:
+                raise SqlError(f"{clause.upper()} wants a number that is not negative")
+            kept = kept and (number >= least if clause == "limit" else number == 0)
+    return ConstantSelect(tuple(columns), (tuple(row),) if kept else ())

@@ -1,0 +1,136 @@
+"""Writes that come as dicts and not as SQL: the table calls of the HTTP interface.
+
+Values are those of JSON (a BLOB is base64). Names are found in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from domains.coercion import coerce
+from domains.errors import BadRequest, TypeViolation
+from domains.expressions import Constant, Expression, Field
+from domains.functions import call
+from domains.packets import Delete, Insert, Update
+from domains.temporal import canonical_datetime
+from domains.types import Kind, Row, TableSchema, Value
+from migrations.statements.access import Access
+from migrations.statements.names import column_position
+from migrations.statements.stored import RowMaker, row_maker
+
+_MOST_SHAPES = 1024
+"""Remembered key sets, as many as row makers."""
+
+_Shape = tuple[RowMaker, Callable[[Mapping[str, Any]], Sequence[Any]]]
+
+
+def insert_operation(schema: TableSchema, rows: Sequence[Mapping[str, Any]], now: str) -> Insert:
+    """The insert of rows given by column name; what a row leaves out takes its default.
+
+    :raises UnknownName: no such column; with the nearest.
+    :raises TypeViolation: a value does not fit (row, column).
+    :raises ConstraintViolation: a NOT NULL column without default is left out (row, column).
+    :raises BadRequest: a row is no object.
+    """
+    stored: list[Row] = []
+    for keys, run in groupby(rows, _names):
+        maker, pick = _shape(schema, keys)
+        stored += maker.rows(map(pick, run), now, len(stored) + 1)
+    return Insert(schema.name, tuple(stored))
+
+
+def update_operation(schema: TableSchema, key: Mapping[str, Any], changes: Mapping[str, Any]) -> Update:
+    """The update of the rows that have ``key`` (any columns; None in it is NULL).
+
+    :raises BadRequest: one of the two is empty, or no object.
+    """
+    where, found = _where(schema, key)
+    assignments: list[tuple[int, Expression]] = []
+    for position, value in _by_position(schema, changes, "set"):
+        column = schema.columns[position]
+        constant = coerce(value, column.type, column=column.name, from_json=True)
+        assignments.append((position, Constant(constant, column.type)))
+    return Update(schema.name, where, tuple(assignments), found)
+
+
+def delete_operation(schema: TableSchema, key: Mapping[str, Any]) -> Delete:
+    """The deletion of the rows that have ``key`` (any columns; None in it is NULL).
+
+    :raises BadRequest: the key is empty, or no object.
+    """
+    where, found = _where(schema, key)
+    return Delete(schema.name, where, found)
+
+
+def _names(row: Mapping[str, Any]) -> tuple[str, ...]:
+    if not isinstance(row, Mapping):
+        raise BadRequest(f"a row is a {type(row).__name__} and not an object", hint='{"column": value, …}')
+    return tuple(row)
+
+
+@lru_cache(_MOST_SHAPES)
+def _shape(schema: TableSchema, names: tuple[str, ...]) -> _Shape:
+    """How rows with these keys, in this order, become stored rows."""
+    positions = _positions(schema, names)
+    pick: Callable[[Mapping[str, Any]], Sequence[Any]]
+    if len(names) > 1:
+        pick = itemgetter(*names)
+    else:
+        pick = lambda row: tuple(row[name] for name in names)
+    return row_maker(schema, positions, from_json=True), pick
+
+
+def _positions(schema: TableSchema, names: Iterable[str]) -> tuple[int, ...]:
+    positions: list[int] = []
+    for name in names:
+        if not isinstance(name, str):
+            raise BadRequest(f"the column name {name!r} is not a string")
+        position = column_position(schema, name)
+        if position in positions:
+            raise BadRequest(f'column "{schema.columns[position].name}" is given twice')
+        positions.append(position)
+    return tuple(positions)
+
+
+def _by_position(schema: TableSchema, values: Mapping[str, Any], what: str) -> list[tuple[int, Any]]:
+    if not isinstance(values, Mapping):
+        raise BadRequest(f'"{what}" is not an object', hint='{"column": value, …}')
+    if not values:
+        raise BadRequest(f'"{what}" is empty', hint="name a column and its value")
+    return list(zip(_positions(schema, values), values.values(), strict=True))
+
+
+def _where(schema: TableSchema, key: Mapping[str, Any]) -> tuple[Expression, Access]:
+    conditions: list[Expression] = []
+    found: list[tuple[int, tuple[Value, ...]]] = []
+    for position, given in _by_position(schema, key, "key"):
+        column = schema.columns[position]
+        field = Field(position, column.type)
+        if given is None:
+            conditions.append(call("is_null", field))
+            continue
+        value = _exact(given, schema, position)
+        conditions.append(call("eq", field, Constant(value, column.type)))
+        found.append((position, (value,)))
+    where = conditions[0] if len(conditions) == 1 else call("and", *conditions)
+    return where, tuple(sorted(found, key=itemgetter(0)))
+
+
+def _exact(given: Any, schema: TableSchema, position: int) -> Value:
+    """The key's value as the column's; one that would be rounded is refused, as it would hit another row."""
+    column = schema.columns[position]
+    value = coerce(given, column.type, column=column.name, from_json=True)
+    if isinstance(value, (int, Decimal)):
+        kept = Decimal(str(given).strip() if isinstance(given, (str, float)) else given) == value
+    elif column.type.kind is Kind.DATE and isinstance(given, str):
+        kept = canonical_datetime(given) == f"{value!s} 00:00:00"
+    else:
+        kept = True
+    if not kept:
+        raise TypeViolation(f'{given!r} is no value of column "{column.name}" ({column.type}): it would be rounded')
+    return value

@@ -1,0 +1,158 @@
+"""What a statement means, as data: the union that ``interpret.py`` yields and the controller matches exhaustively.
+
+Statements that change a table's shape carry its whole new schema, so that whoever performs them compares two schemas
+and knows no DDL. Statements that write carry an operation of ``domains/packets.py``, ready to send; one that must ask
+first (``DELETE … WHERE id IN (SELECT …)``) is a :class:`PendingWrite` until the answers are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from domains.packets import Operation
+from domains.types import Column, Row, TableSchema, Value
+from migrations.catalog import ViewDefinition
+from migrations.parse import exp
+from migrations.statements.constants import Argument
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    schema: TableSchema
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    name: str
+    """As the catalog has it."""
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """ADD and DROP COLUMN, in any number, and indexes that come and go with them."""
+
+    table: str
+    schema: TableSchema
+    """The new one: columns appended, dropped ones marked, ``indexes`` as they are to be.
+
+    An appended column's ``default`` is what the rows that are stored get, also where ``has_default`` is false (a NOT
+    NULL column without DEFAULT pads with zero or the empty string).
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    table: str
+    columns: tuple[int, ...]
+    schema: TableSchema
+    """The table's new schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    table: str
+    columns: tuple[int, ...]
+    schema: TableSchema
+    """The table's new schema. Another index of it may have the same columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    definition: ViewDefinition
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    name: str
+    """As the catalog has it."""
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SelectStatement:
+    """An ad-hoc SELECT: ``adhoc.parameterise`` makes a view of it."""
+
+    query: exp.Query = field(compare=False, repr=False)
+    sql: str
+    params: tuple[Argument, ...] = ()
+    """The values of its ``?``, in the order of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantSelect:
+    """A SELECT without FROM, already answered."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatement:
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """A write that needs the answers of its ``subqueries`` first: run them, then ``dml.resolve``."""
+
+    schema: TableSchema
+    """The table that is written to, as it was when the statement was read."""
+    subqueries: tuple[SelectStatement, ...]
+    expression: exp.Expr = field(compare=False, repr=False)
+    params: tuple[Value, ...]
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ShowViews:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """The columns of a table or a view."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """The dataflow of a view, or of what a SELECT would become."""
+
+    target: str | SelectStatement
+
+
+@dataclass(frozen=True, slots=True)
+class NoOperation:
+    """Accepted, and there is nothing to do."""
+
+    reason: str
+
+
+Statement = (
+    CreateTable
+    | DropTable
+    | AlterTable
+    | CreateIndex
+    | DropIndex
+    | CreateView
+    | DropView
+    | SelectStatement
+    | ConstantSelect
+    | WriteStatement
+    | PendingWrite
+    | ShowTables
+    | ShowViews
+    | Describe
+    | Explain
+    | NoOperation
+)

@@ -1,0 +1,88 @@
+"""Subqueries in INSERT, UPDATE and DELETE: asked first, then put in as constants.
+
+They read views and the statement writes tables, so they cannot run in one step of the engine. The caller runs each as
+a SELECT of its own and hands the rows to ``dml.resolve``; between the two another write may come, as between two
+statements of an application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from domains.errors import LimitExceeded, SqlError, Unsupported
+from domains.expressions import Expression
+from domains.functions import call
+from domains.types import Row, Value
+from migrations.parse import exp, text_of
+from migrations.query import literals
+from migrations.query.scalar import Setting, scalar
+from migrations.query.scope import Scope
+from migrations.statements.constants import constant_of, placeholders
+from migrations.statements.statement import SelectStatement
+
+MOST_ANSWERS = 100_000
+"""Rows of a subquery in WHERE: they become one IN list, which is compiled with the statement."""
+
+Answers = Sequence[Sequence[Row]]
+
+
+def subqueries(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The outermost nodes that stand for a SELECT, in the order of the text: the query itself, IN or EXISTS with it."""
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, (exp.Query, exp.Exists)):
+            yield part
+        elif isinstance(part, exp.In) and part.args.get("query") is not None:
+            yield part
+            pending.append(part.this)
+        else:
+            pending.extend(reversed(list(part.iter_expressions())))
+
+
+def select_of(node: exp.Expr, values: Mapping[int, Value]) -> SelectStatement:
+    """The SELECT of a subquery, with the values of its own ``?``."""
+    query = node.args["query"] if isinstance(node, exp.In) else node.this if isinstance(node, exp.Exists) else node
+    while isinstance(query, exp.Subquery):
+        query = query.this
+    if not isinstance(query, exp.Query):
+        raise Unsupported(f'"{text_of(node)[:60]}"')
+    return SelectStatement(query, text_of(query), tuple(values[id(found)] for found in placeholders(query)))
+
+
+def answered(
+    nodes: Sequence[exp.Expr], answers: Answers, scope: Scope, setting: Setting
+) -> Callable[[exp.Expr], Expression | None]:
+    """For :class:`Setting`: what each subquery has become over ``scope``."""
+    known = {id(node): rows for node, rows in zip(nodes, answers, strict=True)}
+
+    def replacement(node: exp.Expr) -> Expression | None:
+        rows = known.get(id(node))
+        if rows is None:
+            return None
+        if isinstance(node, exp.Exists):
+            return literals.truth(bool(rows))
+        if isinstance(node, exp.In):
+            return _membership(node, rows, scope, setting)
+        if len(rows) > 1:
+            raise SqlError("a subquery that stands for a value gives more than one row", hint="add LIMIT 1")
+        return constant_of(_only(rows[0])) if rows else literals.NOTHING
+
+    return replacement
+
+
+def _membership(node: exp.In, rows: Sequence[Row], scope: Scope, setting: Setting) -> Expression:
+    if isinstance(node.this, exp.Tuple):
+        raise Unsupported("(a, b) IN (SELECT …) in UPDATE and DELETE", hint="one column at a time")
+    if len(rows) > MOST_ANSWERS:
+        raise LimitExceeded(f"a subquery gives {len(rows)} rows", hint=f"at most {MOST_ANSWERS} here")
+    value = scalar(node.this, scope, setting)
+    if not rows:
+        return literals.truth(False)
+    return call("in", value, *(constant_of(value) for value in dict.fromkeys(_only(row) for row in rows)))
+
+
+def _only(row: Row) -> Value:
+    if len(row) != 1:
+        raise SqlError(f"a subquery gives {len(row)} columns where one is wanted")
+    return row[0]

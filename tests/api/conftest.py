@@ -1,0 +1,55 @@
+"""The deployments that the contract is tested against: the fake, and the embedded engine."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fake_deployment import FakeDeployment
+
+from api.app import create_app
+from controller.deployment import Deployment
+
+KINDS = ["fake"] + (["local"] if importlib.util.find_spec("controller.local") else [])
+
+SCHEMA = """
+CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, author BIGINT NOT NULL, title TEXT);
+CREATE TABLE votes (story_id BIGINT NOT NULL, user_id BIGINT NOT NULL, PRIMARY KEY (story_id, user_id));
+CREATE VIEW StoriesWithVC AS SELECT s.id AS id, s.title AS title, COUNT(v.user_id) AS vcount
+  FROM stories s LEFT JOIN votes v ON v.story_id = s.id WHERE s.id = ? GROUP BY s.id, s.title;
+CREATE VIEW ByTitle AS SELECT id, title FROM stories WHERE title = ?;
+CREATE VIEW ByIds AS SELECT id FROM stories WHERE id IN (?)
+"""
+
+
+async def open_deployment(kind: str, path: Path) -> Deployment:
+    if kind == "fake":
+        return FakeDeployment()
+    from controller.local import LocalDeployment
+
+    return await LocalDeployment.open(path, memory_limit=64_000_000, domains=2, read_timeout=0.2)
+
+
+@pytest.fixture(params=KINDS)
+async def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Deployment]:
+    opened = await open_deployment(request.param, tmp_path / "data")
+    await opened.execute(SCHEMA)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def fake(deployment: Deployment) -> FakeDeployment:
+    if not isinstance(deployment, FakeDeployment):
+        pytest.skip("needs the fake's switches")
+    return deployment
+
+
+@pytest.fixture
+async def http(deployment: Deployment) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_app(deployment, max_body=200_000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://headrace") as client:
+        yield client

@@ -1,0 +1,337 @@
+"""A deployment with nothing behind it but SQLite in memory, to test HTTP, client and CLI without the engine.
+
+It answers as the real one does in shape, statuses and tokens. It recomputes every answer, and only remembers which keys
+were asked before, so that misses, hits and evictions can be told apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import orjson
+
+from api.tokens import merge
+from controller.deployment import MigrationStatus, StatementResult, ViewInfo, WriteResult
+from domains.errors import (
+    AlreadyExists,
+    BadRequest,
+    ConstraintViolation,
+    HeadraceError,
+    NotFound,
+    ReadTimeout,
+    SqlSyntaxError,
+    TypeViolation,
+    UnknownName,
+    Unsupported,
+)
+from domains.graph import Parameter, ParameterKind
+from domains.packets import Clock
+from domains.types import BIGINT, TEXT, Column, SqlType, TableColumn, TableSchema
+
+VIEW = re.compile(r"CREATE\s+(?:EXT\s+)?VIEW\s+(\w+)\s+AS\s+(.*)", re.I | re.S)
+PARAMETER = re.compile(r"([\w.]+)\s*(=|>=|<=|>|<|IN)\s*\(?\?", re.I)
+WRITTEN = re.compile(r"\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|CREATE\s+TABLE)\s+(\w+)", re.I)
+
+
+class FakeLookup:
+    """A prepared look-up: hits only for keys that were filled before."""
+
+    def __init__(self, deployment: FakeDeployment, info: ViewInfo) -> None:
+        self._deployment = deployment
+        self.info = info
+        self.stale = False
+
+    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | None:
+        return self._hit(self._deployment.key_of_text(self.info, text))
+
+    def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
+        return [self._hit(self._deployment.key_of_json(self.info, key)) for key in keys]
+
+    def _hit(self, key: tuple[Any, ...]) -> bytes | None:
+        filled = (self.info.name, key) in self._deployment.filled
+        self._deployment.counters["hits" if filled else "misses"] += 1
+        return self._deployment.rows(self.info, key) if filled else None
+
+
+class FakeDeployment:
+    def __init__(self, read_timeout: float = 0.2) -> None:
+        self.read_timeout = read_timeout
+        self.database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self.database.row_factory = sqlite3.Row
+        self.definitions: dict[str, ViewInfo] = {}
+        self.lookups: list[FakeLookup] = []
+        self.filled: set[tuple[str, tuple[Any, ...]]] = set()
+        self.clock: Clock = {}
+        self.counters = {"hits": 0, "misses": 0, "writes": 0}
+        self.migrations: dict[str, MigrationStatus] = {}
+        self.pausing = False
+        """Migrations stay running until they are cancelled."""
+        self.health = "ok"
+        self.closed = False
+        self.broken: Exception | None = None
+        """Raised by every call that awaits."""
+
+    async def execute(
+        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
+    ) -> tuple[list[StatementResult], Clock]:
+        await self._reached(token)
+        results, clock, left = [], {}, list(params)
+        for statement in filter(None, (part.strip() for part in sql.split(";"))):
+            if view := VIEW.match(statement):
+                self._create_view(view[1], statement)
+                results.append(StatementResult())
+                continue
+            wanted = statement.count("?")
+            mine, left = left[:wanted], left[wanted:]
+            if len(mine) < wanted:
+                raise BadRequest(f"{wanted} parameters are needed, {len(mine)} were given")
+            results.append(self._run(statement, mine))
+            if table := WRITTEN.match(statement):
+                clock = merge(clock, self._advance(table[1]))
+        return results, clock
+
+    def prepare(self, view: str) -> FakeLookup:
+        lookup = FakeLookup(self, self._view(view))
+        self.lookups.append(lookup)
+        return lookup
+
+    async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
+        await self._reached(token)
+        info = self._view(view)
+        return self._fill(info, self.key_of_text(info, text))
+
+    async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
+        await self._reached(token)
+        info = self._view(view)
+        return [self._fill(info, self.key_of_json(info, key)) for key in keys]
+
+    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> WriteResult:
+        schema = self._table(table)
+        self.database.execute("BEGIN")
+        try:
+            for row in rows:
+                self._check(schema, row)
+                holes = ", ".join("?" * len(row))
+                self._run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({holes})", list(row.values()))
+        except BaseException:
+            self.database.execute("ROLLBACK")
+            raise
+        self.database.execute("COMMIT")
+        return WriteResult(len(rows), self._advance(schema.name))
+
+    async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult:
+        schema = self._table(table)
+        self._check(schema, {**key, **changes})
+        assigned = ", ".join(f"{name} = ?" for name in changes)
+        return self._written(schema, f"UPDATE {table} SET {assigned}", changes, key)
+
+    async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult:
+        schema = self._table(table)
+        self._check(schema, key)
+        return self._written(schema, f"DELETE FROM {table}", {}, key)
+
+    async def evict(self, view: str, keys: Sequence[Any]) -> int:
+        await self._reached(None)
+        info = self._view(view)
+        entries = {(info.name, self.key_of_json(info, key)) for key in keys} & self.filled
+        self.filled -= entries
+        return len(entries)
+
+    async def migrate(self, sql: str) -> MigrationStatus:
+        if not self.pausing:
+            await self.execute(sql)
+        state, progress = ("running", 0.5) if self.pausing else ("done", 1.0)
+        id = f"m{len(self.migrations) + 1}"
+        self.migrations[id] = MigrationStatus(id, sql, state, "plan", progress, ("plan", "swap"))
+        return self.migrations[id]
+
+    def migration(self, id: str) -> MigrationStatus:
+        if id not in self.migrations:
+            raise NotFound(f'no migration "{id}"')
+        return self.migrations[id]
+
+    async def cancel_migration(self, id: str) -> MigrationStatus:
+        before = self.migration(id)
+        if before.state == "running":
+            error = ("cancelled", f'migration "{id}" was cancelled', None)
+            self.migrations[id] = MigrationStatus(id, before.sql, "cancelled", "plan", 0.5, before.steps, error)
+        return self.migrations[id]
+
+    def tables(self) -> list[TableSchema]:
+        names = self.database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+        return [self._table(each["name"]) for each in names]
+
+    def views(self) -> list[ViewInfo]:
+        return list(self.definitions.values())
+
+    def explain(self, view: str) -> str:
+        return f'reader "{self._view(view).name}" partial'
+
+    def graph(self) -> dict[str, Any]:
+        return {"domains": [], "nodes": [], "edges": [], "links": []}
+
+    def status(self) -> dict[str, Any]:
+        if self.broken:
+            raise self.broken
+        memory = {"used": 1024, "limit": 4096}
+        return {"health": self.health, "uptime": 1.5, "memory": memory, "counters": dict(self.counters)}
+
+    async def close(self) -> None:
+        self.closed = True
+        self.database.close()
+
+    # --- how the fake does it -------------------------------------------------------------------------------------
+
+    def key_of_text(self, info: ViewInfo, text: Mapping[str, Sequence[str]]) -> tuple[Any, ...]:
+        for name in text:
+            if name not in [each.name for each in info.parameters]:
+                known = ", ".join(f'"{each.name}"' for each in info.parameters)
+                raise BadRequest(f'unknown parameter "{name}"', hint=f"known are {known}")
+        key: list[Any] = []
+        for parameter in info.parameters:
+            if parameter.name not in text:
+                raise BadRequest(f'parameter "{parameter.name}" is missing')
+            values = text[parameter.name]
+            if len(values) > 1 and parameter.kind != ParameterKind.IN:
+                raise BadRequest(f'parameter "{parameter.name}" is given {len(values)} times')
+            key.append(tuple(_coerce(parameter, value) for value in values))
+        return tuple(key)
+
+    def key_of_json(self, info: ViewInfo, key: Any) -> tuple[Any, ...]:
+        if isinstance(key, dict):
+            if set(key) != {each.name for each in info.parameters}:
+                raise BadRequest(f'the key must name the parameters of "{info.name}"')
+            key = [key[each.name] for each in info.parameters]
+        if not isinstance(key, list) or len(key) != len(info.parameters):
+            raise BadRequest(f'a key of "{info.name}" has {len(info.parameters)} values')
+        return tuple(
+            tuple(_coerce(parameter, each) for each in (value if isinstance(value, list) else [value]))
+            for parameter, value in zip(info.parameters, key, strict=True)
+        )
+
+    def rows(self, info: ViewInfo, key: tuple[Any, ...]) -> bytes:
+        select = VIEW.match(info.sql)
+        assert select
+        found = []
+        for value in key[0] if key else [None]:
+            arguments = [value, *(rest[0] for rest in key[1:])] if key else []
+            found += self.database.execute(select[2], arguments).fetchall()
+        return b",".join(orjson.dumps(dict(row)) for row in found)
+
+    def _fill(self, info: ViewInfo, key: tuple[Any, ...]) -> bytes:
+        self.filled.add((info.name, key))
+        return self.rows(info, key)
+
+    async def _reached(self, token: Clock | None) -> None:
+        if self.broken:
+            raise self.broken
+        if token and merge(token, self.clock) != self.clock:
+            await asyncio.sleep(self.read_timeout)
+            raise ReadTimeout(f"the view did not reach the token within {self.read_timeout} s")
+
+    def _advance(self, table: str) -> Clock:
+        self.counters["writes"] += 1
+        self.clock[table] = self.clock.get(table, 0) + 1
+        return {table: self.clock[table]}
+
+    def _create_view(self, name: str, sql: str) -> None:
+        if name in self.definitions:
+            raise AlreadyExists(f'view "{name}" is there already')
+        parameters = tuple(
+            Parameter(column.split(".")[-1], ParameterKind(operator.lower()), None, self._type(column.split(".")[-1]))
+            for column, operator in PARAMETER.findall(sql)
+        )
+        select = VIEW.match(sql)
+        assert select
+        cursor = self.database.execute(select[2], [None] * len(parameters))
+        columns = tuple(Column(each[0], self._type(each[0])) for each in cursor.description)
+        self.definitions[name] = ViewInfo(name, sql, columns, parameters, True, False, "partial")
+
+    def _run(self, statement: str, params: list[Any]) -> StatementResult:
+        if re.search(r"\bOVER\b", statement, re.I):
+            raise Unsupported("window functions are not supported", hint="use GROUP BY")
+        if dropped := re.match(r"DROP\s+VIEW\s+(\w+)", statement, re.I):
+            gone = self._view(dropped[1])
+            del self.definitions[gone.name]
+            for lookup in self.lookups:
+                lookup.stale = lookup.stale or lookup.info is gone
+            return StatementResult()
+        try:
+            cursor = self.database.execute(statement, params)
+        except sqlite3.Error as error:
+            raise _translated(error) from error
+        names = [each[0] for each in cursor.description or ()]
+        rows = tuple(tuple(row) for row in cursor.fetchall())
+        first_id = cursor.lastrowid if re.search(r"\bauto_increment_probe\b", statement) else None
+        columns = tuple(Column(name, self._type(name)) for name in names)
+        return StatementResult(columns, rows, max(cursor.rowcount, 0), first_id)
+
+    def _written(
+        self, schema: TableSchema, head: str, changes: Mapping[str, Any], key: Mapping[str, Any]
+    ) -> WriteResult:
+        where = " AND ".join(f"{name} = ?" for name in key)
+        result = self._run(f"{head} WHERE {where}", [*changes.values(), *key.values()])
+        return WriteResult(result.rows_affected, self._advance(schema.name))
+
+    def _view(self, name: str) -> ViewInfo:
+        for known, info in self.definitions.items():
+            if known.lower() == name.lower():
+                return info
+        near = get_close_matches(name, self.definitions, 1)
+        raise NotFound(f'no view "{name}"', hint=f'did you mean "{near[0]}"?' if near else None)
+
+    def _table(self, name: str) -> TableSchema:
+        columns = self.database.execute(f"PRAGMA table_info({name})").fetchall()
+        if not columns:
+            raise NotFound(f'no table "{name}"')
+        keys = sorted((each["pk"], each["cid"]) for each in columns if each["pk"])
+        return TableSchema(
+            name,
+            tuple(TableColumn(each["name"], _declared(each["type"]), not each["notnull"]) for each in columns),
+            tuple(position for _, position in keys),
+        )
+
+    def _type(self, column: str) -> SqlType:
+        for schema in self.tables():
+            position = schema.position(column)
+            if position is not None:
+                return schema.columns[position].type
+        return BIGINT
+
+    def _check(self, schema: TableSchema, row: Mapping[str, Any]) -> None:
+        for name, value in row.items():
+            position = schema.position(name)
+            if position is None:
+                raise UnknownName(f'no column "{name}" in "{schema.name}"')
+            column = schema.columns[position]
+            if column.type is BIGINT and value is not None and not isinstance(value, int):
+                raise TypeViolation(f'column "{name}" of "{schema.name}": {value!r} is no BIGINT')
+
+
+def _coerce(parameter: Parameter, value: Any) -> Any:
+    if parameter.type is not BIGINT or value is None or isinstance(value, int):
+        return value
+    try:
+        return int(value)
+    except ValueError as error:
+        raise TypeViolation(f'parameter "{parameter.name}": "{value}" is no BIGINT') from error
+
+
+def _declared(name: str) -> SqlType:
+    return BIGINT if "INT" in name.upper() else TEXT
+
+
+def _translated(error: sqlite3.Error) -> HeadraceError:
+    text = str(error)
+    if isinstance(error, sqlite3.IntegrityError):
+        return ConstraintViolation(f'"{text}"')
+    if "syntax error" in text or "incomplete" in text:
+        return SqlSyntaxError(text, line=1, column=1)
+    if "already exists" in text:
+        return AlreadyExists(text)
+    return UnknownName(text)

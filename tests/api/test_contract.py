@@ -1,0 +1,199 @@
+"""Every call of the HTTP contract, against each deployment."""
+
+from __future__ import annotations
+
+import httpx
+
+STORIES = [{"id": 1, "author": 10, "title": "one"}, {"id": 2, "author": 10, "title": "två & två"}]
+
+
+async def load(http: httpx.AsyncClient) -> str:
+    answer = await http.post("/v1/tables/stories/rows", json={"rows": STORIES})
+    assert answer.status_code == 200, answer.text
+    assert set(answer.json()) == {"rows_affected", "token"}
+    assert answer.json()["rows_affected"] == 2
+    token: str = answer.json()["token"]
+    return token
+
+
+async def test_sql_runs_several_statements(http: httpx.AsyncClient) -> None:
+    sql = "INSERT INTO stories (id, author, title) VALUES (?, ?, ?); SELECT id, title FROM stories WHERE id = ?"
+    answer = await http.post("/v1/sql", json={"sql": sql, "params": [7, 1, "seven", 7]})
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    assert set(body) == {"results", "token"}
+    insert, select = body["results"]
+    assert insert == {"columns": [], "rows": [], "rows_affected": 1}
+    assert select["columns"] == [{"name": "id", "type": "BIGINT"}, {"name": "title", "type": "TEXT"}]
+    assert select["rows"] == [[7, "seven"]]
+
+
+async def test_sql_takes_a_body_without_content_type(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/sql", content=b'{"sql": "SELECT id FROM stories"}')
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["results"][0]["rows"] == []
+
+
+async def test_page_of_one_key(http: httpx.AsyncClient) -> None:
+    token = await load(http)
+    for headers in ({"Headrace-Token": token}, {}):
+        answer = await http.get("/v1/views/StoriesWithVC?id=1", headers=headers)
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json() == {"rows": [{"id": 1, "title": "one", "vcount": 0}]}
+
+
+async def test_page_of_no_rows(http: httpx.AsyncClient) -> None:
+    for _ in range(2):
+        assert (await http.get("/v1/views/StoriesWithVC?id=99")).json() == {"rows": []}
+
+
+async def test_page_follows_writes(http: httpx.AsyncClient) -> None:
+    await load(http)
+    assert (await http.get("/v1/views/StoriesWithVC?id=1")).json()["rows"][0]["vcount"] == 0
+    vote = await http.post("/v1/tables/votes/rows", json={"rows": [{"story_id": 1, "user_id": 5}]})
+    headers = {"Headrace-Token": vote.json()["token"]}
+    assert (await http.get("/v1/views/StoriesWithVC?id=1", headers=headers)).json()["rows"][0]["vcount"] == 1
+
+
+async def test_percent_encoding(http: httpx.AsyncClient) -> None:
+    headers = {"Headrace-Token": await load(http)}
+    for query in ("title=tv%C3%A5+%26+tv%C3%A5", "title=tv%C3%A5%20%26%20tv%c3%a5"):
+        answer = await http.get(f"/v1/views/ByTitle?{query}", headers=headers)
+        assert answer.json() == {"rows": [{"id": 2, "title": "två & två"}]}
+
+
+async def test_empty_value_is_the_empty_string(http: httpx.AsyncClient) -> None:
+    written = await http.post("/v1/tables/stories/rows", json={"rows": [{"id": 3, "author": 1, "title": ""}]})
+    for query in ("title=", "title"):
+        answer = await http.get(f"/v1/views/ByTitle?{query}", headers={"Headrace-Token": written.json()["token"]})
+        assert answer.json() == {"rows": [{"id": 3, "title": ""}]}
+
+
+async def test_repeated_parameter_is_an_in_list(http: httpx.AsyncClient) -> None:
+    token = await load(http)
+    answer = await http.get("/v1/views/ByIds?id=2&id=1&id=9", headers={"Headrace-Token": token})
+    assert sorted(row["id"] for row in answer.json()["rows"]) == [1, 2]
+
+
+async def test_lookup_keeps_the_order(http: httpx.AsyncClient) -> None:
+    headers = {"Headrace-Token": await load(http)}
+    for keys in ([[2], [9], [1]], [{"id": 2}, {"id": 9}, {"id": 1}]):
+        for sent in (headers, {}):
+            answer = await http.post("/v1/views/StoriesWithVC/lookup", json={"keys": keys}, headers=sent)
+            assert [[row["id"] for row in page] for page in answer.json()["results"]] == [[2], [], [1]]
+
+
+async def test_lookup_mixes_hits_and_misses(http: httpx.AsyncClient) -> None:
+    headers = {"Headrace-Token": await load(http)}
+    await http.get("/v1/views/StoriesWithVC?id=2", headers=headers)
+    answer = await http.post("/v1/views/StoriesWithVC/lookup", json={"keys": [[1], [2], [3]]})
+    assert [[row["id"] for row in page] for page in answer.json()["results"]] == [[1], [2], []]
+
+
+async def test_lookup_of_no_keys(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/views/StoriesWithVC/lookup", json={"keys": []})
+    assert answer.json() == {"results": []}
+
+
+async def test_update_and_delete_rows(http: httpx.AsyncClient) -> None:
+    await load(http)
+    changed = await http.patch("/v1/tables/stories/rows", json={"key": {"id": 1}, "set": {"title": "uno"}})
+    assert changed.json()["rows_affected"] == 1
+    headers = {"Headrace-Token": changed.json()["token"]}
+    assert (await http.get("/v1/views/StoriesWithVC?id=1", headers=headers)).json()["rows"][0]["title"] == "uno"
+    deleted = await http.request("DELETE", "/v1/tables/stories/rows", json={"key": {"id": 1}})
+    assert set(deleted.json()) == {"rows_affected", "token"}
+    headers = {"Headrace-Token": deleted.json()["token"]}
+    assert (await http.get("/v1/views/StoriesWithVC?id=1", headers=headers)).json() == {"rows": []}
+
+
+async def test_evict(http: httpx.AsyncClient) -> None:
+    await load(http)
+    await http.get("/v1/views/StoriesWithVC?id=1")
+    answer = await http.post("/v1/views/StoriesWithVC/evict", json={"keys": [[1]]})
+    assert answer.json() == {"evicted": 1}
+    assert (await http.get("/v1/views/StoriesWithVC?id=1")).json()["rows"][0]["id"] == 1
+
+
+async def test_migration(http: httpx.AsyncClient) -> None:
+    created = "DROP VIEW ByTitle; CREATE VIEW ByAuthor AS SELECT id FROM stories WHERE author = ?"
+    accepted = await http.post("/v1/migrations", json={"sql": created})
+    assert accepted.status_code == 202, accepted.text
+    assert set(accepted.json()) == {"id"}
+    where = f"/v1/migrations/{accepted.json()['id']}"
+    assert accepted.headers["location"] == where
+    for _ in range(1000):
+        status = (await http.get(where)).json()
+        if status["state"] not in ("queued", "running"):
+            break
+    assert status["state"] == "done", status
+    assert status["progress"] == 1
+    assert status["error"] is None
+    assert (await http.get("/v1/views/ByAuthor?author=10")).json() == {"rows": []}
+    assert (await http.get("/v1/views/ByTitle?title=one")).status_code == 404
+    assert (await http.delete(where)).json()["state"] == "done"
+
+
+async def test_tables_and_views(http: httpx.AsyncClient) -> None:
+    tables = {each["name"]: each for each in (await http.get("/v1/tables")).json()["tables"]}
+    assert set(tables) == {"stories", "votes"}
+    assert tables["votes"]["primary_key"] == ["story_id", "user_id"]
+    shown = {"name": "title", "type": "TEXT", "nullable": True, "default": None, "auto_increment": False}
+    assert shown in tables["stories"]["columns"]
+    views = {each["name"]: each for each in (await http.get("/v1/views")).json()["views"]}
+    assert {"StoriesWithVC", "ByTitle", "ByIds"} <= set(views)
+    assert views["ByTitle"]["parameters"] == [{"name": "title", "kind": "=", "type": "TEXT"}]
+    assert [each["name"] for each in views["StoriesWithVC"]["columns"]] == ["id", "title", "vcount"]
+
+
+async def test_explain(http: httpx.AsyncClient) -> None:
+    answer = (await http.get("/v1/views/StoriesWithVC/explain")).json()
+    assert answer["view"] == "StoriesWithVC"
+    assert "StoriesWithVC" in answer["explain"]
+    plain = await http.get("/v1/views/StoriesWithVC/explain", headers={"accept": "text/plain"})
+    assert plain.text == answer["explain"] + "\n"
+
+
+async def test_operations(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/healthz")).json() == {"status": "ok"}
+    assert "counters" in (await http.get("/v1/status")).json()
+    assert set((await http.get("/v1/graph")).json()) >= {"domains", "nodes", "edges", "links"}
+
+
+async def test_metrics(http: httpx.AsyncClient) -> None:
+    await http.get("/v1/views/StoriesWithVC?id=1")
+    await http.get("/v1/views/StoriesWithVC?nope=1")
+    await http.get("/v1/tables")
+    await http.get("/nowhere")
+    text = (await http.get("/metrics")).text
+    view = 'headrace_http_requests_total{route="GET /v1/views/{view}",status="%s"} 1.0'
+    assert view % 200 in text
+    assert view % 400 in text
+    assert 'headrace_http_requests_total{route="GET /v1/tables",status="200"} 1.0' in text
+    assert 'headrace_http_requests_total{route="unmatched",status="404"} 1.0' in text
+    assert 'headrace_http_seconds_count{route="GET /v1/views/{view}"} 2.0' in text
+
+
+async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
+    paths = (await http.get("/openapi.json")).json()["paths"]
+    calls = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert calls == {
+        "POST /v1/sql",
+        "GET /v1/views",
+        "GET /v1/views/{view}",
+        "POST /v1/views/{view}/lookup",
+        "POST /v1/views/{view}/evict",
+        "GET /v1/views/{view}/explain",
+        "GET /v1/tables",
+        "POST /v1/tables/{table}/rows",
+        "PATCH /v1/tables/{table}/rows",
+        "DELETE /v1/tables/{table}/rows",
+        "POST /v1/migrations",
+        "GET /v1/migrations/{id}",
+        "DELETE /v1/migrations/{id}",
+        "GET /v1/graph",
+        "GET /v1/status",
+        "GET /healthz",
+        "GET /metrics",
+    }
+    assert (await http.get("/docs")).status_code == 200

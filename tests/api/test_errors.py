@@ -1,0 +1,214 @@
+"""Every error has one shape and the status of one table; nothing that went wrong shows how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from fake_deployment import FakeDeployment
+
+from api.statuses import STATUSES, describe
+from domains import errors
+from domains.errors import HeadraceError
+
+ROWS = "/v1/tables/stories/rows"
+LOOKUP = "/v1/views/ByTitle/lookup"
+
+
+def subclasses(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
+    for each in kind.__subclasses__():
+        if each.__module__ == errors.__name__:
+            yield each
+            yield from subclasses(each)
+
+
+def error(answer: httpx.Response, status: int, code: str) -> dict[str, str]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    assert set(answer.json()) == {"error"}
+    found: dict[str, str] = answer.json()["error"]
+    assert set(found) == {"code", "message", "hint"}
+    assert found["code"] == code
+    assert "Traceback" not in answer.text
+    return found
+
+
+def test_the_table_names_every_error() -> None:
+    assert set(STATUSES) == set(subclasses(HeadraceError))
+
+
+@pytest.mark.parametrize("kind", sorted(STATUSES, key=lambda kind: kind.__name__))
+async def test_status_on_both_doors(http: httpx.AsyncClient, fake: FakeDeployment, kind: type[HeadraceError]) -> None:
+    fake.broken = kind("it broke", hint="mend it")
+    calls = [
+        await http.post("/v1/sql", json={"sql": "SELECT 1"}),
+        await http.get("/v1/views/ByTitle?title=x"),
+        await http.post(LOOKUP, json={"keys": [["x"]]}),
+        await http.get("/v1/status"),
+    ]
+    for answer in calls:
+        shown = error(answer, STATUSES[kind], kind.code)
+        assert shown == {"code": kind.code, "message": "it broke", "hint": "mend it"}
+
+
+async def test_unexpected_exceptions_are_logged_by_an_id(
+    http: httpx.AsyncClient, fake: FakeDeployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.broken = RuntimeError("secret detail")
+    calls = [
+        await http.post("/v1/sql", json={"sql": "SELECT 1"}),
+        await http.get("/v1/views/ByTitle?title=x"),
+        await http.post(LOOKUP, json={"keys": [["x"]]}),
+        await http.get("/v1/status"),
+    ]
+    for answer in calls:
+        shown = error(answer, 500, "internal_error")
+        assert "secret" not in answer.text
+        reference = shown["message"].removeprefix("internal error ")
+        assert reference in caplog.text
+
+
+async def test_an_error_that_quotes_half_a_character() -> None:
+    status, body = describe(errors.BadRequest('unknown "\ud800"', hint="\ud800"), "test")
+    assert status == 400
+    assert b'unknown \\"?\\"' in body
+
+
+@pytest.mark.parametrize(
+    ("sql", "status", "code"),
+    [
+        ("SELEC 1", 400, "syntax_error"),
+        ("SELECT nope FROM stories", 400, "unknown_name"),
+        ("SELECT id, RANK() OVER (ORDER BY id) FROM stories", 422, "unsupported"),
+        ("CREATE TABLE stories (id BIGINT)", 409, "already_exists"),
+    ],
+)
+async def test_sql_errors(http: httpx.AsyncClient, sql: str, status: int, code: str) -> None:
+    shown = error(await http.post("/v1/sql", json={"sql": sql}), status, code)
+    if code == "syntax_error":
+        assert "line 1, column" in shown["message"]
+
+
+async def test_write_errors_leave_nothing_behind(http: httpx.AsyncClient) -> None:
+    good = {"id": 1, "author": 1, "title": "a"}
+    twice = await http.post(ROWS, json={"rows": [good, good]})
+    error(twice, 409, "constraint_violation")
+    typed = await http.post(ROWS, json={"rows": [good, {"id": "x", "author": 1, "title": "b"}]})
+    error(typed, 422, "type_violation")
+    named = await http.post(ROWS, json={"rows": [good, {"ident": 2}]})
+    assert named.status_code == 400
+    rows = (await http.post("/v1/sql", json={"sql": "SELECT id FROM stories"})).json()["results"][0]["rows"]
+    assert rows == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/v1/views/ByTitel?title=x", 404, "not_found"),
+        ("/v1/views/ByTitle?titel=x", 400, "bad_request"),
+        ("/v1/views/ByTitle", 400, "bad_request"),
+        ("/v1/views/ByTitle?title=a&title=b", 400, "bad_request"),
+        ("/v1/views/ByTitle?title=%ff", 400, "bad_request"),
+        ("/v1/views/StoriesWithVC?id=seven", 422, "type_violation"),
+        ("/v1/views/ByTitel/explain", 404, "not_found"),
+        ("/v1/migrations/none", 404, "not_found"),
+        ("/v1/nothing", 404, "not_found"),
+        ("/v1/views/", 404, "not_found"),
+        ("/v1/tables/", 404, "not_found"),
+    ],
+)
+async def test_bad_addresses(http: httpx.AsyncClient, path: str, status: int, code: str) -> None:
+    error(await http.get(path), status, code)
+
+
+async def test_unknown_parameter_names_the_known_ones(http: httpx.AsyncClient) -> None:
+    assert '"title"' in (await http.get("/v1/views/ByTitle?titel=x")).text.replace('\\"', '"')
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/v1/sql"), ("PUT", "/v1/views/ByTitle"), ("HEAD", "/v1/views/ByTitle"), ("GET", LOOKUP), ("GET", ROWS)],
+)
+async def test_wrong_method(http: httpx.AsyncClient, method: str, path: str) -> None:
+    answer = await http.request(method, path)
+    assert answer.status_code == 405
+    assert answer.headers["allow"]
+    if method != "HEAD":
+        error(answer, 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize("path", ["/v1/sql", ROWS, "/v1/migrations", LOOKUP, "/v1/views/ByTitle/evict"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b"{}",
+        b'{"sql": "\xff"}',
+        b'{"sql": "\\ud800"}',
+        b'{"sql": NaN}',
+        b'{"surplus": 1}',
+        b'{"sql": 7, "rows": 7, "keys": 7}',
+        b'{"rows": [7], "keys": null}',
+        b"[" * 100_000,
+        b'{"sql": "", "rows": [], "keys": [], "params": ' + b"1" * 9000 + b"}",
+    ],
+    ids=lambda body: repr(body[:20]),
+)
+async def test_bad_bodies(http: httpx.AsyncClient, path: str, body: bytes) -> None:
+    error(await http.post(path, content=body), 400, "bad_request")
+
+
+@pytest.mark.parametrize("path", ["/v1/sql", LOOKUP])
+@pytest.mark.parametrize("announced", [True, False])
+async def test_body_too_large(http: httpx.AsyncClient, path: str, announced: bool) -> None:
+    async def pieces() -> object:
+        for _ in range(30):
+            yield b" " * 10_000
+
+    content = b" " * 300_000 if announced else pieces()
+    shown = error(await http.post(path, content=content), 413, "limit_exceeded")  # type: ignore[arg-type]
+    assert '"max_body_size"' in shown["message"]
+
+
+async def test_a_browser_must_say_json(http: httpx.AsyncClient) -> None:
+    """A foreign page may post forms and plain text without asking; it may not post JSON."""
+    sent = b'{"sql": "DROP VIEW ByTitle"}'
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        headers = {"origin": "https://elsewhere.example", "content-type": kind}
+        error(await http.post("/v1/sql", content=sent, headers=headers), 400, "bad_request")
+    assert (await http.get("/v1/views/ByTitle?title=x")).status_code == 200
+
+
+@pytest.mark.parametrize("token", ["", "x", "h1.", "h1.!!!", "h1.W10", "h1.eyJhIjoieCJ9", "h2.e30", "h1.eyJhIjotMX0"])
+async def test_malformed_tokens(http: httpx.AsyncClient, token: str) -> None:
+    headers = {"Headrace-Token": token}
+    error(await http.get("/v1/views/ByTitle?title=x", headers=headers), 400, "bad_request")
+    error(await http.post(LOOKUP, json={"keys": [["x"]]}, headers=headers), 400, "bad_request")
+    error(await http.post("/v1/sql", json={"sql": "SELECT id FROM stories"}, headers=headers), 400, "bad_request")
+
+
+async def test_unreachable_token_times_out(http: httpx.AsyncClient) -> None:
+    from api.tokens import encode
+
+    headers = {"Headrace-Token": encode({"stories": 10**9})}
+    error(await http.get("/v1/views/ByTitle?title=x", headers=headers), 504, "read_timeout")
+    error(await http.post(LOOKUP, json={"keys": [["x"]]}, headers=headers), 504, "read_timeout")
+    error(await http.post("/v1/sql", json={"sql": "SELECT id FROM stories"}, headers=headers), 504, "read_timeout")
+
+
+async def test_unhealthy(http: httpx.AsyncClient, fake: FakeDeployment) -> None:
+    fake.health = "recovering"
+    error(await http.get("/healthz"), 503, "unavailable")
+
+
+async def test_cancelled_migration(http: httpx.AsyncClient, fake: FakeDeployment) -> None:
+    fake.pausing = True
+    id = (await http.post("/v1/migrations", json={"sql": "DROP VIEW ByTitle"})).json()["id"]
+    assert (await http.get(f"/v1/migrations/{id}")).json()["state"] == "running"
+    status = (await http.delete(f"/v1/migrations/{id}")).json()
+    assert status["state"] == "cancelled"
+    assert status["error"]["code"] == "cancelled"

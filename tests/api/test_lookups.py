@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlencode
+
+import pytest
+from fake_deployment import FakeDeployment
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.encoding import parse, plain, serialize
+from api.lookups import MAX_PREPARED, Lookups, parse_query
+from domains.errors import BadRequest
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.lists(st.tuples(text.filter(bool), text)))
+def test_query_strings_are_read_as_the_standard_library_does(pairs: list[tuple[str, str]]) -> None:
+    query = urlencode(pairs)
+    assert parse_query(query.encode()) == parse_qs(query, keep_blank_values=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters"),
+    [
+        (b"", {}),
+        (b"&&", {}),
+        (b"a", {"a": [""]}),
+        (b"a=1&a=&b==", {"a": ["1", ""], "b": ["="]}),
+        ("a=é".encode(), {"a": ["é"]}),
+        (b"a=%zz", {"a": ["%zz"]}),
+    ],
+)
+def test_query_corners(query: bytes, parameters: dict[str, list[str]]) -> None:
+    assert parse_query(query) == parameters
+
+
+@pytest.mark.parametrize("query", [b"a=\xff", b"a=%ff", b"%c3=1"])
+def test_query_must_be_utf8(query: bytes) -> None:
+    with pytest.raises(BadRequest):
+        parse_query(query)
+
+
+@given(st.integers())
+def test_integers_are_exact_whatever_their_size(number: int) -> None:
+    assert parse(b'{"n": %d}' % number) == {"n": number}
+    assert serialize({"n": number}) == b'{"n":%d}' % number
+
+
+def test_numbers_past_the_range_of_a_double_are_refused() -> None:
+    with pytest.raises(BadRequest):
+        parse(b'{"n": 1e999, "long": 1234567890123456789012}')
+
+
+def test_plain_values() -> None:
+    from decimal import Decimal
+
+    assert [plain(each) for each in (None, 1, "x", Decimal("1.50"), b"\xff")] == [None, 1, "x", "1.50", "/w=="]
+
+
+async def test_a_dropped_view_is_prepared_anew() -> None:
+    deployment = FakeDeployment()
+    await deployment.execute("CREATE TABLE t (id BIGINT); CREATE VIEW v AS SELECT id FROM t WHERE id = ?")
+    lookups = Lookups(deployment)
+    first = lookups.prepared("v")
+    assert lookups.prepared("v") is first
+    await deployment.execute("DROP VIEW v; CREATE VIEW v AS SELECT id AS other FROM t WHERE id = ?")
+    again = lookups.prepared("v")
+    assert again is not first
+    assert again.info.columns[0].name == "other"
+
+
+async def test_spellings_do_not_fill_the_memory() -> None:
+    deployment = FakeDeployment()
+    name = "abcdefghijklmn"
+    await deployment.execute(f"CREATE TABLE t (id BIGINT); CREATE VIEW {name} AS SELECT id FROM t WHERE id = ?")
+    lookups = Lookups(deployment)
+    for number in range(MAX_PREPARED + 10):
+        lookups.prepared("".join(c.upper() if number >> i & 1 else c for i, c in enumerate(name)))
+    assert len(lookups._prepared) <= MAX_PREPARED

@@ -1,0 +1,320 @@
+"""Runs a case's operations on a subject and a judge side by side, and stops at the first thing that is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Unsupported
+from tests.campaign.comparison import Different, compare
+from tests.campaign.judge import Judge, Verdict
+from tests.campaign.kinds import Kind, Type, Value, absent, draw, literal
+from tests.campaign.queries import Query, View, read_tables, read_views, used_columns
+from tests.campaign.rendering import parameters, view_text
+from tests.campaign.statements import (
+    AddColumn,
+    AdHoc,
+    Compare,
+    CreateTable,
+    CreateView,
+    Delete,
+    DropColumn,
+    DropView,
+    Evict,
+    Insert,
+    Lookup,
+    Operation,
+    Pressure,
+    Restart,
+    Steps,
+    Update,
+)
+from tests.campaign.subject import Subject
+from tests.campaign.terms import Parameter, Term
+
+
+class Finding(Exception):
+    """Something is wrong. ``kind`` is what shrinking must keep; the message has the details."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+@dataclass
+class Tally:
+    """What was done."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    unsupported: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        self.counts += other.counts
+        self.unsupported += other.unsupported
+
+
+def draw_values(random: Random, view: View, judge: Judge) -> list[Any]:
+    """One look-up's values: often such as some row has just now, else of the columns' domain, some absent, some NULL."""
+    asked = parameters(view.query)
+    found = judge.candidates(view.query) if asked and random.random() < 0.6 else []
+    near = random.choice(found) if found else {}
+    return [_parameter_value(random, parameter, near) for parameter in asked]
+
+
+def _parameter_value(random: Random, parameter: Parameter, near: Mapping[int, Value]) -> Any:
+    if parameter.id in near:
+        value = near[parameter.id]
+        if isinstance(value, float) and parameter.type.kind is Kind.DEC:
+            value = Decimal(repr(value)).quantize(Decimal(1).scaleb(-parameter.type.scale))
+        return [value, _one_value(random, parameter.type)] if parameter.kind == "in" else value
+    if parameter.kind in ("limit", "offset"):
+        return random.randint(0, 5)
+    if parameter.kind == "in":
+        return [_one_value(random, parameter.type) for _ in range(random.choice((1, 2, 2, 3, 5)))]
+    return _one_value(random, parameter.type)
+
+
+def _one_value(random: Random, type: Type) -> Value:
+    roll = random.random()
+    if roll < 0.08:
+        return absent(type)
+    if roll < 0.12:
+        return None
+    if type.kind is Kind.INT and roll < 0.3:
+        return random.randint(0, 24)
+    return draw(random, type)
+
+
+@dataclass
+class Execution:
+    """One run. ``trace``, if given, is told each thing done, as a readable script."""
+
+    subject: Subject
+    judge: Judge
+    salt: int
+    trace: list[str] | None = None
+    tally: Tally = field(default_factory=Tally)
+    views: dict[str, View] = field(default_factory=dict)
+
+    def run(self, operations: Sequence[Operation]) -> None:
+        """Raises Finding. Operations whose tables or views are not there (any more) are passed over."""
+        random = Random(f"execution {self.salt}")
+        for operation in operations:
+            if not self._possible(operation):
+                continue
+            try:
+                self._perform(operation)
+                if random.random() < 0.3:
+                    self.subject.check()
+            except Finding:
+                raise
+            except HeadraceError as error:
+                self._note(f"-- failed: {error!r}")
+                raise Finding(f"error {error.code}", f"{operation.text()}\n  raised {error!r}") from error
+            except Exception as error:
+                self._note(f"-- failed: {error!r}")
+                raise Finding(f"{type(error).__name__} {_place(error)}", f"{operation.text()}\n  raised {error!r}") from error
+
+    def _note(self, line: str) -> None:
+        if self.trace is not None:
+            self.trace.append(line)
+
+    # --- one operation --------------------------------------------------------------------------------------------
+
+    def _perform(self, operation: Operation) -> None:
+        self.tally.counts["operations"] += 1
+        match operation:
+            case Insert() | Update() | Delete():
+                self._write(operation)
+            case CreateTable(table):
+                self._statement(operation.text())
+                self.judge.create_table(table)
+            case CreateView():
+                self._create_view(operation)
+            case DropView(name):
+                self._statement(operation.text())
+                del self.views[name]
+            case AddColumn(table_name, column):
+                self._statement(operation.text())
+                self.judge.add_column(table_name, column)
+            case DropColumn(table_name, column_name):
+                self._statement(operation.text())
+                self.judge.drop_column(table_name, column_name)
+            case AdHoc(query):
+                self._ad_hoc(query, operation.text())
+            case Lookup(name, salt, count):
+                random = Random(salt)
+                for _ in range(count):
+                    self._look_up(self.views[name], draw_values(random, self.views[name], self.judge))
+            case Evict(name, salt):
+                values = draw_values(Random(salt), self.views[name], self.judge)
+                self._note(f"-- evict {name} {_shown(values)}")
+                self.subject.evict(name, values)
+                self.tally.counts["evictions"] += 1
+            case Pressure(salt):
+                self._note("-- memory pressure")
+                self.subject.evict_some(Random(salt))
+                self.tally.counts["pressures"] += 1
+            case Restart():
+                self._note("-- restart")
+                self.subject.restart()
+                self.tally.counts["restarts"] += 1
+            case Steps(salt, count):
+                self._note(f"-- deliver {count} packets")
+                random = Random(salt)
+                for _ in range(count):
+                    self.subject.step(random)
+                self.tally.counts["steps"] += count
+            case Compare(salt, every):
+                self._compare(Random(salt), every)
+
+    def _statement(self, text: str) -> Any:
+        self._note(text if len(text) < 3000 else text[:200] + " …")
+        return self.subject.execute(text)
+
+    def _write(self, write: Insert | Update | Delete) -> None:
+        verdict, rows = self.judge.consider(write)
+        refused: HeadraceError | None = None
+        self.tally.counts["writes"] += 1
+        try:
+            self._statement(write.text() + (";  -- is refused" if verdict is Verdict.REFUSED else ""))
+        except (ConstraintViolation, TypeViolation) as error:
+            refused = error
+        if verdict is Verdict.DONE and refused is not None:
+            raise Finding("refused", f"{write.text()}\n  was refused: {refused!r}")
+        if verdict is Verdict.REFUSED and refused is None:
+            raise Finding("accepted", f"{write.text()[:500]}\n  was accepted, but violates a constraint or a type")
+        if refused is None:
+            self.judge.apply(write.table, rows)
+        else:
+            self.tally.counts["refused writes"] += 1
+
+    def _create_view(self, operation: CreateView) -> None:
+        self.tally.counts["views asked"] += 1
+        for candidate in (operation.view, operation.spare):
+            if candidate is None or not self._readable(candidate.query):
+                continue
+            try:
+                self._statement(CreateView(candidate).text())
+            except Unsupported as error:
+                self._note(f"-- unsupported: {error}")
+                self.tally.counts["views unsupported"] += 1
+                self.tally.unsupported[re.sub(r'"[^"]*"', '"…"', error.message)] += 1
+                continue
+            self.views[candidate.name] = candidate
+            self.tally.counts["views"] += 1
+            return
+
+    def _ad_hoc(self, query: Query, text: str) -> None:
+        self.subject.settle()
+        try:
+            answer = self._statement(text)[-1]
+        except Unsupported as error:
+            self.tally.counts["views asked"] += 1
+            self.tally.counts["views unsupported"] += 1
+            self.tally.unsupported[re.sub(r'"[^"]*"', '"…"', error.message)] += 1
+            return
+        self._judge_rows(answer.rows, query, [], text)
+
+    def _look_up(self, view: View, values: list[Any]) -> list[tuple[Any, ...]]:
+        self._note(f"-- lookup {view.name} {_shown(values)}")
+        self.tally.counts["lookups"] += 1
+        return self.subject.lookup(view.name, values)
+
+    # --- comparing ------------------------------------------------------------------------------------------------
+
+    def _compare(self, random: Random, every: bool) -> None:
+        self._note("-- settle")
+        self.subject.settle()
+        self.subject.check()
+        names = sorted(self.views)
+        for name in names if every else random.sample(names, min(2, len(names))):
+            view = self.views[name]
+            reads = (12 if every else 3) if parameters(view.query) else 1
+            for _ in range(reads):
+                values = draw_values(random, view, self.judge)
+                rows = self._look_up(view, values)
+                self._judge_rows(rows, view.query, values, f"{name} {_shown(values)}: {view_text(view.query)}")
+        if every:
+            self.subject.settle()
+            self.subject.check()
+
+    def _judge_rows(self, rows: Sequence[Any], query: Query, values: list[Any], what: str) -> None:
+        expected = self.judge.expected(query, values)
+        self.tally.counts["reads compared"] += 1
+        self.tally.counts["rows compared"] += len(rows)
+        self.tally.counts["answers with rows"] += bool(rows)
+        try:
+            compare(rows, expected, [output.term.type for output in query.outputs], query.order)
+        except Different as difference:
+            self._note(f"-- WRONG: {difference}")
+            raise Finding("different", f"{what}\n  {difference}") from difference
+
+    # --- what still makes sense -----------------------------------------------------------------------------------
+
+    def _possible(self, operation: Operation) -> bool:
+        """False once shrinking, or a view that was not supported, has taken away what the operation speaks of."""
+        match operation:
+            case Insert(table, columns):
+                return self._has(table, columns) and self._has_terms(table, [t for _, t in operation.assignments])
+            case Update(table, assignments, where):
+                return self._has(table, [name for name, _ in assignments]) and self._has_terms(
+                    table, [*(t for _, t in assignments), *([where] if where else [])]
+                )
+            case Delete(table, where):
+                return self._has(table, ()) and self._has_terms(table, [where] if where else [])
+            case AddColumn(table):
+                return self._has(table, ())
+            case DropColumn(table, column):
+                used = {pair for view in self.views.values() for pair in used_columns(view.query)}
+                return self._has(table, (column,)) and (table, column) not in used
+            case CreateView(view, spare):
+                return any(v is not None and self._readable(v.query) for v in (view, spare))
+            case AdHoc(query):
+                return self._readable(query)
+            case DropView(name):
+                return name in self.views and all(
+                    inner.name != name for view in self.views.values() for inner in read_views(view.query)
+                )
+            case Lookup(view_name) | Evict(view_name):
+                return view_name in self.views
+            case _:
+                return True
+
+    def _has(self, table: str, columns: Sequence[str]) -> bool:
+        return table in self.judge.tables and set(columns) <= set(self.judge.tables[table].names)
+
+    def _has_terms(self, table: str, terms: Sequence[Term]) -> bool:
+        names = [part.column[1] for term in terms for part in term.walk() if part.column is not None]
+        names += [part.text[7:-1] for term in terms for part in term.walk() if part.text.startswith("VALUES(")]
+        return self._has(table, names)
+
+    def _readable(self, query: Query) -> bool:
+        return (
+            all(self.views.get(view.name) is view for view in read_views(query))
+            and all(table in self.judge.tables for table in read_tables(query))
+            and all(self._has(table, (name,)) for table, name in used_columns(query))
+        )
+
+
+def _shown(values: Sequence[Any]) -> str:
+    shown = ("[" + ", ".join(map(literal, v)) + "]" if isinstance(v, list) else literal(v) for v in values)
+    return "(" + ", ".join(shown) + ")"
+
+
+def _place(error: Exception) -> str:
+    """The innermost file and function of ours, so that shrinking stays with one defect."""
+    trace = error.__traceback__
+    place = ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if "site-packages" not in code.co_filename:
+            place = f"{code.co_filename.rsplit('/', 2)[-1]}:{code.co_name}"
+        trace = trace.tb_next
+    return place

@@ -1,0 +1,270 @@
+"""Random typed expressions over a scope of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tests.campaign.kinds import DATE, DBL, INT, TXT, Kind, Type, dec, draw
+from tests.campaign.terms import Term, arithmetic, as_text, call, constant, exact, quotient, same, wider
+
+_PATTERNS = ("a%", "%b", "_", "%a%", "a_c", "%", "2%", "")
+_COMPARISONS = ("=", "=", "=", "<>", "!=", "<", "<=", ">", ">=", "<=>")
+
+
+@dataclass
+class Expressions:
+    """``plain`` leaves out what strict mode makes an error in a write (division by zero, text that is no number)."""
+
+    random: Random
+    scope: Sequence[Term]
+    plain: bool = False
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def value(self, type: Type, depth: int = 2) -> Term:
+        """An expression of exactly this type (a DECIMAL may come with another scale: see ``Term.type``)."""
+        if depth <= 0 or self.random.random() < 0.35:
+            return self.leaf(type)
+        makers: dict[Kind, Callable[[int], Term]] = {
+            Kind.INT: self._integer,
+            Kind.DEC: self._decimal,
+            Kind.DBL: self._double,
+            Kind.TXT: self._text,
+            Kind.DATE: self._date,
+        }
+        if self.random.random() < 0.3:
+            return self._choice(type, depth - 1)
+        return makers[type.kind](depth - 1)
+
+    def leaf(self, type: Type) -> Term:
+        columns = [term for term in self.scope if term.type.kind == type.kind]
+        if columns and self.random.random() < 0.8:
+            return self.random.choice(columns)
+        return constant(draw(self.random, type), type)
+
+    def any_type(self) -> Type:
+        return self.random.choice(self.scope).type if self.scope else INT
+
+    def exact_number(self, depth: int) -> Term:
+        return self.value(self.random.choice((INT, INT, dec(2))), depth)
+
+    def _choice(self, type: Type, depth: int) -> Term:
+        """CASE, IF, COALESCE, IFNULL, NULLIF: whatever the type."""
+        random = self.random
+        one, two = self.value(type, depth), self.value(type, depth)
+        result = wider(one.type, two.type)
+        match random.randrange(6):
+            case 0:
+                text = "CASE WHEN {0} THEN {1} ELSE {2} END"
+                return call(result, text, exact(result, text), self.boolean(depth), one, two)
+            case 1:
+                text = "CASE WHEN {0} THEN {1} END"
+                return same(one.type, text, self.boolean(depth), one)
+            case 2:
+                compared = self.leaf(self.any_type())
+                other = constant(draw(random, compared.type), compared.type)
+                text = "CASE {0} WHEN {1} THEN {2} ELSE {3} END"
+                return call(result, text, exact(result, text), compared, other, one, two)
+            case 3:
+                judged = "CASE WHEN {0} THEN {1} ELSE {2} END"
+                return call(result, "IF({0}, {1}, {2})", exact(result, judged), self.boolean(depth), one, two)
+            case 4:
+                return same(one.type, "NULLIF({0}, {1})", one, two)
+            case _:
+                name = random.choice(("COALESCE", "IFNULL"))
+                return call(result, name + "({0}, {1})", exact(result, name + "({0}, {1})"), one, two)
+
+    def _integer(self, depth: int) -> Term:
+        random = self.random
+        match random.randrange(14):
+            case 0 | 1 | 2:
+                return arithmetic(random.choice("+-*"), self.value(INT, depth), self.value(INT, min(depth, 1)))
+            case 3:
+                return call(INT, "(- {0})", "(- {0})", self.value(INT, depth))
+            case 4:
+                return same(INT, "ABS({0})", self.value(INT, depth))
+            case 5:
+                return call(INT, "CHAR_LENGTH({0})", "length({0})", self.value(TXT, depth))
+            case 6:
+                name = random.choice(("FLOOR", "CEIL"))
+                return call(INT, name + "({0})", f"my_{name.lower()}({{0}})", self.value(dec(2), depth))
+            case 7:
+                part = random.choice(("YEAR", "MONTH", "DAYOFMONTH", "DAYOFWEEK", "DAYOFYEAR", "QUARTER", "WEEKDAY"))
+                return call(INT, part + "({0})", f"my_date_part({{0}}, '{part}')", self.value(DATE, depth))
+            case 8:
+                return call(
+                    INT, "DATEDIFF({0}, {1})", "my_datediff({0}, {1})", self.value(DATE, depth), self.leaf(DATE)
+                )
+            case 9:
+                return call(INT, "LOCATE({0}, {1})", "my_locate({0}, {1})", self.leaf(TXT), self.value(TXT, depth))
+            case 10:
+                name = random.choice(("GREATEST", "LEAST"))
+                judged = ("max" if name == "GREATEST" else "min") + "({0}, {1})"
+                return call(INT, name + "({0}, {1})", judged, self.value(INT, depth), self.value(INT, depth))
+            case 11:
+                return call(INT, "SIGN({0})", "my_sign({0})", self.exact_number(depth))
+            case 12 if not self.plain:
+                return self._divided(depth)
+            case 13:
+                return self.boolean(depth)
+            case _:
+                return call(INT, "CAST({0} AS SIGNED)", "my_int({0})", self.exact_number(depth))
+
+    def _divided(self, depth: int) -> Term:
+        """Whole numbers out of a division, or out of text; NULL where the divisor is zero."""
+        one, two = self.value(INT, depth), self.value(INT, 0)
+        match self.random.randrange(4):
+            case 0:
+                return call(INT, "({0} DIV {1})", "my_div({0}, {1})", one, two)
+            case 1:
+                return call(INT, "({0} % {1})", "my_mod({0}, {1}, 0)", one, two)
+            case 2:
+                return call(INT, "MOD({0}, {1})", "my_mod({0}, {1}, 0)", one, two)
+            case _:
+                return call(INT, "CAST({0} AS SIGNED)", "my_text_int({0})", self.value(TXT, depth))
+
+    def _decimal(self, depth: int) -> Term:
+        random = self.random
+        one = self.value(dec(2), depth)
+        match random.randrange(6):
+            case 0 | 1:
+                result = arithmetic(random.choice("+-*"), one, self.exact_number(min(depth, 0)))
+                return result if result.type.scale <= 6 else one
+            case 2:
+                scale = random.choice((0, 1))
+                return call(dec(scale), f"ROUND({{0}}, {scale})", f"my_round({{0}}, {scale})", one)
+            case 3:
+                return call(
+                    dec(2), "CAST({0} AS DECIMAL(12,2))", "my_dec({0}, 2)", self.value(random.choice((INT, dec(2))), depth)
+                )
+            case 4:
+                return same(one.type, "ABS({0})", one)
+            case _:
+                other = self.leaf(dec(2))
+                type = wider(one.type, other.type)
+                name = random.choice(("GREATEST", "LEAST"))
+                judged = ("max" if name == "GREATEST" else "min") + "({0}, {1})"
+                return call(type, name + "({0}, {1})", exact(type, judged), one, other)
+
+    def _double(self, depth: int) -> Term:
+        random = self.random
+        if random.random() < 0.7:
+            result = arithmetic(random.choice("+-*"), self.value(DBL, min(depth, 1)), self.leaf(INT))
+            return Term(DBL, result.text, result.judged, result.arguments)
+        return same(DBL, "ABS({0})", self.value(DBL, depth))
+
+    def _text(self, depth: int) -> Term:
+        random = self.random
+        one = self.value(TXT, depth)
+        match random.randrange(10):
+            case 0:
+                return call(TXT, "CONCAT({0}, {1})", "({0} || {1})", one, self.leaf(TXT))
+            case 1:
+                number = as_text(self.leaf(random.choice((INT, dec(2), DATE))))
+                return call(TXT, "CONCAT({0}, '-', {1})", "({0} || '-' || {1})", one, number)
+            case 2:
+                name = random.choice(("UPPER", "LOWER"))
+                return call(TXT, name + "({0})", name + "(replace({0}, 'é', 'e'))", self._ascii(one))
+            case 3:
+                start, length = random.choice((1, 2, -1, 0)), random.choice((1, 2))
+                arguments = f"({{0}}, {start}, {length})"
+                return call(TXT, "SUBSTRING" + arguments, "my_substring" + arguments, one)
+            case 4:
+                name, length = random.choice(("LEFT", "RIGHT")), random.choice((0, 1, 2))
+                return call(TXT, f"{name}({{0}}, {length})", f"my_{name.lower()}({{0}}, {length})", one)
+            case 5:
+                return call(TXT, "TRIM(CONCAT(' ', {0}, '  '))", "trim(' ' || {0} || '  ')", one)
+            case 6:
+                return call(TXT, "REPLACE({0}, 'a', 'bb')", "my_replace({0}, 'a', 'bb')", one)
+            case 7:
+                return call(TXT, "LPAD({0}, 3, '*')", "my_lpad({0}, 3, '*')", one)
+            case 8:
+                number = as_text(self.value(random.choice((INT, dec(2))), 0))
+                return call(TXT, "CAST({0} AS CHAR)", "{0}", number)
+            case _:
+                form = random.choice(("%Y-%m", "%d.%m.%Y", "%y/%m/%d"))
+                return call(TXT, f"DATE_FORMAT({{0}}, '{form}')", f"my_date_format({{0}}, '{form}')", self.leaf(DATE))
+
+    def _ascii(self, term: Term) -> Term:
+        """UPPER and LOWER beyond ASCII are no subject of this campaign: SQLite knows only ASCII."""
+        return call(TXT, "REPLACE({0}, 'é', 'e')", "{0}", term)
+
+    def _date(self, depth: int) -> Term:
+        random = self.random
+        one = self.value(DATE, min(depth, 0))
+        if random.random() < 0.2:
+            return call(DATE, "LAST_DAY({0})", "my_last_day({0})", one)
+        count, unit = random.choice((1, 2, 30)), random.choice(("DAY", "MONTH", "YEAR"))
+        text, sign = random.choice(
+            ((f"DATE_ADD({{0}}, INTERVAL {count} {unit})", 1), (f"DATE_SUB({{0}}, INTERVAL {count} {unit})", -1),
+             (f"({{0}} + INTERVAL {count} {unit})", 1))
+        )  # fmt: skip
+        return call(DATE, text, f"my_date_add({{0}}, {sign * count}, '{unit}')", one)
+
+    # --- conditions -----------------------------------------------------------------------------------------------
+
+    def boolean(self, depth: int = 2) -> Term:
+        """A condition: 1, 0 or NULL."""
+        random = self.random
+        if depth > 0 and random.random() < 0.35:
+            one, two = self.boolean(depth - 1), self.boolean(depth - 1)
+            match random.randrange(4):
+                case 0:
+                    return same(INT, "({0} AND {1})", one, two)
+                case 1:
+                    return same(INT, "({0} OR {1})", one, two)
+                case 2:
+                    return same(INT, "(NOT {0})", one)
+                case _:
+                    return call(INT, "({0} XOR {1})", "(({0}) <> ({1}))", one, two)
+        type = self.any_type()
+        one = self.value(type, depth - 1)
+        match random.randrange(9):
+            case 0:
+                return same(INT, random.choice(("({0} IS NULL)", "({0} IS NOT NULL)")), one)
+            case 1:
+                return self._member(one)
+            case 2:
+                text = random.choice(("({0} BETWEEN {1} AND {2})", "({0} NOT BETWEEN {1} AND {2})"))
+                return same(INT, text, one, self.leaf(type), self.leaf(type))
+            case 3:
+                pattern = random.choice(_PATTERNS)
+                judged = f"my_like({{0}}, '{pattern}')"
+                if random.random() < 0.3:
+                    return call(INT, f"({{0}} NOT LIKE '{pattern}')", f"(NOT {judged})", self.value(TXT, depth - 1))
+                return call(INT, f"({{0}} LIKE '{pattern}')", judged, self.value(TXT, depth - 1))
+            case 4 if not self.plain:
+                operator = random.choice(("=", "<", ">"))
+                text = f"({{0}} {operator} {{1}})"
+                return call(INT, text, f"(my_num({{0}}) {operator} {{1}})", self.leaf(TXT), self.leaf(INT))
+            case _:
+                return self.comparison(one, self.value(self._comparable(type), depth - 1))
+
+    def comparison(self, one: Term, two: Term, operator: str | None = None) -> Term:
+        operator = operator or self.random.choice(_COMPARISONS)
+        judged = "IS" if operator == "<=>" else operator
+        return call(INT, f"({{0}} {operator} {{1}})", f"({{0}} {judged} {{1}})", one, two)
+
+    def _comparable(self, type: Type) -> Type:
+        return self.random.choice((INT, dec(2))) if type.kind in (Kind.INT, Kind.DEC) else type
+
+    def _member(self, one: Term) -> Term:
+        values = [constant(draw(self.random, one.type), one.type) for _ in range(self.random.randint(1, 3))]
+        if self.random.random() < 0.15:
+            values.append(constant(None, one.type))
+        slots = ", ".join(f"{{{i + 1}}}" for i in range(len(values)))
+        operator = "IN" if self.random.random() < 0.7 else "NOT IN"
+        return same(INT, f"({{0}} {operator} ({slots}))", one, *values)
+
+    def output(self) -> Term:
+        """What a SELECT may show: a column, an expression, or a quotient, which nothing is computed from further."""
+        random = self.random
+        if self.scope and random.random() < 0.6:
+            return random.choice(self.scope)
+        if not self.plain and random.random() < 0.15:
+            left = self.value(random.choice((INT, INT, dec(2), DBL)), 1)
+            right = self.value(INT, 0)
+            return quotient(left, right)
+        return self.value(self.any_type(), 2)

@@ -1,0 +1,235 @@
+"""MySQL 8's scalar functions and aggregates for the judge's SQLite, written from the manual and not from our engine.
+
+A DECIMAL is a float here, rounded to its scale after every operation: with the campaign's small numbers the nearest
+double of a decimal is canonical, so equality, grouping and DISTINCT hold.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+import sqlite3
+from datetime import date, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+Number = int | float
+
+
+def exact(x: Number) -> Decimal:
+    return Decimal(repr(x))
+
+
+def rounded(x: Decimal, scale: int) -> float:
+    result = float(x.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP))
+    return result if result else 0.0
+
+
+def my_dec(x: Number, scale: int) -> float:
+    return rounded(exact(x), scale)
+
+
+def my_quot(a: Number, b: Number, scale: int) -> float | None:
+    return None if b == 0 else rounded(exact(a) / exact(b), scale)
+
+
+def my_fdiv(a: Number, b: Number) -> float | None:
+    return None if b == 0 else a / b
+
+
+def my_div(a: Number, b: Number) -> int | None:
+    return None if b == 0 else int(exact(a) / exact(b))
+
+
+def my_mod(a: Number, b: Number, scale: int) -> Number | None:
+    if b == 0:
+        return None
+    result = exact(a) % exact(b)
+    return rounded(result, scale) if scale else int(result)
+
+
+def my_floor(x: Number) -> int:
+    return int(exact(x).to_integral_value("ROUND_FLOOR"))
+
+
+def my_ceil(x: Number) -> int:
+    return int(exact(x).to_integral_value("ROUND_CEILING"))
+
+
+def my_round(x: Number, scale: int) -> Number:
+    result = rounded(exact(x), scale)
+    return int(result) if isinstance(x, int) else result
+
+
+def my_int(x: Number) -> int:
+    return int(rounded(exact(x), 0))
+
+
+def my_sign(x: Number) -> int:
+    return (x > 0) - (x < 0)
+
+
+def my_num(x: str) -> float:
+    found = re.match(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", x)
+    return float(found.group()) if found else 0.0
+
+
+def my_text_int(x: str) -> int:
+    found = re.match(r"\s*[+-]?\d+", x)
+    return int(found.group()) if found else 0
+
+
+def my_text(x: Number | str, scale: int) -> str:
+    if isinstance(x, str):
+        return x
+    if isinstance(x, int):
+        return str(x) if not scale else f"{x:.{scale}f}"
+    return f"{x:.{scale}f}" if scale else f"{x:g}"
+
+
+def my_like(x: str, pattern: str) -> int:
+    parts = {"%": ".*", "_": "."}
+    regex = "".join(parts.get(character) or re.escape(character) for character in pattern)
+    return int(re.fullmatch(regex, x, re.DOTALL) is not None)
+
+
+def my_substring(x: str, start: int, length: int) -> str:
+    if start == 0 or length <= 0:
+        return ""
+    if start < 0:
+        start += len(x) + 1
+        if start <= 0:
+            return ""
+    return x[start - 1 : start - 1 + length]
+
+
+def my_left(x: str, length: int) -> str:
+    return x[: max(length, 0)]
+
+
+def my_right(x: str, length: int) -> str:
+    return x[-length:] if length > 0 else ""
+
+
+def my_lpad(x: str, length: int, pad: str) -> str | None:
+    if length < 0:
+        return None
+    if length <= len(x):
+        return x[:length]
+    return (pad * length)[: length - len(x)] + x
+
+
+def my_locate(part: str, x: str) -> int:
+    return x.find(part) + 1
+
+
+def my_replace(x: str, old: str, new: str) -> str:
+    return x.replace(old, new) if old else x
+
+
+def my_date_add(x: str, count: int, unit: str) -> str:
+    day = date.fromisoformat(x)
+    if unit == "DAY":
+        return (day + timedelta(days=count)).isoformat()
+    months = day.year * 12 + day.month - 1 + count * (12 if unit == "YEAR" else 1)
+    year, month = divmod(months, 12)
+    return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1])).isoformat()
+
+
+def my_datediff(a: str, b: str) -> int:
+    return (date.fromisoformat(a) - date.fromisoformat(b)).days
+
+
+def my_date_part(x: str, part: str) -> int:
+    day = date.fromisoformat(x)
+    return {
+        "YEAR": day.year,
+        "MONTH": day.month,
+        "DAYOFMONTH": day.day,
+        "DAYOFWEEK": day.isoweekday() % 7 + 1,
+        "DAYOFYEAR": day.timetuple().tm_yday,
+        "QUARTER": (day.month + 2) // 3,
+        "WEEKDAY": day.weekday(),
+    }[part]
+
+
+def my_date_format(x: str, form: str) -> str:
+    return date.fromisoformat(x).strftime(form)
+
+
+def my_last_day(x: str) -> str:
+    day = date.fromisoformat(x)
+    return day.replace(day=calendar.monthrange(day.year, day.month)[1]).isoformat()
+
+
+class Average:
+    """AVG of exact numbers, rounded half up to the scale that is its second argument."""
+
+    def __init__(self) -> None:
+        self.total, self.count, self.scale = Decimal(0), 0, 0
+
+    def step(self, x: Number | None, scale: int) -> None:
+        if x is not None:
+            self.total, self.count, self.scale = self.total + exact(x), self.count + 1, scale
+
+    def finalize(self) -> float | None:
+        return rounded(self.total / self.count, self.scale) if self.count else None
+
+
+class DistinctAverage(Average):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[Number] = set()
+
+    def step(self, x: Number | None, scale: int) -> None:
+        if x is not None and x not in self.seen:
+            self.seen.add(x)
+            super().step(x, scale)
+
+
+class Concatenation:
+    """GROUP_CONCAT(x ORDER BY y, x): values as text, sorted by (y, x)."""
+
+    distinct = False
+
+    def __init__(self) -> None:
+        self.items: list[tuple[Any, Any]] = []
+        self.separator, self.descending = ",", 0
+
+    def step(self, x: Any, order: Any, separator: str, descending: int) -> None:
+        self.separator, self.descending = separator, descending
+        if x is not None:
+            self.items.append((order, x))
+
+    def finalize(self) -> str | None:
+        if not self.items:
+            return None
+        items = list(set(self.items)) if self.distinct else self.items
+        items.sort(key=lambda item: item[1])
+        items.sort(key=lambda item: (item[0] is not None, item[0] if item[0] is not None else 0), reverse=bool(self.descending))
+        return self.separator.join(str(x) for _, x in items)
+
+
+class DistinctConcatenation(Concatenation):
+    distinct = True
+
+
+_ANY_NULL = (
+    my_dec, my_quot, my_fdiv, my_div, my_mod, my_floor, my_ceil, my_round, my_int, my_sign, my_num, my_text_int,
+    my_text, my_like, my_substring, my_left, my_right, my_lpad, my_locate, my_replace, my_date_add, my_datediff,
+    my_date_part, my_date_format, my_last_day,
+)  # fmt: skip
+
+
+def install(connection: sqlite3.Connection) -> None:
+    """Register everything; a NULL argument makes all of these NULL."""
+    for function in _ANY_NULL:
+
+        def strict(*arguments: Any, function: Any = function) -> Any:
+            return None if None in arguments else function(*arguments)
+
+        connection.create_function(function.__name__, -1, strict, deterministic=True)
+    connection.create_aggregate("my_avg", 2, Average)
+    connection.create_aggregate("my_avg_distinct", 2, DistinctAverage)
+    connection.create_aggregate("my_concat", 4, Concatenation)
+    connection.create_aggregate("my_concat_distinct", 4, DistinctConcatenation)

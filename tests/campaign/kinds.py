@@ -1,0 +1,84 @@
+"""The types of generated columns and expressions, and the small domains that their values are drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from random import Random
+
+Value = None | int | float | str | Decimal
+
+
+class Kind(StrEnum):
+    INT = "int"
+    DEC = "dec"
+    DBL = "dbl"
+    TXT = "txt"
+    DATE = "date"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    kind: Kind
+    scale: int = 0
+
+    @property
+    def numeric(self) -> bool:
+        return self.kind in (Kind.INT, Kind.DEC, Kind.DBL)
+
+
+INT = Type(Kind.INT)
+DBL = Type(Kind.DBL)
+TXT = Type(Kind.TXT)
+DATE = Type(Kind.DATE)
+
+
+def dec(scale: int) -> Type:
+    return Type(Kind.DEC, scale)
+
+
+# Small, so that joins hit, groups collide and keys are hit again. The doubles are sums of powers of two: their sums
+# are exact in any order, so that no difference can be a rounding. No text ends with a space (collations differ there).
+INTEGERS = (0, 1, 1, 2, 2, 3, 3, 4, 5, -1, 10)
+DECIMALS = ("0.00", "0.50", "1.25", "1.25", "2.00", "3.75", "-1.50", "10.10")
+DOUBLES = (0.0, 0.5, 1.5, 1.5, -2.25, 4.0)
+TEXTS = ("a", "a", "b", "b", "c", "d", "e", "", "B", "ab", "a_c", "1", "2x", "été")
+DATES = ("2024-01-31", "2024-02-29", "2024-02-29", "2024-03-01", "2023-12-31", "2024-07-04")
+
+
+def draw(random: Random, type: Type) -> Value:
+    """A value that is not NULL."""
+    match type.kind:
+        case Kind.INT:
+            return random.choice(INTEGERS)
+        case Kind.DEC:
+            return Decimal(random.choice(DECIMALS))
+        case Kind.DBL:
+            return random.choice(DOUBLES)
+        case Kind.TXT:
+            return random.choice(TEXTS)
+        case Kind.DATE:
+            return random.choice(DATES)
+
+
+def absent(type: Type) -> Value:
+    """A value that no column holds."""
+    return {
+        Kind.INT: 77,
+        Kind.DEC: Decimal("77.00"),
+        Kind.DBL: 77.5,
+        Kind.TXT: "absent",
+        Kind.DATE: "2031-01-01",
+    }[type.kind]
+
+
+def literal(value: Value) -> str:
+    """The value as SQL, the same in MySQL and SQLite."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, float):
+        return f"{value!r}e0"
+    return str(value)

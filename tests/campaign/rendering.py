@@ -1,0 +1,213 @@
+"""Queries as text: MySQL for the subject, SQLite for the judge.
+
+The judge's text differs on purpose. Views, CTEs and subqueries in FROM are all written out in place, ``*`` is spelled
+out, RIGHT JOIN is turned round, positions become the expressions that they stand for, and the outermost ORDER BY and
+LIMIT are left to the comparison: the judge returns every row, followed by its sort keys.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tests.campaign.queries import Compound, Cut, OrderKey, Query, Select, Source, Stored, View
+from tests.campaign.terms import Parameter, both
+
+
+def cut_text(cut: Cut, *, judged: bool) -> str:
+    def number(value: int | Parameter) -> str:
+        if isinstance(value, int):
+            return str(value)
+        return value.placeholder if judged else value.marker
+
+    text = ""
+    if cut.limit is not None:
+        text += f" LIMIT {number(cut.limit)}"
+        if cut.offset != 0:
+            text += f" OFFSET {number(cut.offset)}"
+    return text
+
+
+# --- MySQL ----------------------------------------------------------------------------------------------------------
+
+
+def mysql(query: Query) -> str:
+    """The text with parameter markers in it."""
+    ctes: dict[str, str] = {}
+    text = _mysql(query, ctes)
+    if ctes:
+        text = "WITH " + ", ".join(f"{name} AS ({body})" for name, body in ctes.items()) + " " + text
+    return text
+
+
+def parameters(query: Query) -> list[Parameter]:
+    """In the order of the text."""
+    by_id = {parameter.id: parameter for parameter in _declared(query)}
+    return [by_id[int(found)] for found in re.findall(r"⟦(\d+)⟧", _inlined(query))]
+
+
+def view_text(query: Query) -> str:
+    return re.sub(r"⟦\d+⟧", "?", mysql(query))
+
+
+def _inlined(query: Query) -> str:
+    """MySQL text with views in place: where the parameters of views that are read stand."""
+    ctes: dict[str, str] = {}
+    text = _mysql(query, ctes, inline=True)
+    return "".join(ctes.values()) + text
+
+
+def _declared(query: Query) -> list[Parameter]:
+    found: list[Parameter] = []
+    branches = query.branches if isinstance(query, Compound) else (query,)
+    for select in branches:
+        for term in (*select.where, *((select.having,) if select.having else ())):
+            found += [part.parameter for part in term.walk() if part.parameter is not None]
+        for source in select.sources:
+            relation = source.relation.query if isinstance(source.relation, View) else source.relation
+            if not isinstance(relation, Stored):
+                found += _declared(relation)
+    found += [value for value in (query.cut.limit, query.cut.offset) if isinstance(value, Parameter)]
+    return found
+
+
+def _mysql(query: Query, ctes: dict[str, str], inline: bool = False) -> str:
+    if isinstance(query, Compound):
+        text = _mysql(query.branches[0], ctes, inline)
+        for branch, every in zip(query.branches[1:], query.all_flags, strict=True):
+            text += (" UNION ALL " if every else " UNION ") + _mysql(branch, ctes, inline)
+        return text + _order_text(query.order, query) + cut_text(query.cut, judged=False)
+    if query.star:
+        shown = "*"
+    else:
+        shown = ", ".join(o.term.mysql() + (f" AS {o.name}" if o.aliased else "") for o in query.outputs)
+    text = f"SELECT {'DISTINCT ' if query.distinct else ''}{shown} FROM " + _from_text(query, ctes, inline)
+    condition = both(query.where)
+    if condition is not None:
+        text += f" WHERE {condition.mysql()}"
+    if query.group:
+        text += " GROUP BY " + ", ".join(_group_terms(query))
+    if query.having is not None:
+        text += f" HAVING {query.having.mysql()}"
+    return text + _order_text(query.order, query) + cut_text(query.cut, judged=False)
+
+
+def _group_terms(select: Select) -> list[str]:
+    shown = [output.term for output in select.outputs]
+    return [
+        str(shown.index(term) + 1) if select.group_numbers and term in shown else term.mysql()
+        for term in select.group or ()
+    ]
+
+
+def _order_text(order: tuple[OrderKey, ...], query: Query) -> str:
+    parts = []
+    for key in order:
+        if key.position is None:
+            text = key.term.mysql()
+        else:
+            text = str(key.position + 1) if key.by_number else query.outputs[key.position].name
+        parts.append(text + (" DESC" if key.descending else ""))
+    return " ORDER BY " + ", ".join(parts) if parts else ""
+
+
+def _from_text(select: Select, ctes: dict[str, str], inline: bool) -> str:
+    text = ""
+    for source in select.sources:
+        relation = source.relation
+        if isinstance(relation, View) and inline:
+            entry = f"({_mysql(relation.query, ctes, inline)}) AS {source.alias}"
+        elif isinstance(relation, Stored | View):
+            entry = relation.name if relation.name == source.alias else f"{relation.name} AS {source.alias}"
+        elif source.cte is not None:
+            ctes.setdefault(source.cte, _mysql(relation, ctes, inline))
+            entry = f"{source.cte} AS {source.alias}"
+        else:
+            entry = f"({_mysql(relation, ctes, inline)}) AS {source.alias}"
+        if not source.join:
+            text = entry
+        elif source.join == ",":
+            text += f", {entry}"
+        else:
+            text += f" {source.join} {entry}"
+            if source.on is not None:
+                text += f" ON {source.on.mysql()}"
+    return text
+
+
+# --- the judge ------------------------------------------------------------------------------------------------------
+
+
+def judged(query: Query) -> str:
+    """Every row and then its sort keys ``k0``, ``k1`` …, without order and without LIMIT."""
+    if isinstance(query, Compound):
+        body = _judged_union(query)
+        keys = [f"u.{query.outputs[key.position or 0].name} AS k{i}" for i, key in enumerate(query.order)]
+        return f"SELECT {', '.join(['u.*', *keys])} FROM ({body}) AS u"
+    return _judged_select(query, with_keys=True)
+
+
+def _judged_union(query: Compound) -> str:
+    text = _judged_select(query.branches[0])
+    for branch, every in zip(query.branches[1:], query.all_flags, strict=True):
+        text += (" UNION ALL " if every else " UNION ") + _judged_select(branch)
+    return text
+
+
+def _judged_select(select: Select, with_keys: bool = False) -> str:
+    sources, moved = _judged_from(select)
+    shown = [f"{output.term.judge(moved)} AS {output.name}" for output in select.outputs]
+    if with_keys:
+        shown += [f"{key.term.judge(moved)} AS k{i}" for i, key in enumerate(select.order)]
+    text = f"SELECT {'DISTINCT ' if select.distinct else ''}{', '.join(shown)} FROM {sources}"
+    condition = both(select.where)
+    if condition is not None:
+        text += f" WHERE {condition.judge(moved)}"
+    if select.group:
+        text += " GROUP BY " + ", ".join(f"({term.judge(moved)})" for term in select.group)
+    if select.having is not None:
+        text += f" HAVING {select.having.judge(moved)}"
+    return text
+
+
+def nested(query: Query) -> str:
+    """A query inside another one. A LIMIT there comes with an order over all outputs, so that it has one answer."""
+    body = _judged_union(query) if isinstance(query, Compound) else _judged_select(query)
+    if query.cut.limit is None:
+        return body
+    order = ", ".join(str((key.position or 0) + 1) + (" DESC" if key.descending else "") for key in query.order)
+    return f"SELECT * FROM ({body}) ORDER BY {order}{cut_text(query.cut, judged=True)}"
+
+
+def _judged_from(select: Select) -> tuple[str, dict[str, str]]:
+    """The FROM text, and which aliases moved inside another.
+
+    A RIGHT JOIN is turned round, everything before it put into a subquery: SQLite has RIGHT JOIN only since 3.39 and
+    drops unmatched rows where a condition further left is constant (3.40).
+    """
+    text = ""
+    moved: dict[str, str] = {}
+    for number, source in enumerate(select.sources):
+        entry = _judged_entry(source)
+        if source.join == "RIGHT JOIN":
+            before = select.sources[:number]
+            names = [term for earlier in before for term in earlier.columns()]
+            shown = ", ".join(f"{term.judge(moved)} AS {'_'.join(term.column or ())}" for term in names)
+            moved = {earlier.alias: f"turned{number}" for earlier in before}
+            text = f"{entry} LEFT JOIN (SELECT {shown} FROM {text}) AS turned{number}"
+        elif not source.join:
+            text = entry
+        elif source.join in (",", "CROSS JOIN"):
+            text += f" CROSS JOIN {entry}"
+        else:
+            text += f" {source.join} {entry}"
+        if source.on is not None:
+            text += f" ON {source.on.judge(moved)}"
+    return text, moved
+
+
+def _judged_entry(source: Source) -> str:
+    relation = source.relation
+    if isinstance(relation, Stored):
+        return f"{relation.name} AS {source.alias}"
+    query = relation.query if isinstance(relation, View) else relation
+    return f"({nested(query)}) AS {source.alias}"

@@ -1,0 +1,105 @@
+"""Random base tables: every column kind, nullable or not, with and without keys (a table without one is a bag)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from tests.campaign.kinds import DATE, DBL, INT, TXT, Type, Value, dec, draw, literal
+
+_TYPES = ((INT, "INT", 6), (TXT, "VARCHAR(12)", 4), (dec(2), "DECIMAL(8,2)", 2), (DATE, "DATE", 2), (DBL, "DOUBLE", 1))
+_ALIASES = {"INT": ("INT", "BIGINT", "INTEGER"), "VARCHAR(12)": ("VARCHAR(12)", "VARCHAR(12)", "TEXT")}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: Type
+    declared: str
+    nullable: bool = True
+    default: Value = None
+    has_default: bool = False
+
+    @property
+    def width(self) -> int | None:
+        """The greatest number of characters."""
+        return int(self.declared[8:-1]) if self.declared.startswith("VARCHAR") else None
+
+    def ddl(self) -> str:
+        text = f"{self.name} {self.declared}"
+        if not self.nullable:
+            text += " NOT NULL"
+        if self.has_default:
+            text += f" DEFAULT {literal(self.default)}"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A base table as the program knows it; keys hold column names."""
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        """The primary key first, then the unique ones: the order in which a duplicate is looked for."""
+        return ((self.primary_key,) if self.primary_key else ()) + self.unique
+
+    @property
+    def key_columns(self) -> frozenset[str]:
+        return frozenset(name for key in (*self.keys, *self.indexes) for name in key)
+
+    def ddl(self) -> str:
+        parts = [column.ddl() for column in self.columns]
+        if self.primary_key:
+            parts.append(f"PRIMARY KEY ({', '.join(self.primary_key)})")
+        parts += [f"UNIQUE KEY u{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.unique)]
+        parts += [f"INDEX i{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.indexes)]
+        return f"CREATE TABLE {self.name} ({', '.join(parts)})"
+
+
+def random_column(random: Random, name: str, *, key: bool = False) -> Column:
+    """A column; for a key a short one, never of floats."""
+    while True:
+        type, declared, _ = random.choices(_TYPES, [weight for *_, weight in _TYPES])[0]
+        if not (key and type == DBL):
+            break
+    declared = random.choice(_ALIASES.get(declared, (declared,)))
+    if key and declared == "TEXT":
+        declared = "VARCHAR(12)"
+    has_default = declared != "TEXT" and random.random() < 0.25
+    nullable = not key and random.random() < 0.65
+    default = draw(random, type) if has_default else None
+    return Column(name, type, declared, nullable, default, has_default)
+
+
+def random_table(random: Random, name: str) -> Table:
+    """Two to five columns; a single, composite or no primary key, at most one UNIQUE beside it."""
+    keyed = random.choices((0, 1, 2), (3, 6, 2))[0]
+    count = random.randint(max(2, keyed + 1), 5)
+    columns = []
+    for i in range(count):
+        column = random_column(random, f"c{i}", key=i < keyed)
+        if i == 0 and keyed == 1 and random.random() < 0.8:
+            column = Column("c0", INT, "INT", nullable=False)
+        columns.append(column)
+    shorts = [column.name for column in columns[keyed:] if column.declared != "TEXT" and column.type != DBL]
+    unique: tuple[tuple[str, ...], ...] = ()
+    if shorts and random.random() < 0.2:
+        unique = (tuple(random.sample(shorts, min(len(shorts), random.choice((1, 1, 2))))),)
+    indexes: tuple[tuple[str, ...], ...] = ()
+    if shorts and random.random() < 0.4:
+        indexes = (tuple(random.sample(shorts, min(len(shorts), random.choice((1, 1, 2))))),)
+    key = tuple(column.name for column in columns[:keyed])
+    return Table(name, tuple(columns), key, unique, indexes)

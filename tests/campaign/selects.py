@@ -1,0 +1,275 @@
+"""Random SELECT statements: joins, subqueries, aggregation, DISTINCT, order, LIMIT, parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from random import Random
+
+from tests.campaign.aggregates import Aggregates
+from tests.campaign.expressions import Expressions
+from tests.campaign.kinds import INT, Kind, Type
+from tests.campaign.queries import Compound, Cut, OrderKey, Output, Query, Select, Source, Stored, View
+from tests.campaign.rendering import mysql, nested, parameters
+from tests.campaign.schema import Table
+from tests.campaign.terms import Parameter, Term, both, call, placeholder, same
+
+
+@dataclass
+class Queries:
+    """Draws queries over ``tables`` and ``views`` (those that another query may read)."""
+
+    random: Random
+    tables: Sequence[Table]
+    views: Sequence[View] = ()
+    parameters: count[int] | None = None
+    """Where parameter numbers come from; None: no parameters."""
+
+    def __post_init__(self) -> None:
+        self._aliases = count()
+        self._ctes = count()
+
+    # --- whole queries --------------------------------------------------------------------------------------------
+
+    def query(self) -> Query:
+        """A view's whole query."""
+        if self.random.random() < 0.14:
+            return self._ordered_union(self.union())
+        return self._ordered(self.select(depth=2))
+
+    def union(self, depth: int = 1) -> Compound:
+        """Branches of one list of types; the first names the outputs. No parameters inside."""
+        first = self._unordered(depth)
+        while first.star:
+            first = self._unordered(depth)
+        types = [output.term.type for output in first.outputs]
+        branches = [first]
+        for _ in range(self.random.choice((1, 1, 2))):
+            branches.append(self._branch(types, [output.name for output in first.outputs]))
+        return Compound(tuple(branches), tuple(self.random.random() < 0.5 for _ in branches[1:]))
+
+    def _unordered(self, depth: int) -> Select:
+        saved, self.parameters = self.parameters, None
+        select = self.select(depth)
+        self.parameters = saved
+        return select
+
+    def _branch(self, types: list[Type], names: list[str]) -> Select:
+        sources, where = self._from(0)
+        expressions = self._expressions(sources)
+        shown = []
+        for type in types:
+            term = expressions.value(type, 1)
+            while term.type != type:
+                term = expressions.leaf(type) if self.random.random() < 0.5 else _cast_to(expressions.leaf(type), type)
+            shown.append(term)
+        if self.random.random() < 0.4:
+            where = (*where, expressions.boolean(1))
+        outputs = tuple(Output(term, name) for term, name in zip(shown, names, strict=True))
+        return Select(outputs, sources, where)
+
+    def select(self, depth: int) -> Select:
+        """A SELECT without ORDER BY and LIMIT."""
+        random = self.random
+        joins = random.choices((0, 1, 2, 3), (8, 7, 2, 1))[0] if depth else random.choice((0, 0, 1))
+        sources, where = self._from(joins, depth)
+        expressions = self._expressions(sources)
+        where = (*where, *(expressions.boolean() for _ in range(random.choices((0, 1, 2), (8, 4, 1))[0])))
+        if depth == 2 and random.random() < 0.15:
+            where = (*where, self._subquery_condition(expressions))
+        grouped = random.random() < 0.38
+        columns = list(expressions.scope)
+        if self.parameters is not None and random.random() < 0.75:
+            where = (*where, *self._parameter_conditions(columns))
+        if grouped:
+            return Aggregates(random, expressions, self.parameters).select(sources, where)
+        if len(sources) == 1 and random.random() < 0.12:
+            outputs = tuple(Output(term, term.column[1], aliased=False) for term in columns if term.column)
+            return Select(outputs, sources, where, star=True)
+        shown = [expressions.output() for _ in range(random.choices((1, 2, 3, 4), (2, 4, 3, 1))[0])]
+        return Select(self.named(shown), sources, where, distinct=random.random() < 0.18)
+
+    def named(self, shown: Sequence[Term]) -> tuple[Output, ...]:
+        """Aliases, or a bare column's own name where it is free."""
+        taken: set[str] = set()
+        outputs = []
+        for i, term in enumerate(shown):
+            bare = term.column[1] if term.column is not None else ""
+            if bare and bare not in taken and (bare[0] != "x" or bare == f"x{i}") and self.random.random() < 0.5:
+                name, aliased = bare, False
+            else:
+                name, aliased = f"x{i}", True
+            taken.add(name)
+            outputs.append(Output(term, name, aliased))
+        return tuple(outputs)
+
+    def _expressions(self, sources: Sequence[Source]) -> Expressions:
+        return Expressions(self.random, [term for source in sources for term in source.columns()])
+
+    # --- FROM -----------------------------------------------------------------------------------------------------
+
+    def _from(self, joins: int, depth: int = 0) -> tuple[tuple[Source, ...], tuple[Term, ...]]:
+        """The sources, and what a comma join leaves to WHERE."""
+        random = self.random
+        sources = [self._source(depth)]
+        where: list[Term] = []
+        commas = joins > 0 and random.random() < 0.15
+        for _ in range(joins):
+            source = self._source(depth) if random.random() < 0.8 else self._again(sources)
+            kind = "," if commas else random.choices(("JOIN", "LEFT JOIN", "RIGHT JOIN", "CROSS JOIN"), (6, 5, 2, 1))[0]
+            if kind in (",", "CROSS JOIN"):
+                if kind == "," and random.random() < 0.85:
+                    where.append(self._join_condition(sources, source))
+                sources.append(replace(source, join=kind))
+            else:
+                sources.append(replace(source, join=kind, on=self._join_condition(sources, source)))
+        return tuple(sources), tuple(where)
+
+    def _source(self, depth: int) -> Source:
+        random = self.random
+        alias = f"t{next(self._aliases)}"
+        roll = random.random()
+        if self.views and roll < 0.3:
+            return Source(alias, random.choice(self.views))
+        if depth and roll < 0.42:
+            inner = self._inner(depth - 1)
+            cte = f"q{next(self._ctes)}" if random.random() < 0.4 else None
+            return Source(alias, inner, cte=cte)
+        return Source(alias, stored(random.choice(self.tables)))
+
+    def _again(self, sources: Sequence[Source]) -> Source:
+        """A self-join."""
+        source = self.random.choice(sources)
+        return Source(f"t{next(self._aliases)}", source.relation, cte=source.cte)
+
+    def _inner(self, depth: int) -> Query:
+        """A query in FROM: no parameters; a LIMIT only under an order that leaves no ties."""
+        if self.random.random() < 0.2:
+            return self.union(depth)
+        select = self._unordered(depth)
+        if self.random.random() < 0.12 and not select.star:
+            return self.total_order(select)
+        return select
+
+    def total_order(self, query: Select) -> Select:
+        keys = [OrderKey(o.term, self.random.random() < 0.4, i) for i, o in enumerate(query.outputs)]
+        self.random.shuffle(keys)
+        return replace(query, order=tuple(keys), cut=Cut(self.random.choice((1, 2, 3, 5)), self.random.choice((0, 0, 1))))
+
+    def _join_condition(self, sources: Sequence[Source], new: Source) -> Term:
+        """One or two equalities between columns of one kind, now and then something more."""
+        random = self.random
+        left = [term for source in sources for term in source.columns()]
+        pairs = [(a, b) for a in left for b in new.columns() if a.type.kind == b.type.kind and a.type.kind != Kind.DBL]
+        parts: list[Term] = []
+        if pairs:
+            for one, two in random.sample(pairs, min(len(pairs), random.choices((1, 2), (5, 1))[0])):
+                parts.append(same(INT, "({0} = {1})", *((one, two) if random.random() < 0.7 else (two, one))))
+        expressions = Expressions(random, [*left, *new.columns()])
+        if not parts or random.random() < 0.15:
+            parts.append(expressions.boolean(1))
+        condition = both(parts)
+        assert condition is not None
+        return condition
+
+    # --- WHERE ----------------------------------------------------------------------------------------------------
+
+    def _subquery_condition(self, expressions: Expressions) -> Term:
+        random = self.random
+        inner = Queries(random, self.tables, self.views)
+        inner._aliases = self._aliases
+        sources, where = inner._from(0)
+        inside = inner._expressions(sources)
+        if random.random() < 0.6:
+            where = (*where, inside.boolean(1))
+        if random.random() < 0.3:
+            name = random.choice(("EXISTS", "NOT EXISTS"))
+            query = Select((Output(random.choice(inside.scope), "x0"),), sources, where)
+            return Term(INT, f"({name} ({mysql(query)}))", f"({name} ({nested(query)}))", nested=(query,))
+        outer = random.choice(expressions.scope)
+        candidates = [term for term in inside.scope if term.type.kind == outer.type.kind]
+        term = random.choice(candidates) if candidates else inside.leaf(outer.type)
+        query = Select((Output(term, "x0"),), sources, where)
+        name = random.choice(("IN", "IN", "NOT IN"))
+        text = f"({{0}} {name} ({mysql(query)}))"
+        return Term(INT, text, f"({{0}} {name} ({nested(query)}))", (outer,), nested=(query,))
+
+    def _parameter_conditions(self, columns: list[Term]) -> list[Term]:
+        random = self.random
+        found = []
+        for _ in range(random.choices((1, 2, 3), (7, 3, 1))[0]):
+            target = random.choice(columns)
+            kind = random.choices(("=", "in", "range", "between"), (10, 3, 2, 1))[0]
+            if target.type.kind is Kind.DBL and kind in ("=", "in"):
+                continue
+            found.append(self._constrained(target, kind))
+        return found
+
+    def _constrained(self, target: Term, kind: str) -> Term:
+        assert self.parameters is not None
+        if kind == "between":
+            low = Parameter(next(self.parameters), ">=", target.type)
+            high = Parameter(next(self.parameters), "<=", target.type)
+            return same(INT, "({0} BETWEEN {1} AND {2})", target, placeholder(low), placeholder(high))
+        if kind == "range":
+            kind = self.random.choice(("<", "<=", ">", ">="))
+        term = placeholder(Parameter(next(self.parameters), kind, target.type))
+        if kind == "in":
+            return call(INT, "{0} IN ({1})", "{0} IN (SELECT value FROM json_each({1}))", target, term)
+        return same(INT, f"({{0}} {kind} {{1}})", target, term)
+
+    # --- ORDER BY, LIMIT ------------------------------------------------------------------------------------------
+
+    def _ordered(self, select: Select) -> Query:
+        random = self.random
+        if random.random() > 0.4:
+            return replace(select, cut=self._cut()) if random.random() < 0.04 else select
+        keys: list[OrderKey] = []
+        for _ in range(random.choice((1, 1, 2))):
+            hidden = not select.distinct and select.group is None and random.random() < 0.25
+            if hidden:
+                scope = [term for source in select.sources for term in source.columns()]
+                keys.append(OrderKey(random.choice(scope), random.random() < 0.5))
+            else:
+                keys.append(self._output_key(select))
+        return replace(select, order=tuple(keys), cut=self._cut() if random.random() < 0.5 else Cut())
+
+    def _ordered_union(self, union: Compound) -> Query:
+        if self.random.random() < 0.6:
+            return union
+        keys = tuple(self._output_key(union) for _ in range(self.random.choice((1, 2))))
+        return replace(union, order=keys, cut=self._cut() if self.random.random() < 0.5 else Cut())
+
+    def _output_key(self, query: Query) -> OrderKey:
+        position = self.random.randrange(len(query.outputs))
+        by_number = self.random.random() < 0.3
+        return OrderKey(query.outputs[position].term, self.random.random() < 0.5, position, by_number)
+
+    def _cut(self) -> Cut:
+        random = self.random
+        limit: int | Parameter = random.choice((1, 2, 3, 5, 10))
+        offset: int | Parameter = random.choice((0, 0, 0, 1, 2))
+        if self.parameters is not None and random.random() < 0.12:
+            limit = Parameter(next(self.parameters), "limit", INT)
+            if offset and random.random() < 0.4:
+                offset = Parameter(next(self.parameters), "offset", INT)
+        return Cut(limit, offset)
+
+
+def stored(table: Table) -> Stored:
+    return Stored(table.name, tuple((column.name, column.type) for column in table.columns))
+
+
+def _cast_to(term: Term, type: Type) -> Term:
+    if type.kind is not Kind.DEC:
+        return term
+    return call(type, f"CAST({{0}} AS DECIMAL(20,{type.scale}))", f"my_dec({{0}}, {type.scale})", term)
+
+
+def readable(view: View) -> bool:
+    """Whether another view may read this one: no parameters, unique names, and a LIMIT only under a total order."""
+    names = [output.name for output in view.query.outputs]
+    cut = view.query.cut
+    total = {key.position for key in view.query.order} >= set(range(len(names)))
+    return not parameters(view.query) and len(set(names)) == len(names) and (cut.limit is None or total)

@@ -1,0 +1,174 @@
+"""The operations of a case: statements that change data or graph, and what is done to the subject between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.campaign.kinds import Value, literal
+from tests.campaign.queries import Query, View
+from tests.campaign.rendering import mysql, view_text
+from tests.campaign.schema import Column, Table
+from tests.campaign.terms import Term
+
+Assignment = tuple[str, Term]
+
+
+def _set_text(assignments: tuple[Assignment, ...]) -> str:
+    return ", ".join(f"{name} = {term.mysql()}" for name, term in assignments)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    table: Table
+
+    def text(self) -> str:
+        return self.table.ddl()
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """``mode``: ``""``, ``ignore``, ``replace`` or ``update`` (ON DUPLICATE KEY UPDATE ``assignments``)."""
+
+    table: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    mode: str = ""
+    assignments: tuple[Assignment, ...] = ()
+
+    def text(self) -> str:
+        verb = {"ignore": "INSERT IGNORE", "replace": "REPLACE"}.get(self.mode, "INSERT")
+        rows = ", ".join("(" + ", ".join(literal(value) for value in row) + ")" for row in self.rows)
+        text = f"{verb} INTO {self.table} ({', '.join(self.columns)}) VALUES {rows}"
+        return text + (f" ON DUPLICATE KEY UPDATE {_set_text(self.assignments)}" if self.mode == "update" else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    table: str
+    assignments: tuple[Assignment, ...]
+    where: Term | None
+
+    def text(self) -> str:
+        text = f"UPDATE {self.table} SET {_set_text(self.assignments)}"
+        return text + (f" WHERE {self.where.mysql()}" if self.where is not None else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: str
+    where: Term | None
+
+    def text(self) -> str:
+        return f"DELETE FROM {self.table}" + (f" WHERE {self.where.mysql()}" if self.where is not None else "")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """``spare`` takes the place of ``view`` where the subject says Unsupported."""
+
+    view: View
+    spare: View | None = None
+
+    def text(self) -> str:
+        return f"CREATE {'EXT ' if self.view.external else ''}VIEW {self.view.name} AS {view_text(self.view.query)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    name: str
+
+    def text(self) -> str:
+        return f"DROP VIEW {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    table: str
+    column: Column
+
+    def text(self) -> str:
+        return f"ALTER TABLE {self.table} ADD COLUMN {self.column.ddl()}"
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    table: str
+    column: str
+
+    def text(self) -> str:
+        return f"ALTER TABLE {self.table} DROP COLUMN {self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class AdHoc:
+    """A SELECT without parameters, run as a statement, at quiescence."""
+
+    query: Query
+
+    def text(self) -> str:
+        return mysql(self.query)
+
+
+Write = Insert | Update | Delete
+Change = CreateTable | CreateView | DropView | AddColumn | DropColumn
+Statement = Write | Change | AdHoc
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Read ``count`` keys, drawn by ``salt`` from the view's parameters; answers are not compared (updates may be
+    under way), but what they fill is, later."""
+
+    view: str
+    salt: int
+    count: int = 1
+
+    def text(self) -> str:
+        return f"lookup {self.view}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    view: str
+    salt: int
+
+    def text(self) -> str:
+        return f"evict {self.view}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    salt: int
+
+    def text(self) -> str:
+        return "memory pressure"
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    def text(self) -> str:
+        return "restart"
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    salt: int
+    count: int
+
+    def text(self) -> str:
+        return f"deliver {self.count} packets"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Settle, then compare some keys of some views with the judge; ``every``: of all views, and more keys."""
+
+    salt: int
+    every: bool = False
+
+    def text(self) -> str:
+        return "compare"
+
+
+Act = Lookup | Evict | Pressure | Restart | Steps | Compare
+Operation = Statement | Act

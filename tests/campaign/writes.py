@@ -1,0 +1,123 @@
+"""Random INSERT, REPLACE, UPDATE, DELETE; most of them right, some in violation of a constraint or a type."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.campaign.expressions import Expressions
+from tests.campaign.kinds import INT, TXT, Kind, Value, dec, draw
+from tests.campaign.schema import Column, Table
+from tests.campaign.statements import Assignment, Delete, Insert, Update, Write
+from tests.campaign.terms import Term, arithmetic, call, column, constant, exact
+
+
+def random_write(random: Random, table: Table) -> Write:
+    roll = random.random()
+    if roll < 0.6:
+        return random_insert(random, table)
+    if roll < 0.86:
+        return random_update(random, table)
+    return Delete(table.name, _condition(random, table))
+
+
+def random_insert(random: Random, table: Table, rows: int | None = None) -> Insert:
+    """One to five rows; nullable columns and those with a default may be left out."""
+    mode = random.choices(("", "ignore", "replace", "update"), (5, 2, 2, 2))[0]
+    if mode == "update" and not table.keys:
+        mode = ""
+    shown = [c for c in table.columns if _required(c, table) or random.random() < 0.85] or [table.columns[0]]
+    random.shuffle(shown)
+    count = rows or random.choices((1, 2, 3, 5), (6, 3, 2, 1))[0]
+    wrong = mode == "" and rows is None and random.random() < 0.04
+    drawn = [tuple(_value(random, c, table) for c in shown) for _ in range(count)]
+    if wrong:
+        drawn[-1] = _spoiled(random, shown, drawn[-1])
+    if table.keys == () and random.random() < 0.3:
+        drawn.append(drawn[0])
+    assignments = _assignments(random, table, inserted=True) if mode == "update" else ()
+    return Insert(table.name, tuple(c.name for c in shown), tuple(drawn), mode, assignments)
+
+
+def random_update(random: Random, table: Table) -> Update:
+    return Update(table.name, _assignments(random, table, inserted=False), _condition(random, table))
+
+
+def _required(column: Column, table: Table) -> bool:
+    return (not column.nullable or column.name in table.primary_key) and not column.has_default
+
+
+def _value(random: Random, column: Column, table: Table) -> Value:
+    if column.nullable and column.name not in table.primary_key and random.random() < 0.18:
+        return None
+    if table.primary_key == (column.name,) and column.type == INT and random.random() < 0.8:
+        return random.randint(0, 24)
+    return draw(random, column.type)
+
+
+def _spoiled(random: Random, columns: list[Column], row: tuple[Value, ...]) -> tuple[Value, ...]:
+    """One value that its column refuses."""
+    position = random.randrange(len(columns))
+    column = columns[position]
+    bad: Value = None if not column.nullable else "no number"
+    if column.type.kind is Kind.TXT:
+        bad = None if not column.nullable else "x" * 70_000
+    elif column.type.kind is Kind.DATE and column.nullable:
+        bad = "2024-02-31"
+    elif column.type.kind is Kind.DEC and column.nullable:
+        bad = 123456789
+    return (*row[:position], bad, *row[position + 1 :])
+
+
+def _condition(random: Random, table: Table) -> Term | None:
+    """WHERE: by key mostly, else anything; rarely absent."""
+    roll = random.random()
+    scope = scope_of(table)
+    expressions = Expressions(random, scope, plain=True)
+    if roll < 0.02:
+        return None
+    if roll < 0.8:
+        names = random.choice(table.keys) if table.keys else (random.choice(table.names),)
+        chosen = next(term for term in scope if term.column == (table.name, names[0]))
+        if chosen.type.kind is not Kind.DBL:
+            return expressions.comparison(chosen, constant(draw(random, chosen.type), chosen.type), "=")
+    return expressions.boolean(1)
+
+
+def scope_of(table: Table) -> list[Term]:
+    return [column(table.name, c.name, c.type) for c in table.columns]
+
+
+def _assignments(random: Random, table: Table, *, inserted: bool) -> tuple[Assignment, ...]:
+    """SET, over columns that an earlier assignment has not changed (MySQL would see the new value there)."""
+    chosen = random.sample(table.columns, min(len(table.columns), random.choice((1, 1, 2))))
+    changed: set[str] = set()
+    found = []
+    for target in chosen:
+        scope = [term for term in scope_of(table) if term.column is not None and term.column[1] not in changed]
+        if inserted:
+            scope += [_inserted(c) for c in table.columns]
+        found.append((target.name, _assigned(random, target, table, scope)))
+        changed.add(target.name)
+    return tuple(found)
+
+
+def _inserted(c: Column) -> Term:
+    """The value that was to be inserted."""
+    return call(c.type, f"VALUES({c.name})", f"inserted.{c.name}")
+
+
+def _assigned(random: Random, target: Column, table: Table, scope: list[Term]) -> Term:
+    nullable = target.nullable and target.name not in table.primary_key
+    if nullable and random.random() < 0.1:
+        return constant(None, target.type)
+    if target.type == INT and random.random() < 0.3:
+        numbers = [term for term in scope if term.type == INT]
+        if numbers:
+            return arithmetic("+", random.choice(numbers), constant(random.choice((1, 2, -1)), INT))
+    expressions = Expressions(random, scope, plain=True)
+    if not nullable and random.random() < 0.8:
+        return constant(draw(random, target.type), target.type)
+    term = expressions.value(target.type, 1 if target.type != TXT else 0)
+    if target.type.kind is Kind.DEC and term.type.scale > 2:
+        return call(dec(2), "ROUND({0}, 2)", exact(dec(2), "{0}"), term)
+    return term

@@ -1,0 +1,32 @@
+"""Servers for the client's and the command line's tests, and the way to the fake deployment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from serving_process import Launch, Process
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Launch]:
+    """Starts servers on free ports in the test's own directory; kills what is left of them."""
+    started: list[Process] = []
+
+    def start(*arguments: str, wait: bool = True, **environment: str) -> Process:
+        where = [] if "--data" in arguments else ["--data", str(tmp_path / "data")]
+        port = [] if "--port" in arguments else ["--port", "0"]
+        process = Process(["serve", *where, *port, *arguments], environment)
+        started.append(process)
+        if wait:
+            process.url = process.read_until(r"answers at (http://\S+)")[1]
+        return process
+
+    yield start
+    for process in started:
+        process.popen.kill()
+        process.popen.communicate()

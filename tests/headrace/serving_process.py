@@ -1,0 +1,47 @@
+"""A server process of the fake deployment, and the program that the client tests load into it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FAKE = Path(__file__).with_name("serve_fake.py")
+
+SCHEMA = """
+CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, title TEXT);
+CREATE TABLE votes (story_id BIGINT NOT NULL, user_id BIGINT NOT NULL, PRIMARY KEY (story_id, user_id));
+CREATE VIEW StoriesWithVC AS SELECT s.id AS id, s.title AS title, COUNT(v.user_id) AS vcount
+  FROM stories s LEFT JOIN votes v ON v.story_id = s.id WHERE s.id = ? GROUP BY s.id, s.title;
+CREATE VIEW ByIds AS SELECT id FROM stories WHERE id IN (?)
+"""
+
+Launch = Callable[..., "Process"]
+
+
+class Process:
+    """A running ``headrace serve``; ``url`` once it has said that it answers."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment}
+        self.popen = subprocess.Popen(
+            [sys.executable, str(FAKE), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+        )
+        self.lines: list[str] = []
+        self.url = ""
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        assert self.popen.stdout
+        for line in self.popen.stdout:
+            self.lines.append(line)
+            if found := re.search(pattern, line):
+                return found
+        raise AssertionError(f"no {pattern!r} in {self.lines}, {self.popen.communicate()[1]}")
+
+    def finish(self) -> tuple[int, str, str]:
+        out, err = self.popen.communicate(timeout=20)
+        return self.popen.returncode, "".join(self.lines) + out, err

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving_process import ROOT, SCHEMA, Launch
+from typer.testing import CliRunner
+
+from headrace import __version__
+from headrace.cli import app
+from headrace.client.results import Column, Result
+from headrace.render import console, result_lines, status_tables
+
+runner = CliRunner()
+
+
+def run(*arguments: str, given: str | None = None) -> str:
+    result = runner.invoke(app, list(arguments), input=given, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def url(launch: Launch) -> str:
+    url = launch().url
+    run("sql", SCHEMA, "--url", url)
+    return url
+
+
+def test_sql(url: str, tmp_path: Path) -> None:
+    insert = "INSERT INTO stories (id, title) VALUES (?, ?)"
+    assert "1 row affected" in run("sql", insert, "--param", "1", "--param", "one [bold]", "--url", url)
+    table = run("sql", "SELECT id, title FROM stories", "--url", url)
+    assert "one [bold]" in table
+    assert "1 row" in table
+    answer = json.loads(run("sql", "SELECT id, title FROM stories", "--json", "--url", url))
+    assert answer["results"] == [
+        {
+            "columns": [{"name": "id", "type": "BIGINT"}, {"name": "title", "type": "TEXT"}],
+            "rows": [[1, "one [bold]"]],
+            "rows_affected": 0,
+        }
+    ]
+    file = tmp_path / "file.sql"
+    file.write_text("SELECT title FROM stories; SELECT id FROM stories")
+    assert run("sql", "-f", str(file), "--url", url).count("1 row") == 2
+    assert "one" in run("sql", "-f", "-", "--url", url, given="SELECT title FROM stories")
+    assert "one" in run("sql", "--url", url, given="SELECT title FROM stories")
+
+
+def test_status_and_explain(url: str) -> None:
+    shown = run("status", "--url", url)
+    assert "counters" in shown
+    assert "4.1 kB" in shown
+    assert json.loads(run("status", "--json", "--url", url))["health"] == "ok"
+    assert "StoriesWithVC" in run("explain", "storieswithvc", "--url", url)
+
+
+def test_url_from_the_environment(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_URL", url)
+    assert "health" in run("status")
+
+
+def test_version_and_help() -> None:
+    assert run("--version").strip() == f"headrace {__version__}"
+    for command in ("serve", "sql", "status", "explain", "demo", "bench"):
+        assert "Examples:" in run(command, "--help")
+
+
+def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headrace", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+
+
+@pytest.mark.parametrize("command", [["status"], ["sql", "SELECT 1"], ["explain", "v"]])
+def test_no_server(command: list[str]) -> None:
+    done = headrace(*command, "--url", "http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr == 'error: no server answers at http://127.0.0.1:1\nhint: start one with "headrace serve"\n'
+    assert done.stdout == ""
+
+
+def test_errors_of_the_server(url: str) -> None:
+    done = headrace("explain", "StoriesWithVX", "--url", url)
+    assert done.returncode == 1
+    assert done.stderr == 'error: no view "StoriesWithVX"\nhint: did you mean "StoriesWithVC"?\n'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sql", "SELECT 1", "-f", "x.sql"], "SQL was given twice"),
+        (["sql", "-f", "absent.sql"], 'cannot read "absent.sql"'),
+        (["status", "--config", "absent.toml"], 'cannot read the settings file "absent.toml"'),
+        (["serve", "--port", "99999"], 'setting "port" from the command line'),
+    ],
+)
+def test_wrong_use(arguments: list[str], says: str) -> None:
+    done = headrace(*arguments)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_demo_and_bench_are_handed_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    for name in ("demo", "bench"):
+        module = types.ModuleType(f"headrace.{name}")
+        module.run = lambda **options: seen.append(options)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    run("demo", "--once", "--scale", "0.1", "--port", "0", "--data", "d")
+    run("bench", "--only", "reads", "--out", "o.json", "--quick")
+    assert seen == [
+        {"once": True, "scale": 0.1, "port": 0, "data": Path("d")},
+        {"only": "reads", "out": Path("o.json"), "quick": True},
+    ]
+
+
+def test_a_client_command_does_not_load_the_engine() -> None:
+    code = "import sys, headrace.cli; print({'fastapi', 'rocksdict', 'sqlglot', 'uvicorn'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def shown(renderables: Any) -> str:
+    printer = console()
+    with printer.capture() as capture:
+        for each in renderables:
+            printer.print(each)
+    return capture.get()
+
+
+def test_values_cannot_steer_the_terminal() -> None:
+    result = Result((Column("a", "TEXT"),), (("\x1b[31mred\r",), (None,), ("[b]x[/b]",)), 0, "t")
+    text = shown(result_lines(result))
+    assert "\x1b" not in text
+    assert "\\x1b[31mred\\r" in text
+    assert "NULL" in text
+    assert "[b]x[/b]" in text
+
+
+def test_status_of_any_shape() -> None:
+    status = {
+        "health": "ok",
+        "uptime": 3725,
+        "memory": {"used_bytes": 1500, "readers": {"bytes": 10}},
+        "domains": [{"name": "d0", "nodes": 3}, {"name": "d1", "nodes": 12, "full": True}],
+        "names": ["x"],
+        "empty": [],
+    }
+    text = shown(status_tables(status))
+    for part in ("1:02:05", "1.5 kB", "memory.readers", "d1", "12"):
+        assert part in text

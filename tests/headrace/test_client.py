@@ -1,0 +1,235 @@
+"""The same client over a socket and embedded, blocking and awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from fake_deployment import FakeDeployment
+from serving_process import SCHEMA, Launch
+
+import headrace
+from headrace import connect, connect_async, errors
+from headrace.client import calls
+from headrace.client.calls import read_answer
+from headrace.client.connection import Connection
+from headrace.client.encoding import to_json, to_text
+from headrace.embedding import embedded
+from headrace.settings import Settings
+
+
+async def open_fake(settings: Settings) -> FakeDeployment:
+    return FakeDeployment(settings.read_timeout)
+
+
+@pytest.fixture(params=["server", "embedded"])
+def db(request: pytest.FixtureRequest, launch: Launch, tmp_path: Path) -> Iterator[Connection]:
+    if request.param == "server":
+        opened = connect(launch("--read-timeout", "0.2").url)
+    else:
+        opened = embedded(tmp_path, opener=open_fake, read_timeout=0.2)
+    with opened as db:
+        db.execute(SCHEMA)
+        yield db
+
+
+def test_execute(db: Connection) -> None:
+    inserted = db.execute("INSERT INTO stories (id, title) VALUES (?, ?)", [1, "one"])
+    assert inserted.rows_affected == 1
+    result = db.execute("SELECT id, title FROM stories WHERE id = ?", [1], token=inserted.token)
+    assert result.columns == (("id", "BIGINT"), ("title", "TEXT"))
+    assert result.rows == ((1, "one"),)
+    assert list(result) == [(1, "one")]
+    assert len(result) == 1
+    assert result.records() == [{"id": 1, "title": "one"}]
+    both = db.execute_all("SELECT id FROM stories; SELECT title FROM stories")
+    assert [each.rows for each in both] == [((1,),), (("one",),)]
+
+
+def test_view(db: Connection) -> None:
+    written = db.table("stories").insert([{"id": 1, "title": "one"}, {"id": 2, "title": "two"}])
+    assert written.rows_affected == 2
+    view = db.view("StoriesWithVC")
+    assert view.lookup(id=1, token=written.token) == [{"id": 1, "title": "one", "vcount": 0}]
+    assert view.lookup({"id": 1}) == view.lookup(id=1)
+    assert view.lookup(id=None) == []
+    pages = view.lookup_many([2, (9,), [1], {"id": 2}], token=written.token)
+    assert [[row["id"] for row in page] for page in pages] == [[2], [], [1], [2]]
+    assert sorted(row["id"] for row in db.view("ByIds").lookup(id=[1, 2, 3])) == [1, 2]
+    assert view.evict([1]) == 1
+    assert "StoriesWithVC" in view.explain()
+
+
+def test_table(db: Connection) -> None:
+    stories = db.table("stories")
+    stories.insert({"id": 1, "title": "one"})
+    updated = stories.update({"id": 1}, {"title": "uno"})
+    assert db.view("StoriesWithVC").lookup(id=1, token=updated.token)[0]["title"] == "uno"
+    assert stories.delete({"id": 1}).rows_affected == 1
+
+
+def test_migration(db: Connection) -> None:
+    seen: list[float] = []
+    migration = db.migrate("CREATE VIEW AllIds AS SELECT id FROM stories")
+    assert migration.wait(10, lambda status: seen.append(status.progress)).state == "done"
+    assert seen[-1] == 1
+    assert db.view("AllIds").lookup() == []
+
+
+def test_shows(db: Connection) -> None:
+    assert {each["name"] for each in db.tables()} == {"stories", "votes"}
+    assert {each["name"] for each in db.views()} >= {"StoriesWithVC", "ByIds"}
+    assert "counters" in db.status()
+    assert "domains" in db.graph()
+
+
+def test_errors_are_exceptions(db: Connection) -> None:
+    with pytest.raises(errors.SqlSyntaxError) as syntax:
+        db.execute("SELEC 1")
+    assert (syntax.value.line, syntax.value.column) == (1, 1)
+    assert str(syntax.value).count("at line 1, column 1") == 1
+    with pytest.raises(errors.NotFound, match="did you mean"):
+        db.view("StoriesWithVX").lookup(id=1)
+    with pytest.raises(errors.TypeViolation):
+        db.view("StoriesWithVC").lookup(id="seven")
+    with pytest.raises(errors.ConstraintViolation):
+        db.table("stories").insert([{"id": 1}, {"id": 1}])
+    with pytest.raises(errors.ReadTimeout):
+        db.view("ByIds").lookup(id=1, token="h1.eyJzdG9yaWVzIjo5OTl9")
+    with pytest.raises(errors.BadRequest, match="token"):
+        db.view("ByIds").lookup(id=1, token="nonsense")
+    with pytest.raises(errors.BadRequest, match="statement"):
+        db.execute(" ; ")
+    with pytest.raises(errors.NotFound):
+        db.migrate("DROP VIEW nothing")
+
+
+def test_closed(db: Connection) -> None:
+    db.close()
+    db.close()
+    with pytest.raises(errors.ConnectionFailed, match="closed"):
+        db.status()
+
+
+def test_read_your_writes(launch: Launch) -> None:
+    with connect(launch().url, read_your_writes=True) as db:
+        assert db.token is None
+        db.execute(SCHEMA)
+        db.table("stories").insert({"id": 1, "title": "one"})
+        first = db.token
+        db.execute("INSERT INTO votes (story_id, user_id) VALUES (1, 2)")
+        assert first
+        assert db.token not in (None, first)
+        assert db.view("StoriesWithVC").lookup(id=1)[0]["vcount"] == 1
+
+
+def test_embedded_is_used_by_many_threads(tmp_path: Path) -> None:
+    with embedded(tmp_path, opener=open_fake) as db:
+        db.execute(SCHEMA)
+        work = [Thread(target=db.table("stories").insert, args=([{"id": n, "title": "x"}],)) for n in range(20)]
+        for thread in work:
+            thread.start()
+        for thread in work:
+            thread.join()
+        assert len(db.execute("SELECT id FROM stories")) == 20
+
+
+def test_embedded_closes_its_deployment(tmp_path: Path) -> None:
+    kept: list[FakeDeployment] = []
+
+    async def opener(settings: Settings) -> FakeDeployment:
+        assert settings.memory_limit == 10_000_000
+        kept.append(FakeDeployment())
+        return kept[0]
+
+    with embedded(tmp_path, opener=opener, memory_limit="10MB"):
+        assert not kept[0].closed
+    assert kept[0].closed
+
+
+def test_embedded_that_cannot_open(tmp_path: Path) -> None:
+    async def opener(_: Settings) -> FakeDeployment:
+        raise errors.StorageFailure("the data directory is in use")
+
+    with pytest.raises(errors.StorageFailure):
+        embedded(tmp_path, opener=opener)
+
+
+async def test_async_client(launch: Launch) -> None:
+    async with connect_async(launch().url, read_your_writes=True) as db:
+        await db.execute(SCHEMA)
+        await db.table("stories").insert([{"id": 1, "title": "one"}])
+        await db.table("stories").update({"id": 1}, {"title": "uno"})
+        view = db.view("StoriesWithVC")
+        assert await view.lookup(id=1) == [{"id": 1, "title": "uno", "vcount": 0}]
+        assert await view.lookup_many([1, 2]) == [[{"id": 1, "title": "uno", "vcount": 0}], []]
+        assert await view.evict([1]) in (0, 1)
+        assert "StoriesWithVC" in await view.explain()
+        assert (await (await db.migrate("CREATE VIEW AllIds AS SELECT id FROM stories")).wait(10)).state == "done"
+        assert (await db.table("stories").delete({"id": 1})).rows_affected == 1
+        assert {each["name"] for each in await db.tables()} == {"stories", "votes"}
+        assert len(await db.views()) == 3
+        assert "counters" in await db.status()
+        assert "domains" in await db.graph()
+        with pytest.raises(errors.NotFound):
+            await db.view("nothing").lookup()
+    with pytest.raises(errors.ConnectionFailed, match="closed"):
+        await db.status()
+
+
+def test_both_clients_have_the_same_surface() -> None:
+    from headrace.client import async_connection, connection
+
+    for name in ("Connection", "View", "Table", "Migration"):
+        blocking, awaited = getattr(connection, name), getattr(async_connection, f"Async{name}")
+        public = {each for each in vars(blocking) if not each.startswith("_")}
+        assert public == {each for each in vars(awaited) if not each.startswith("_")}
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "127.0.0.1:1", "http://[", "ftp://x"])
+async def test_nobody_there(url: str) -> None:
+    with pytest.raises(errors.ConnectionFailed):
+        connect(url).status()
+    with pytest.raises(errors.ConnectionFailed):
+        await connect_async(url).status()
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"error": "x"}', b'{"results": 1}', b"null"])
+@pytest.mark.parametrize("status", [200, 404, 502])
+def test_an_answer_that_is_not_ours(content: bytes, status: int) -> None:
+    with pytest.raises(errors.ConnectionFailed, match="not Headrace"):
+        read_answer(calls.execute("SELECT 1", ()), status, content)
+
+
+def test_every_error_comes_back_as_itself() -> None:
+    for code, kind in errors.BY_CODE.items():
+        again = errors.rebuild(code, "broke at line 3, column 4", "mend it")
+        assert type(again) is kind
+        assert (again.message, again.hint) == ("broke at line 3, column 4", "mend it")
+    assert type(errors.rebuild("of a later version", "x")) is errors.ServerFault
+
+
+def test_values() -> None:
+    values: list[Any] = [Decimal("1E+2"), datetime(2026, 1, 31, 8), date(2026, 1, 31), b"\xff", True, 2**70]
+    assert to_json(values) == b'["100", "2026-01-31 08:00:00", "2026-01-31", "/w==", true, 1180591620717411303424]'
+    assert to_json(values[:-1]) == b'["100","2026-01-31 08:00:00","2026-01-31","/w==",true]'
+    assert [to_text(each) for each in values[:5]] == ["100", "2026-01-31 08:00:00", "2026-01-31", "/w==", "1"]
+    for wrong in (object(), {1: 2}, "\ud800"):
+        with pytest.raises(errors.BadRequest):
+            to_json(wrong)
+
+
+def test_names_are_escaped() -> None:
+    assert calls.lookup("a/b ?", {"x&y": "1=2"}).path == "/v1/views/a%2Fb%20%3F?x%26y=1%3D2"
+
+
+def test_the_package_exports() -> None:
+    assert headrace.embedded is embedded
+    assert isinstance(connect_async("http://x"), headrace.AsyncConnection)
+    with pytest.raises(AttributeError):
+        _ = headrace.nothing

@@ -1,0 +1,113 @@
+"""A real process with a real uvicorn: how it starts, serves, refuses and stops."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+from serving_process import SCHEMA, Launch
+
+from headrace import connect
+
+
+def test_says_where_it_answers_and_stops_cleanly(launch: Launch, tmp_path: Path) -> None:
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        process = launch()
+        assert httpx.get(f"{process.url}/healthz").json() == {"status": "ok"}
+        process.popen.send_signal(stop)
+        code, out, err = process.finish()
+        assert code == 0, err
+        assert str(tmp_path / "data") in out
+        assert "stop with Ctrl-C" in out
+        assert out.index("deployment closed") < out.index("headrace has stopped")
+        assert err == ""
+
+
+def test_a_stop_finishes_requests_under_way(launch: Launch) -> None:
+    process = launch(SLOW="0.5")
+    with connect(process.url) as db, concurrent.futures.ThreadPoolExecutor() as pool:
+        db.execute(SCHEMA)
+        page = pool.submit(db.view("StoriesWithVC").lookup, id=1)
+        process.read_until("page begun")
+        process.popen.send_signal(signal.SIGTERM)
+        assert page.result() == []
+        code, out, _ = process.finish()
+    assert code == 0
+    assert "deployment closed" in out
+
+
+def test_contract_over_a_socket(launch: Launch) -> None:
+    """The essentials of tests/api once more, through uvicorn's parser and its chunks."""
+    url = launch("--max-body-size", "100kB").url
+    with httpx.Client(base_url=url) as http:
+        assert http.post("/v1/sql", json={"sql": SCHEMA}).status_code == 200
+        row = {"id": 1, "title": "é"}
+        token = http.post("/v1/tables/stories/rows", json={"rows": [row]}).json()["token"]
+        for headers in ({"headrace-token": token}, {}):
+            answer = http.get("/v1/views/StoriesWithVC?id=1", headers=headers)
+            assert answer.json() == {"rows": [{**row, "vcount": 0}]}
+            assert answer.headers["content-length"] == str(len(answer.content))
+        pages = http.post("/v1/views/StoriesWithVC/lookup", json={"keys": [[1], [2]]})
+        assert pages.json() == {"results": [[{**row, "vcount": 0}], []]}
+        many = http.post("/v1/views/StoriesWithVC/lookup", json={"keys": [[n] for n in range(10_000)]})
+        assert len(many.json()["results"]) == 10_000
+        assert http.request("DELETE", "/v1/tables/stories/rows", json={"key": {"id": 1}}).json()["rows_affected"] == 1
+        for path in ("/v1/sql", "/v1/views/StoriesWithVC/lookup"):
+            large = http.post(path, content=b" " * 200_000)
+            assert large.status_code == 413
+            assert large.json()["error"]["code"] == "limit_exceeded"
+        assert http.get("/nowhere").status_code == 404
+        assert http.get("/v1/views/StoriesWithVC?id=%ff").status_code == 400
+        assert http.get("/docs").status_code == 200
+        assert "headrace_http_seconds_bucket" in http.get("/metrics").text
+
+
+def test_port_taken(launch: Launch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = launch("--port", str(port), wait=False).finish()
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in err
+    assert "--port" in err
+    assert "Traceback" not in err
+
+
+def test_address_that_is_not_ours(launch: Launch) -> None:
+    code, _, err = launch("--host", "192.0.2.1", wait=False).finish()
+    assert code == 1
+    assert err.startswith("error: cannot listen on 192.0.2.1:0")
+    assert err.count("\n") == 1
+
+
+def test_data_directory_in_use(launch: Launch, tmp_path: Path) -> None:
+    (tmp_path / "LOCK").touch()
+    code, _, err = launch("--data", str(tmp_path), wait=False).finish()
+    assert code == 1
+    assert "in use" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.skipif(not Path("/proc/version").exists(), reason="needs a directory that nobody can write")
+def test_data_directory_unwritable(launch: Launch) -> None:
+    code, _, err = launch("--data", "/proc/headrace", wait=False).finish()
+    assert code == 1
+    assert err.startswith('error: cannot use the data directory "/proc/headrace"')
+    assert err.count("\n") == 1
+
+
+def test_settings_of_serve(launch: Launch, tmp_path: Path) -> None:
+    code, _, err = launch("--memory-limit", "lots", wait=False).finish()
+    assert code == 1
+    assert '"lots" is no size' in err
+    config = tmp_path / "other.toml"
+    config.write_text(f'data = "{tmp_path / "of the file"}"\nlog_level = "debug"')
+    process = launch("--data", str(tmp_path / "given"), "--config", str(config), HEADRACE_MEMORY_LIMIT="1MiB")
+    os.kill(process.popen.pid, signal.SIGTERM)
+    _, out, _ = process.finish()
+    assert "memory limit 1 MB" in out
+    assert str(tmp_path / "given") in out

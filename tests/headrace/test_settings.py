@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.settings import Settings, SettingsError, load
+from headrace.sizes import format_size, parse_size
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (*Settings.model_fields, "config"):
+        monkeypatch.delenv(f"HEADRACE_{name.upper()}", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_defaults() -> None:
+    settings = load()
+    assert (settings.host, settings.port, settings.domains) == ("127.0.0.1", 8080, 1)
+    assert settings.memory_limit == 512_000_000
+    assert settings.data == Path("headrace-data")
+
+
+def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("headrace.toml").write_text('port = 1\nhost = "file"\nmemory_limit = "1GiB"\ndomains = 3\n')
+    monkeypatch.setenv("HEADRACE_PORT", "2")
+    monkeypatch.setenv("HEADRACE_HOST", "environment")
+    settings = load(port=3, host=None)
+    assert (settings.port, settings.host, settings.memory_limit, settings.domains) == (3, "environment", 2**30, 3)
+
+
+def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for port, name in enumerate(("headrace.toml", "named.toml", "given.toml"), 1):
+        Path(name).write_text(f"port = {port}")
+    assert load().port == 1
+    monkeypatch.setenv("HEADRACE_CONFIG", "named.toml")
+    assert load().port == 2
+    assert load(Path("given.toml")).port == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prot = 1", 'did you mean "port"'),
+        ("zzz = 1", "known are data, host"),
+        ("port =", "is not TOML"),
+        ("port = 99999", 'setting "port" from "headrace.toml"'),
+        ('memory_limit = "lots"', '"lots" is no size; write it like 512MB'),
+        ("memory_limit = 1.5", "is no size"),
+    ],
+)
+def test_wrong_files(text: str, says: str) -> None:
+    Path("headrace.toml").write_text(text)
+    with pytest.raises(SettingsError, match=says):
+        load()
+
+
+def test_wrong_settings_say_where_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match='setting "domains" from the command line'):
+        load(domains=0)
+    with pytest.raises(SettingsError, match="cannot read"):
+        load(Path("absent.toml"))
+    monkeypatch.setenv("HEADRACE_READ_TIMEOUT", "soon")
+    with pytest.raises(SettingsError, match="HEADRACE_READ_TIMEOUT"):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("512MB", 512_000_000), ("1GiB", 2**30), ("1.5 gb", 1_500_000_000), ("7", 7), ("10B", 10), ("2KiB", 2048), (9, 9)],
+)
+def test_sizes(text: str | int, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "-1MB", "1XB", "1e3", "0", "0.1B", "1 M B", 0, -5])
+def test_no_sizes(text: str | int) -> None:
+    with pytest.raises(ValueError, match="is no size"):
+        parse_size(text)
+
+
+def test_formatted_sizes() -> None:
+    assert [format_size(each) for each in (0, 999, 1500, 512_000_000, 2e15)] == [
+        "0 B",
+        "999 B",
+        "1.5 kB",
+        "512 MB",
+        "2000 TB",
+    ]

@@ -1,0 +1,32 @@
+"""The answers of all readers in shared memory: an LMDB environment that the dataflow writes and everybody reads.
+
+Each step's publishes become one write transaction. A look-up is one get or one cursor walk over bytes that are already
+in response order and already JSON: it never waits for the writer, from whatever thread or process, and never makes the
+writer wait. The environment is a cache without a past: it is made anew at start and never synced.
+
+::
+
+    domain ── Publish… ──► ReaderMap.publish ──► ┌─────────────────────────────┐ ──► ReaderClient.page   (other
+                            one transaction      │ LMDB  key ‖ seek ‖ order ─► │ ──► ReaderClient.pages    processes,
+                                                 │       JSON of a row         │ ──► ReaderSnapshot …      threads)
+                                                 └─────────────────────────────┘
+
+A key that is absent is a *hole*: the answer is None, and whoever asked sends the domain to fill it. A key that is filled
+and has no rows is present with an empty value. The two are never confused.
+
+==================  ============================================================================================
+``layout.py``       :class:`ReaderLayout`: which bytes a reader's keys, rows and orders are, and the entries made of them
+``window.py``       :class:`Window`: which part of a key's entries a look-up walks (equal and range parameters)
+``writer.py``       :class:`ReaderMap`: publishing, growth, accounting
+``application.py``  how one reader's evictions, fills and deltas change the entries
+``reader.py``       :class:`ReaderClient` and :class:`ReaderSnapshot`: reading
+``merging.py``      answers that are put together from rows in hand: several keys, ranges against the order
+``environment.py``  the only module that imports lmdb: flags, growth, errors
+==================  ============================================================================================
+"""
+
+from worker.reader_map.layout import ReaderLayout
+from worker.reader_map.reader import ReaderClient, ReaderSnapshot
+from worker.reader_map.writer import ReaderMap
+
+__all__ = ["ReaderClient", "ReaderLayout", "ReaderMap", "ReaderSnapshot"]

@@ -1,0 +1,157 @@
+"""What one reader's publish does to the map, inside the write transaction of its step.
+
+An inlined row and entries are two forms of one thing (``layout.py``). A key takes the second form when a second row
+comes and keeps it until it is empty or evicted: going back would read an entry for each row that leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from domains.packets import Publish
+from domains.types import Delta, Row
+from worker.reader_map.environment import Cursor, Transaction
+from worker.reader_map.layout import (
+    FIRST_ORDINAL,
+    MANY_CUT,
+    OPEN_BRACE,
+    ORDINAL_BYTES,
+    ReaderLayout,
+    count_of,
+    many,
+    pack_ordinal,
+    split_one,
+)
+
+ENTRY_OVERHEAD = 16
+"""Bytes that LMDB takes beside key and value: 10 for the node and its pointer, the rest for pages not quite full."""
+
+
+class Application:
+    """Applies one publish. ``net_bytes`` is what the reader's entries have grown by."""
+
+    def __init__(self, transaction: Transaction, layout: ReaderLayout) -> None:
+        self._get = transaction.get
+        self._put = transaction.put
+        self._delete = transaction.delete
+        self._cursor: Cursor = transaction.cursor()
+        self._layout = layout
+        self.net_bytes = 0
+
+    def apply(self, publish: Publish) -> None:
+        for key in publish.evicted:
+            self._evict(self._layout.marker(key))
+        for key, rows in publish.filled:
+            self._fill(self._layout.marker(key), rows)
+        if publish.deltas:
+            self._apply_deltas(publish.deltas)
+
+    # --- keys ---------------------------------------------------------------------------------------------------
+
+    def _evict(self, marker: bytes) -> None:
+        value = self._get(marker)
+        if value is None:
+            return
+        self._delete(marker)
+        self._account(-1, marker, value)
+        if value and value[0] != OPEN_BRACE:
+            cursor = self._cursor
+            cursor.set_range(marker)
+            for _ in range(count_of(value)):
+                self._account(-1, *cursor.item())
+                cursor.delete()
+
+    def _fill(self, marker: bytes, rows: Sequence[Delta]) -> None:
+        self._evict(marker)
+        count = sum([weight for _, weight in rows])
+        assert all(weight > 0 for _, weight in rows), "a fill holds rows, not retractions"
+        if count == 0:
+            value = b""
+        elif count == 1:
+            value = self._layout.one(rows[0][0])
+        else:
+            value = many(count, self._insert(marker, rows))
+        self._put(marker, value)
+        self._account(1, marker, value)
+
+    def _apply_deltas(self, deltas: Sequence[tuple[Row, Delta]]) -> None:
+        by_key: dict[Row, list[Delta]] = {}
+        for key, delta in deltas:
+            if key in by_key:
+                by_key[key].append(delta)
+            else:
+                by_key[key] = [delta]
+        layout, get, put = self._layout, self._get, self._put
+        for key, changes in by_key.items():
+            marker = layout.marker(key)
+            old = get(marker)
+            if old is None:
+                continue  # a hole: a fill will bring these rows
+            if not old or old[0] == OPEN_BRACE:
+                new = self._change_few(marker, old, changes)
+            else:
+                new = self._change_many(marker, count_of(old), old[0] == MANY_CUT, changes)
+            if new != old:
+                put(marker, new)
+                self.net_bytes += len(new) - len(old)
+
+    def _change_few(self, marker: bytes, old: bytes, changes: Sequence[Delta]) -> bytes:
+        """The marker's new value where there were no rows or one."""
+        count = sum([weight for _, weight in changes]) + (1 if old else 0)
+        come = [delta for delta in changes if delta[1] > 0]
+        if count == 0 and not come:
+            return b""
+        if count == 1 and len(come) <= 1:
+            # The case that a vote makes: what is retracted can only be the one row that was there.
+            return self._layout.one(come[0][0]) if come else old
+        cut = bool(old) and self._put_entry(marker, *reversed(split_one(old)), 1)
+        return self._change_many(marker, 1 if old else 0, cut, changes)
+
+    def _change_many(self, marker: bytes, count: int, cut: bool, changes: Sequence[Delta]) -> bytes:
+        """The marker's new value where rows have entries."""
+        for row, weight in changes:
+            if weight < 0:
+                self._remove_entry(marker, row, -weight)
+        cut |= self._insert(marker, [delta for delta in changes if delta[1] > 0])
+        count += sum([weight for _, weight in changes])
+        assert count >= 0, "more rows retracted than there were"
+        return many(count, cut) if count else b""
+
+    # --- entries ------------------------------------------------------------------------------------------------
+
+    def _insert(self, marker: bytes, rows: Sequence[Delta]) -> bool:
+        layout, cut = self._layout, False
+        for row, weight in rows:
+            cut |= self._put_entry(marker, layout.suffix(row), layout.json(row), weight)
+        return cut
+
+    def _put_entry(self, marker: bytes, suffix: bytes, json: bytes, weight: int) -> bool:
+        key, value, cut = self._layout.entry(marker, suffix, json)
+        ordinal = 0
+        if not self._put(key + FIRST_ORDINAL, value, overwrite=False):
+            ordinal = self._last_ordinal(key) + 1  # it is not the first of its kind
+            self._put(key + pack_ordinal(ordinal), value)
+        for more in range(ordinal + 1, ordinal + weight):
+            self._put(key + pack_ordinal(more), value)
+        self.net_bytes += weight * (len(key) + ORDINAL_BYTES + len(value) + ENTRY_OVERHEAD)
+        return cut
+
+    def _remove_entry(self, marker: bytes, row: Row, weight: int) -> None:
+        key, value, _ = self._layout.entry(marker, self._layout.suffix(row), self._layout.json(row))
+        last = self._last_ordinal(key)
+        assert last + 1 >= weight, f"retraction of a row that the reader does not have: {row!r}"
+        for ordinal in range(last, last - weight, -1):
+            self._delete(key + pack_ordinal(ordinal))
+        self.net_bytes -= weight * (len(key) + ORDINAL_BYTES + len(value) + ENTRY_OVERHEAD)
+
+    def _last_ordinal(self, key: bytes) -> int:
+        """The greatest ordinal of these equal rows (they count from 0 without gaps), -1 if there are none."""
+        cursor = self._cursor
+        found = cursor.set_range(key + b"\xff" * ORDINAL_BYTES)
+        if not (cursor.prev() if found else cursor.last()):
+            return -1
+        at = cursor.key()
+        return int.from_bytes(at[-ORDINAL_BYTES:], "big") if at[:-ORDINAL_BYTES] == key else -1
+
+    def _account(self, sign: int, key: bytes, value: bytes) -> None:
+        self.net_bytes += sign * (len(key) + len(value) + ENTRY_OVERHEAD)

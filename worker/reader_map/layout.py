@@ -1,0 +1,131 @@
+"""Which bytes stand for what in the reader map.
+
+For each filled key of a reader there is a *marker* under ``reader id ‖ key``; its value is one of
+
+==========================  ==================================================================================
+(nothing)                   filled, no rows
+``{…} [00 ‖ suffix]``       filled, this one row: its JSON, and its suffix where the reader has any
+``2a ‖ count``              so many rows, one entry each
+``7e ‖ count``              the same, and the suffix of some entry did not fit into its key
+==========================  ==================================================================================
+
+and where there have been two rows or more, an *entry* for each under ``reader id ‖ key ‖ suffix ‖ tie ‖ ordinal`` with
+the row's JSON as its value. The *suffix* is ``seek ‖ order``; the tie (8 bytes of a digest of the value) sets rows of
+equal suffix apart, in an order that depends on nothing but the row, and the ordinal (4 bytes) equal rows. A key of one
+row is thus read by one get, and a page is a walk that never looks at a key: entries lie behind their marker in the
+answer's order, and the marker says how many there are. JSON holds no zero byte, so 00 can end it.
+
+LMDB keys have 511 bytes. A key of more than :data:`KEY_LIMIT` is replaced by ``ff`` and its 32-byte digest (no two
+keys have the same; values' encodings begin with no ``ff``). A suffix that does not fit is cut, the whole of it is kept behind
+the entry's JSON (``{…} 00 ‖ suffix``), and the marker says so: such a key is read as a whole and sorted.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+
+from domains.coercion import json_encoder
+from domains.encoding import Encoder, key_encoder, row_encoder, value_end
+from domains.graph import Reader
+from domains.types import Column, Row
+
+ENTRY_LIMIT = 511
+"""LMDB's own, in bytes of a key."""
+
+KEY_LIMIT = 250
+"""Of an encoded key. It leaves as much again for the suffix before that is cut."""
+
+TIE_BYTES = 8
+ORDINAL_BYTES = 4
+TAIL_BYTES = TIE_BYTES + ORDINAL_BYTES
+
+OPEN_BRACE = ord("{")
+MANY, MANY_CUT = 0x2A, 0x7E
+
+FIRST_ORDINAL = bytes(ORDINAL_BYTES)
+
+_pack_reader = struct.Struct(">I").pack
+pack_ordinal = _pack_reader
+_pack_state = struct.Struct(">BQ").pack
+
+
+class ReaderLayout:
+    """The encoders of one reader, compiled once; the same in the writer and in every process that reads.
+
+    ``columns`` are those of the reader's node: the visible ones first, hidden keys and orders after them.
+    """
+
+    def __init__(self, reader_id: int, reader: Reader, columns: tuple[Column, ...]) -> None:
+        types = [column.type for column in columns]
+        self.reader_id = reader_id
+        self.reader = reader
+        self.prefix = _pack_reader(reader_id)
+        self.encode_key: Encoder = key_encoder([types[at] for at in reader.key])
+        seek_types = [types[at] for at in reader.seek]
+        self.encode_seek: Encoder = key_encoder(seek_types)
+        """Of values for all the seek columns."""
+        self.encode_equal_seek: Encoder = key_encoder(seek_types[:-1])
+        """Of values for all but the last, which then has a range."""
+        positions = (*reader.seek, *(term.column for term in reader.order))
+        descending = (False,) * len(reader.seek) + tuple(term.descending for term in reader.order)
+        self.suffix: Encoder = row_encoder(positions, [types[at] for at in positions], descending)
+        """Of a row: ``seek ‖ order``."""
+        self.has_suffix = bool(positions)
+        self.ordered_by_seek = not reader.order or (
+            len(reader.seek) > 0 and reader.order[0].column == reader.seek[-1] and not reader.order[0].descending
+        )
+        """Whether entries of one range stand in the answer's order as they are."""
+        visible, encode_json = reader.visible, json_encoder(columns[: reader.visible])
+        self.json: Encoder = encode_json if visible == len(columns) else lambda row: encode_json(row[:visible])
+        """Of a row: the JSON object that is answered."""
+        self.empty = encode_json(reader.empty[:visible]) if reader.empty is not None else None
+        self.plain = not reader.seek and reader.limit is None and not reader.offset
+        """Whether a look-up by key alone answers all rows of the key."""
+
+    def marker(self, key: Row) -> bytes:
+        encoded = self.encode_key(key)
+        if len(encoded) > KEY_LIMIT:
+            encoded = b"\xff" + blake2b(encoded, digest_size=32).digest()
+        return self.prefix + encoded
+
+    def one(self, row: Row) -> bytes:
+        """The marker's value for this one row."""
+        return self.json(row) + b"\x00" + self.suffix(row) if self.has_suffix else self.json(row)
+
+    def entry(self, marker: bytes, suffix: bytes, json: bytes) -> tuple[bytes, bytes, bool]:
+        """An entry's key without its ordinal, its value, and whether the suffix had to be cut."""
+        room = ENTRY_LIMIT - TAIL_BYTES - len(marker)
+        if len(suffix) <= room:
+            return marker + suffix + tie_of(json), json, False
+        value = json + b"\x00" + suffix
+        return marker + suffix[:room] + tie_of(value), value, True
+
+    def order_start(self, suffix: bytes) -> int:
+        """Where the order begins in a suffix: behind the seek values, each of which says where it ends."""
+        at = 0
+        for _ in self.reader.seek:
+            at = value_end(suffix, at)
+        return at
+
+
+def tie_of(value: bytes) -> bytes:
+    return blake2b(value, digest_size=TIE_BYTES).digest()
+
+
+def split_one(value: bytes) -> tuple[bytes, bytes]:
+    """JSON and suffix of a marker that holds one row, or of an entry whose suffix was cut."""
+    json, _, suffix = value.partition(b"\x00")
+    return json, suffix
+
+
+def many(count: int, cut: bool) -> bytes:
+    """The marker's value for rows that have entries."""
+    return _pack_state(MANY_CUT if cut else MANY, count)
+
+
+def count_of(value: bytes) -> int:
+    """How many rows a marker with this value has."""
+    if not value:
+        return 0
+    return 1 if value[0] == OPEN_BRACE else int.from_bytes(value[1:], "big")

@@ -1,0 +1,75 @@
+"""Rows taken out of the map one by one: for windows, and for answers that several keys make together.
+
+Rows of one key usually lie in the map in the order of the answer, and a whole key is read as it lies. Everything else
+takes each row with its *rank*, the bytes of ``order ‖ tie``, which sort as ORDER BY does. Both are recovered without
+decoding a value: the suffix of an entry is its key between the marker and the tie (or, where it was cut, what its value
+holds behind the JSON), each seek value at its front says where it ends, and the rest is the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from worker.reader_map.environment import Transaction
+from worker.reader_map.layout import (
+    MANY_CUT,
+    OPEN_BRACE,
+    ORDINAL_BYTES,
+    TAIL_BYTES,
+    ReaderLayout,
+    split_one,
+    tie_of,
+)
+from worker.reader_map.window import Window, after
+
+Ranked = tuple[bytes, bytes]
+"""Rank and JSON of a row."""
+
+
+def ranked_rows(
+    transaction: Transaction, layout: ReaderLayout, marker: bytes, state: bytes, part: Window, most: int | None
+) -> list[Ranked]:
+    """The rows of a filled key within the window, in the reader's order; no more than ``most`` of them if given.
+
+    ``state`` is the marker's value.
+    """
+    if not state:
+        return []
+    if state[0] == OPEN_BRACE:
+        json, suffix = split_one(state)
+        return [(suffix[layout.order_start(suffix) :] + tie_of(json), json)] if part.holds(suffix) else []
+    if state[0] == MANY_CUT:
+        return sorted(_cut_rows(transaction, layout, marker, part))[:most]
+    rows = _rows(transaction, layout, marker, part)
+    return list(islice(rows, most)) if part.ordered else sorted(rows)[:most]
+
+
+def _rows(transaction: Transaction, layout: ReaderLayout, marker: bytes, part: Window) -> Iterator[Ranked]:
+    """The rows within the window as they lie."""
+    cursor = transaction.cursor()
+    end = after(marker) if part.end is None else marker + part.end
+    begin, order_start = len(marker), layout.order_start
+    # Without a lower bound the walk would begin at the marker itself.
+    found = cursor.set_range(marker + part.start) if part.start else cursor.set_key(marker) and cursor.next()
+    if not found:
+        return
+    for key, value in cursor.iternext(True, True):
+        if key >= end:
+            return
+        suffix = key[begin:-TAIL_BYTES]
+        yield suffix[order_start(suffix) :] + key[-TAIL_BYTES:-ORDINAL_BYTES], value
+
+
+def _cut_rows(transaction: Transaction, layout: ReaderLayout, marker: bytes, part: Window) -> Iterator[Ranked]:
+    """All rows of a key some of whose suffixes were cut; the window is tried on the whole suffixes."""
+    cursor = transaction.cursor()
+    end, begin = after(marker), len(marker)
+    cursor.set_key(marker)
+    for key, value in islice(cursor.iternext(True, True), 1, None):
+        if key >= end:
+            return
+        json, whole = split_one(value)
+        suffix = whole or key[begin:-TAIL_BYTES]
+        if part.holds(suffix):
+            yield suffix[layout.order_start(suffix) :] + key[-TAIL_BYTES:-ORDINAL_BYTES], json

@@ -1,0 +1,238 @@
+"""The reading side: look-ups that return the bytes of the response, from any thread and any process.
+
+Each answer is the rows' JSON objects joined by commas (the caller adds the brackets), or None where the key is a hole.
+A read transaction lasts for one answer, or for one :class:`ReaderSnapshot`, which is for the answers of one request:
+while it is open the pages that it sees are not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from domains.errors import Unavailable
+from domains.types import Row
+from worker.reader_map import environment
+from worker.reader_map.environment import Environment, Transaction
+from worker.reader_map.layout import MANY, OPEN_BRACE, ReaderLayout, count_of
+from worker.reader_map.merging import Ranked, ranked_rows
+from worker.reader_map.window import Bound, Window, window
+
+Answer = TypeVar("Answer")
+
+ATTEMPTS = 8
+"""Of a read that the growing map interrupts. The map doubles each time, so that a second interruption is rare."""
+
+
+class ReaderSnapshot:
+    """One state of the map, for several look-ups; use it in a ``with`` statement and keep it short.
+
+    A look-up raises ``Unavailable`` if the map grew meanwhile in this process (rare, see ``INITIAL_SIZE``); the quick
+    methods of :class:`ReaderClient` try again by themselves.
+    """
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def __enter__(self) -> ReaderSnapshot:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._transaction.abort()
+        if isinstance(error, environment.Error):
+            raise Unavailable("the reader map grew during a read", hint="read again") from error
+
+    def page(
+        self,
+        layout: ReaderLayout,
+        key: Row,
+        seek_values: Row = (),
+        low: Bound | None = None,
+        high: Bound | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> bytes | None:
+        """The rows of one key; None if it is a hole.
+
+        ``seek_values`` are those of the reader's seek columns; of all but the last if that one has a range, which is
+        given by ``low`` and ``high`` as (value, inclusive). ``limit`` and ``offset`` replace the reader's own.
+        """
+        marker = layout.marker(key)
+        state = self._transaction.get(marker)
+        if state is None:
+            return None
+        part = window(layout, seek_values, low, high)
+        limit, offset = _limits(layout, limit, offset)
+        if state and state[0] == MANY and part.everything and part.ordered:
+            # The common page: a walk that takes values only, 0.1 µs a row.
+            cursor = self._transaction.cursor()
+            cursor.set_key(marker)
+            last = count_of(state) if limit is None else min(count_of(state), offset + limit)
+            return b",".join(islice(cursor.iternext(False, True), 1 + offset, 1 + max(last, offset)))
+        most = None if limit is None else offset + limit
+        return _answer(layout, ranked_rows(self._transaction, layout, marker, state, part, most), limit, offset)
+
+    def pages(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[bytes | None]:
+        """``page`` of each key, in their order: 0.35 µs for a key of one row."""
+        if not layout.plain:
+            return [self.page(layout, key) for key in keys]
+        get, marker = self._transaction.get, layout.marker
+        states = [get(marker(key)) for key in keys]
+        if layout.has_suffix:
+            return [
+                state.partition(b"\x00")[0] if state and state[0] == OPEN_BRACE else self._other(layout, key, state)
+                for key, state in zip(keys, states, strict=True)
+            ]
+        return [
+            state if state and state[0] == OPEN_BRACE else self._other(layout, key, state)
+            for key, state in zip(keys, states, strict=True)
+        ]
+
+    def _other(self, layout: ReaderLayout, key: Row, state: bytes | None) -> bytes | None:
+        """The answer for a plain key that has not just one row."""
+        if state is None:
+            return None
+        return self.page(layout, key) if state else layout.empty or b""
+
+    def rows(
+        self,
+        layout: ReaderLayout,
+        keys: Sequence[Row],
+        seek_values: Row = (),
+        low: Bound | None = None,
+        high: Bound | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> bytes | None:
+        """The rows of several keys as one answer (an IN list): order, limit and offset hold across all of them.
+
+        Without an order the keys' rows follow one another. A key that is named twice counts once. None if any of them
+        is a hole (:meth:`holes` says which).
+        """
+        part = window(layout, seek_values, low, high)
+        limit, offset = _limits(layout, limit, offset)
+        most = None if limit is None else offset + limit
+        found: list[Ranked] = []
+        for key in dict.fromkeys(keys):
+            marker = layout.marker(key)
+            state = self._transaction.get(marker)
+            if state is None:
+                return None
+            found += ranked_rows(self._transaction, layout, marker, state, part, most)
+        if layout.reader.order:
+            found.sort()
+        return _answer(layout, found, limit, offset)
+
+    def holes(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[Row]:
+        """Those of the keys that are not filled, each once."""
+        return [key for key in dict.fromkeys(keys) if self._transaction.get(layout.marker(key)) is None]
+
+
+def _limits(layout: ReaderLayout, limit: int | None, offset: int) -> tuple[int | None, int]:
+    return layout.reader.limit if limit is None else limit, offset or layout.reader.offset
+
+
+def _answer(layout: ReaderLayout, rows: Sequence[Ranked], limit: int | None, offset: int) -> bytes:
+    taken = [json for _, json in rows]
+    if not taken and layout.empty is not None:
+        taken = [layout.empty]
+    return b",".join(taken[offset : None if limit is None else offset + limit])
+
+
+class ReaderClient:
+    """Opens the reader map that another process writes in ``path``. Unavailable if there is none."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._adopt(environment.attach(Path(path)), owned=True)
+
+    @classmethod
+    def sharing(cls, shared: Environment) -> ReaderClient:
+        """A client on an environment that this process has open (see :meth:`ReaderMap.client`)."""
+        client = cls.__new__(cls)
+        client._adopt(shared, owned=False)
+        return client
+
+    def _adopt(self, opened: Environment, *, owned: bool) -> None:
+        self._environment = opened
+        self._begin: Callable[[], Transaction] = opened.begin
+        self._owned = owned
+
+    def snapshot(self) -> ReaderSnapshot:
+        return self._attempt(lambda: ReaderSnapshot(self._begin()))
+
+    def page(
+        self,
+        layout: ReaderLayout,
+        key: Row,
+        seek_values: Row = (),
+        low: Bound | None = None,
+        high: Bound | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> bytes | None:
+        """:meth:`ReaderSnapshot.page` in a transaction of its own: 0.7 µs for a key of one row."""
+        if layout.plain and limit is None and not offset:
+            try:
+                transaction = self._begin()
+                state = transaction.get(layout.marker(key))
+                transaction.abort()
+            except environment.Error:
+                pass  # the general way below tries again, and raises what remains
+            else:
+                if not state:
+                    return None if state is None else layout.empty or b""
+                if state[0] == OPEN_BRACE:
+                    return state.partition(b"\x00")[0] if layout.has_suffix else state
+        return self._read(lambda snapshot: snapshot.page(layout, key, seek_values, low, high, limit, offset))
+
+    def pages(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[bytes | None]:
+        """:meth:`ReaderSnapshot.pages` in a transaction of its own."""
+        return self._read(lambda snapshot: snapshot.pages(layout, keys))
+
+    def rows(
+        self,
+        layout: ReaderLayout,
+        keys: Sequence[Row],
+        seek_values: Row = (),
+        low: Bound | None = None,
+        high: Bound | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> bytes | None:
+        """:meth:`ReaderSnapshot.rows` in a transaction of its own."""
+        return self._read(lambda snapshot: snapshot.rows(layout, keys, seek_values, low, high, limit, offset))
+
+    def holes(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[Row]:
+        """:meth:`ReaderSnapshot.holes` in a transaction of its own."""
+        return self._read(lambda snapshot: snapshot.holes(layout, keys))
+
+    def _read(self, read: Callable[[ReaderSnapshot], Answer]) -> Answer:
+        def once() -> Answer:
+            transaction = self._begin()
+            try:
+                return read(ReaderSnapshot(transaction))
+            finally:
+                transaction.abort()
+
+        return self._attempt(once)
+
+    def _attempt(self, read: Callable[[], Answer]) -> Answer:
+        for _ in range(ATTEMPTS):
+            try:
+                return read()
+            except environment.Error as error:
+                if not environment.again(self._environment, error):
+                    raise Unavailable(f"the reader map cannot be read: {error}") from error
+        raise Unavailable("the reader map is closed")
+
+    def close(self) -> None:
+        if self._owned:
+            self._environment.close()
+
+
+__all__ = ["ReaderClient", "ReaderSnapshot", "Window"]

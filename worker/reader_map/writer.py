@@ -1,0 +1,103 @@
+"""The writing side: one process has it, and every step of its domains is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from domains.errors import StorageFailure
+from domains.graph import NodeIndex
+from domains.packets import Publish
+from worker.reader_map import environment
+from worker.reader_map.application import ENTRY_OVERHEAD, Application
+from worker.reader_map.environment import Transaction
+from worker.reader_map.layout import ReaderLayout
+from worker.reader_map.reader import ReaderClient
+
+Result = TypeVar("Result")
+
+
+class ReaderMap:
+    """A new, empty reader map in directory ``path``. One thread publishes.
+
+    The map grows when it is full. A reader that died keeps old pages in use until it is noticed, which is tried every
+    :data:`REAP_EVERY` steps; one that stalls does so while its read lasts, and a read is a single answer.
+    """
+
+    REAP_EVERY = 4096
+    """Steps between two looks for dead readers. A look takes 20 µs; a dead reader meanwhile costs only file size."""
+
+    def __init__(self, path: str | Path, *, initial_size: int = environment.INITIAL_SIZE) -> None:
+        self.path = Path(path)
+        self._environment = environment.create(self.path, initial_size)
+        self._bytes: dict[int, int] = {}
+        self._steps = 0
+
+    def publish(self, publishes: Sequence[Publish], layouts: Mapping[NodeIndex, ReaderLayout]) -> dict[int, int]:
+        """One step's publishes in one transaction: of each, evictions, then fills, then deltas.
+
+        Deltas for a key that is a hole are ignored. Returns the net bytes by reader id. StorageFailure when the disk
+        is full; nothing of the step is then visible.
+        """
+        self._steps += 1
+        if self._steps % self.REAP_EVERY == 0:
+            self._environment.reader_check()
+        net = self._attempt(lambda transaction: _apply(transaction, publishes, layouts))
+        for reader_id, change in net.items():
+            self._bytes[reader_id] = self._bytes.get(reader_id, 0) + change
+        return net
+
+    def drop(self, layout: ReaderLayout) -> None:
+        """Forget a reader with all its keys (its view was dropped)."""
+        self._attempt(lambda transaction: _delete_all(transaction, layout.prefix))
+        self._bytes.pop(layout.reader_id, None)
+
+    def _attempt(self, write: Callable[[Transaction], Result]) -> Result:
+        """One write transaction; from the start again in a larger map where it does not fit."""
+        while True:
+            try:
+                with self._environment.begin(write=True) as transaction:
+                    return write(transaction)
+            except environment.MapFull:
+                environment.grow(self._environment)
+            except environment.DiskFull as error:
+                raise StorageFailure(f"cannot write the reader map in {self.path}: {error}") from error
+
+    def bytes_of(self, reader_id: int) -> int:
+        """Keys, values and an overhead of :data:`ENTRY_OVERHEAD` for each entry of this reader."""
+        return self._bytes.get(reader_id, 0)
+
+    def file_bytes(self) -> int:
+        """The size of the file, which never shrinks: its free pages are used again."""
+        return environment.used_bytes(self._environment)
+
+    def client(self) -> ReaderClient:
+        """A reading side within this process (LMDB lets a process open an environment only once)."""
+        return ReaderClient.sharing(self._environment)
+
+    def close(self) -> None:
+        """Reads from now on fail as Unavailable."""
+        self._environment.close()
+
+
+def _apply(
+    transaction: Transaction, publishes: Sequence[Publish], layouts: Mapping[NodeIndex, ReaderLayout]
+) -> dict[int, int]:
+    net: dict[int, int] = {}
+    for publish in publishes:
+        layout = layouts[publish.reader]
+        application = Application(transaction, layout)
+        application.apply(publish)
+        net[layout.reader_id] = net.get(layout.reader_id, 0) + application.net_bytes
+    return net
+
+
+def _delete_all(transaction: Transaction, prefix: bytes) -> None:
+    cursor = transaction.cursor()
+    found = cursor.set_range(prefix)
+    while found and cursor.key().startswith(prefix):
+        found = cursor.delete() and bool(cursor.key())
+
+
+__all__ = ["ENTRY_OVERHEAD", "ReaderMap"]

@@ -1,0 +1,28 @@
+"""Base tables on disk: the rows, indexes and log of one domain's base shards, in one RocksDB.
+
+A step of the domain arrives as staged deltas and leaves as one atomic write batch that holds rows, index entries, log
+entries, counters and positions, so a crash leaves whole steps only::
+
+    stage(deltas) ──► pending {key: bytes or None} ──► commit(log) ──► WAL + memtable      seen by look-ups at once
+                                                                           │
+                          another thread ──► sync() ──► fsync of the WAL ◄─┘               durable for all steps so far
+
+``commit`` never waits for the disk; ``sync`` may run in another thread meanwhile, and one sync serves every step that
+was committed before it. Whoever holds effects back until ``sync`` returns has told nobody of a step that could be lost.
+
+==============  ================================================================================================
+``store.py``    :class:`RocksStore`, the tables together: catalog, commit, log, sync
+``table.py``    :class:`RocksTable`, one table: stage, find, scan
+``indexes.py``  the secondary indexes of a table, their building and how a look-up picks one
+``layout.py``   which bytes stand for what: the prefixes, the keys of rows and index entries
+``log.py``      reading and trimming the base log
+``codec.py``    rows and schemas as bytes
+``database.py`` the only module that imports rocksdict: options, iteration, errors
+==============  ================================================================================================
+
+Its twin is :class:`domains.memory_store.MemoryStore`; one suite of tests runs against both.
+"""
+
+from worker.rocks.store import RocksStore
+
+__all__ = ["RocksStore"]

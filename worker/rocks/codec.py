@@ -1,0 +1,134 @@
+"""Rows and schemas as bytes.
+
+A row is ``marshal`` of its tuple: 0.06 µs for two integers. Version 2 of the format is pinned: it has no references and
+so is a function of the content alone (what version 3 and later write depends on who else holds an object), which lets a
+bag find a row by its bytes; and it takes half the time of version 4. What marshal cannot hold, Decimal, is its text.
+The bytes come from a checksummed store of our own, so that marshal's trust in its input is no risk.
+
+Rows may be shorter than the table is wide: a column that was appended later is left out while it (and all after it)
+has the value that ALTER TABLE gave to the rows of that time. So old and new rows of equal content have equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from decimal import Decimal
+from typing import Any
+
+from domains.types import Delta, Kind, Row, SqlType, TableColumn, TableSchema, Value
+
+MARSHAL_VERSION = 2
+
+RowEncoder = Callable[[Row], bytes]
+RowDecoder = Callable[[bytes], Row]
+
+
+class RowCodec:
+    """Encodes the rows of one table; made anew when the table is altered.
+
+    ``pads`` are the values of the appended columns in rows that were stored before them.
+    """
+
+    def __init__(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
+        self.width = len(schema.columns)
+        self._pads = pads
+        self._narrow = self.width - len(pads)
+        self._decimals = tuple(at for at, column in enumerate(schema.columns) if column.type.kind is Kind.DECIMAL)
+        self.encode: RowEncoder = self._encode_any if pads or self._decimals else _encode_plain
+        self.decode: RowDecoder = self._decode_any if pads or self._decimals else marshal.loads
+
+    def encode_log(self, deltas: Sequence[Delta]) -> bytes:
+        if self._decimals:
+            deltas = [(self._without_decimals(row), weight) for row, weight in deltas]
+        return marshal.dumps(list(deltas), MARSHAL_VERSION)
+
+    def decode_log(self, data: bytes) -> list[Delta]:
+        deltas: list[Delta] = marshal.loads(data)
+        if self._pads or self._decimals:
+            return [(self._widen(row), weight) for row, weight in deltas]
+        return deltas
+
+    def _encode_any(self, row: Row) -> bytes:
+        width, narrow, pads = self.width, self._narrow, self._pads
+        assert len(row) == width, f"a row of {len(row)} values for {width} columns"
+        while width > narrow and row[width - 1] == pads[width - 1 - narrow]:
+            width -= 1
+        return _encode_plain(self._without_decimals(row[:width]))
+
+    def _decode_any(self, data: bytes) -> Row:
+        return self._widen(marshal.loads(data))
+
+    def _without_decimals(self, row: Row) -> Row:
+        values = list(row)
+        for at in self._decimals:
+            if at < len(values) and (value := values[at]) is not None:
+                assert isinstance(value, Decimal)
+                values[at] = str(value) if value else str(value.copy_abs())
+        return tuple(values)
+
+    def _widen(self, row: Row) -> Row:
+        values = list(row)
+        for at in self._decimals:
+            if at < len(values) and (value := values[at]) is not None:
+                values[at] = Decimal(str(value))
+        if len(values) < self.width:
+            values += self._pads[len(values) - self.width :]
+        return tuple(values)
+
+
+def _encode_plain(row: Row) -> bytes:
+    return marshal.dumps(row, MARSHAL_VERSION)  # type: ignore[arg-type]  # no Decimal in it
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------
+
+
+def schema_to_json(schema: TableSchema) -> dict[str, Any]:
+    document = asdict(schema)
+    for column, live in zip(document["columns"], schema.columns, strict=True):
+        column["default"] = value_to_json(live.default)
+    return document
+
+
+def schema_from_json(document: dict[str, Any]) -> TableSchema:
+    columns = tuple(
+        TableColumn(
+            **{
+                **column,
+                "type": SqlType(**{**column["type"], "kind": Kind(column["type"]["kind"])}),
+                "default": value_from_json(column["default"]),
+            }
+        )
+        for column in document["columns"]
+    )
+    return TableSchema(
+        name=document["name"],
+        columns=columns,
+        primary_key=tuple(document["primary_key"]),
+        unique=tuple(tuple(positions) for positions in document["unique"]),
+        indexes=tuple(tuple(positions) for positions in document["indexes"]),
+    )
+
+
+def value_to_json(value: Value) -> Any:
+    if isinstance(value, Decimal):
+        return {"decimal": str(value)}
+    if isinstance(value, bytes):
+        return {"bytes": b64encode(value).decode()}
+    return value
+
+
+def value_from_json(document: Any) -> Value:
+    if not isinstance(document, dict):
+        return document  # type: ignore[no-any-return]
+    if "decimal" in document:
+        return Decimal(document["decimal"])
+    return b64decode(document["bytes"])
+
+
+def to_json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()

@@ -1,0 +1,200 @@
+"""The only module that imports rocksdict: how a RocksDB is opened, walked, written and synced, and its errors.
+
+RocksDB reports everything as a plain ``Exception`` with a text, so each door here catches ``Exception`` and raises
+:class:`~domains.errors.StorageFailure`. After a failed write or sync the database takes no more writes until it is
+opened again: what reached the disk is then unknown, and RocksDB itself refuses further writes too. Look-ups go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+)
+
+from domains.errors import StorageFailure
+
+BLOCK_CACHE_BYTES = 32 * 2**20
+"""Half of the 64 MiB that base tables may hold in memory. More gains little: the engine keeps hot rows in its own
+state, and the operating system caches files besides."""
+
+WRITE_BUFFER_BYTES = 8 * 2**20
+WRITE_BUFFERS = 4
+"""The other half. One buffer is sorted to disk while the next ones fill; fewer would stall writers, larger ones make
+a restart replay a longer WAL."""
+
+BLOOM_BITS = 10
+"""A bit of 1 % false positives: a primary-key check of a new row then touches no disk."""
+
+OPEN_FILES = 256
+"""Below the usual limit of 1,024 descriptors a process, with room for sockets."""
+
+
+def _options(create: bool) -> Options:
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(Cache(BLOCK_CACHE_BYTES))
+    blocks.set_bloom_filter(BLOOM_BITS, False)
+    blocks.set_cache_index_and_filter_blocks(True)  # else they come on top of the cache, without limit
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options = Options(raw_mode=True)
+    options.create_if_missing(create)
+    options.set_block_based_table_factory(blocks)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(WRITE_BUFFERS)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_max_open_files(OPEN_FILES)
+    options.set_keep_log_file_num(2)
+    return options
+
+
+@dataclass(frozen=True, slots=True)
+class StorageStatistics:
+    """For ``status``; all in bytes."""
+
+    on_disk: int
+    """Tables and write-ahead log."""
+    memtables: int
+    block_cache: int
+
+
+class Database:
+    """A RocksDB of raw keys and values. One thread reads and writes; ``sync`` may be called from another."""
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        self.path = path
+        self._failed: StorageFailure | None = None
+        try:
+            if create:
+                path.mkdir(parents=True, exist_ok=True)
+            self._db = Rdict(str(path), _options(create))
+        except Exception as error:
+            raise _failure_of_open(path, error) from error
+        self._get: Callable[[Any], Any] = self._db.get
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            return self._get(key)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise StorageFailure(f"cannot read from {self.path}: {error}") from error
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of all keys in their order: 0.7 µs a key, against 0.9 for one at a time."""
+        try:
+            return self._get(keys)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise StorageFailure(f"cannot read from {self.path}: {error}") from error
+
+    def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]:
+        """At most ``limit`` keys and values from ``start`` on, below ``end``: 1.5 µs and 0.25 µs an entry.
+
+        The bound is given to RocksDB, which else reads on through whatever was deleted behind it.
+        """
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(end)
+        try:
+            found: Any = self._db.items(from_key=start, read_opt=bounds)
+            return list(found) if limit is None else list(islice(found, limit))
+        except Exception as error:
+            raise StorageFailure(f"cannot read from {self.path}: {error}") from error
+
+    def prefixed(self, prefixes: Sequence[bytes], end: bytes) -> list[list[tuple[bytes, bytes]]]:
+        """``items`` of each prefix with one iterator, which halves the cost of a look-up. All lie below ``end``."""
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(end)
+        answers: list[list[tuple[bytes, bytes]]] = []
+        try:
+            cursor = self._db.iter(bounds)
+            for prefix in prefixes:
+                found: list[tuple[bytes, bytes]] = []
+                cursor.seek(prefix)
+                while cursor.valid() and (key := cursor.key()).startswith(prefix):
+                    found.append((key, cursor.value()))
+                    cursor.next()
+                answers.append(found)
+            cursor.status()
+        except Exception as error:
+            raise StorageFailure(f"cannot read from {self.path}: {error}") from error
+        return answers
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def write(
+        self, changes: Mapping[bytes, bytes | None], *, delete_ranges: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
+        """Ranges, then puts and deletions (None), as one atomic write that is not synced."""
+        self._refuse_after_failure()
+        batch = WriteBatch(raw_mode=True)
+        for start, end in delete_ranges:
+            batch.delete_range(start, end)
+        put, delete = batch.put, batch.delete
+        for key, value in changes.items():
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+        try:
+            self._db.write(batch)
+        except Exception as error:
+            self._fail("write", error)
+
+    def sync(self) -> None:
+        """Return when every write so far is on disk. Any thread; a write meanwhile is not blocked by it."""
+        self._refuse_after_failure()
+        try:
+            self._db.flush_wal(True)
+        except Exception as error:
+            self._fail("sync", error)
+
+    def close(self) -> None:
+        """Sync what was written, unless writing has failed, and release the directory."""
+        try:
+            if self._failed is None:
+                self._db.flush_wal(True)
+        except Exception as error:
+            self._fail("sync", error)
+        finally:
+            self._db.close()
+
+    def statistics(self) -> StorageStatistics:
+        files = (entry for entry in self.path.iterdir() if entry.suffix in (".sst", ".log"))
+        return StorageStatistics(
+            on_disk=sum(entry.stat().st_size for entry in files),
+            memtables=self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0,
+            block_cache=self._db.property_int_value("rocksdb.block-cache-usage") or 0,
+        )
+
+    def _refuse_after_failure(self) -> None:
+        if self._failed is not None:
+            raise StorageFailure(
+                f"storage at {self.path} takes no writes since it failed: {self._failed.message}",
+                hint="make room or repair the disk, then restart",
+            )
+
+    def _fail(self, what: str, error: Exception) -> NoReturn:
+        full = "No space left" in str(error)
+        self._failed = StorageFailure(f"cannot {what} to {self.path}: {'the disk is full' if full else error}")
+        raise self._failed from error
+
+
+def _failure_of_open(path: Path, error: Exception) -> StorageFailure:
+    text = str(error)
+    if "lock file" in text or "lock hold" in text:
+        return StorageFailure(f"{path} is in use by another process", hint="stop it, or choose another data directory")
+    if "create_if_missing is false" in text:
+        return StorageFailure(f"no database in {path}")
+    if "Corruption" in text:
+        return StorageFailure(f"the database in {path} is corrupt: {text}", hint="restore it from its archive")
+    return StorageFailure(f"cannot open the database in {path}: {text}")

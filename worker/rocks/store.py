@@ -1,0 +1,202 @@
+"""The base shards of one domain in one RocksDB: the catalog of tables, and the steps' atomic writes.
+
+See :class:`domains.storage.Store`. One thread calls everything but :meth:`RocksStore.sync`.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from domains.errors import AlreadyExists, NotFound, StorageFailure
+from domains.storage import declared_indexes
+from domains.types import Delta, TableSchema
+from worker.rocks import layout
+from worker.rocks.codec import MARSHAL_VERSION, schema_from_json, to_json, value_from_json
+from worker.rocks.database import Database, StorageStatistics
+from worker.rocks.indexes import TableIndexes
+from worker.rocks.log import log_key, read_log, trim_log
+from worker.rocks.table import Counters, Pending, RocksTable
+
+FORMAT = 1
+"""Of everything in ``layout.py`` and ``codec.py``. Raised with any change that an older program would misread."""
+
+
+class RocksStore:
+    """Opens or makes the database in directory ``path``.
+
+    ``keep_log=False`` writes no log (scratch tables of a backfill). StorageFailure where another process has the
+    directory, where it is corrupt, of another format, or missing with ``create=False``.
+
+    A commit that fails (the disk is full) raises StorageFailure, and its step is rolled back: look-ups show the state
+    before it. From then on the store takes no writes until it is opened again, since RocksDB does not say how much of
+    the failed write reached the disk; opening it again keeps whole steps only.
+    """
+
+    def __init__(self, path: str | Path, *, create: bool = True, keep_log: bool = True) -> None:
+        self._keep_log = keep_log
+        self._pending: Pending = {}
+        self._tables: dict[str, RocksTable] = {}
+        self._next_table = 1
+        self._database = Database(Path(path), create=create)
+        try:
+            self._load()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _load(self) -> None:
+        header = self._database.get(layout.STORE_KEY)
+        if header is None:
+            self._save_header()
+            return
+        version, self._next_table = marshal.loads(header)
+        if version != FORMAT:
+            raise StorageFailure(
+                f"the database in {self._database.path} has format {version}, this program reads {FORMAT}",
+                hint="open it with the version of headrace that wrote it",
+            )
+        for key, value in self._database.items(layout.CATALOG, layout.prefix_end(layout.CATALOG)):
+            number = int.from_bytes(key[len(layout.CATALOG) :], "big")
+            entry = json.loads(value)
+            schema = schema_from_json(entry["schema"])
+            counters = self._database.get(layout.table_prefix(layout.COUNTERS, number))
+            assert counters is not None, "a catalog entry without counters"
+            self._tables[schema.name] = RocksTable(
+                self._database,
+                self._pending,
+                number,
+                schema,
+                TableIndexes.from_json(number, schema, entry["indexes"]),
+                pads=tuple(value_from_json(pad) for pad in entry["pads"]),
+                counters=Counters(*marshal.loads(counters)),
+                save_catalog=self._save_catalog,
+            )
+
+    # --- tables -------------------------------------------------------------------------------------------------
+
+    def create_table(self, schema: TableSchema) -> RocksTable:
+        assert not self._pending, "a table is created between steps"
+        if schema.name in self._tables:
+            raise AlreadyExists(f'table "{schema.name}" exists')
+        number, self._next_table = self._next_table, self._next_table + 1
+        table = RocksTable(
+            self._database,
+            self._pending,
+            number,
+            schema,
+            TableIndexes.declared(number, schema, declared_indexes(schema)),
+            save_catalog=self._save_catalog,
+        )
+        self._save_catalog(table, ())
+        self._tables[schema.name] = table
+        return table
+
+    def alter_table(self, schema: TableSchema) -> RocksTable:
+        assert not self._pending, "a table is altered between steps"
+        table = self.table(schema.name)
+        table.alter(schema)
+        return table
+
+    def drop_table(self, name: str) -> None:
+        assert not self._pending, "a table is dropped between steps"
+        number = self.table(name).number
+        kinds = (layout.ROWS, layout.INDEXES, layout.LOG)
+        self._database.write(
+            {layout.table_prefix(layout.CATALOG, number): None, layout.table_prefix(layout.COUNTERS, number): None},
+            delete_ranges=[(layout.table_prefix(kind, number), layout.table_end(kind, number)) for kind in kinds],
+        )
+        del self._tables[name]
+
+    def table(self, name: str) -> RocksTable:
+        table = self._tables.get(name)
+        if table is None:
+            raise NotFound(f'no table "{name}"')
+        return table
+
+    def tables(self) -> list[TableSchema]:
+        """The schemas of all tables, in the order of their creation."""
+        return [table.schema for table in self._tables.values()]
+
+    def _save_catalog(self, table: RocksTable, delete_ranges: Sequence[tuple[bytes, bytes]]) -> None:
+        changes: Pending = {
+            layout.STORE_KEY: self._header(),
+            layout.table_prefix(layout.CATALOG, table.number): to_json(table.catalog_entry()),
+            layout.table_prefix(layout.COUNTERS, table.number): self._encode_counters(table),
+        }
+        self._database.write(changes, delete_ranges=delete_ranges)
+
+    def _save_header(self) -> None:
+        self._database.write({layout.STORE_KEY: self._header()})
+
+    def _header(self) -> bytes:
+        return marshal.dumps((FORMAT, self._next_table), MARSHAL_VERSION)
+
+    def _encode_counters(self, table: RocksTable) -> bytes:
+        return marshal.dumps(table.counters.values(), MARSHAL_VERSION)
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
+        pending = self._pending
+        touched = {table for table in self._tables.values() if table.staged}
+        for name, sequence, deltas in log:
+            table = self.table(name)
+            assert sequence > table.counters.position, f'position of "{name}" goes back to {sequence}'
+            table.counters.position = sequence
+            touched.add(table)
+            if self._keep_log:
+                pending[log_key(table.number, sequence)] = table.codec.encode_log(deltas)
+        for table in touched:
+            pending[layout.table_prefix(layout.COUNTERS, table.number)] = self._encode_counters(table)
+        if not pending:
+            return
+        try:
+            self._database.write(pending)
+        except StorageFailure:
+            for table in touched:
+                table.rollback()
+            raise
+        else:
+            for table in touched:
+                table.settle()
+        finally:
+            pending.clear()
+
+    def rollback(self) -> None:
+        self._pending.clear()
+        for table in self._tables.values():
+            if table.staged:
+                table.rollback()
+
+    def position(self, table: str) -> int:
+        return self.table(table).counters.position
+
+    def sync(self) -> None:
+        """Return when every step committed so far is on disk. Any thread; commits go on meanwhile.
+
+        StorageFailure: the disk refused, and none of the steps since the last sync may be told to anyone.
+        """
+        self._database.sync()
+
+    def close(self) -> None:
+        """Sync, and release the directory. A step that was not committed is forgotten."""
+        self._pending.clear()
+        self._database.close()
+
+    # --- log ----------------------------------------------------------------------------------------------------
+
+    def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
+        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first."""
+        found = self.table(table)
+        return read_log(self._database, found.number, found.codec, after, limit)
+
+    def trim_log(self, table: str, up_to: int) -> None:
+        """Forget the log's entries up to and including sequence ``up_to``."""
+        assert not self._pending, "a log is trimmed between steps"
+        trim_log(self._database, self.table(table).number, up_to)
+
+    def statistics(self) -> StorageStatistics:
+        return self._database.statistics()
