@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
 from api.encoding import parse
@@ -86,7 +86,7 @@ class Lookups:
             return _results(await self._deployment.pages(view, keys, token=token))
         pages = self.prepared(view).try_pages(keys)
         if None not in pages:
-            return _results([page for page in pages if page is not None])
+            return _results(cast(list[bytes], pages))
         missed = [place for place, page in enumerate(pages) if page is None]
         filled = await self._deployment.pages(view, [keys[place] for place in missed])
         by_place = dict(zip(missed, filled, strict=True))

@@ -134,5 +134,5 @@ class ForwardPass:
     def peek_old(self, parent: Vertex, columns: Columns, key: Row) -> Found:
         return self._peek_old.find(parent, columns, [key])[0]
 
-    def name_rows(self, vertex: Vertex, patterns: Iterable[Pattern]) -> None:
+    def name_rows(self, patterns: Iterable[Pattern]) -> None:
         self._named.extend(patterns)

@@ -18,11 +18,27 @@ from typing import NewType
 
 from domains.errors import HeadraceError
 from domains.expressions import Expression
-from domains.graph import Columns, NodeIndex
+from domains.graph import Columns, DomainIndex, NodeIndex
 from domains.types import Delta, Row, Value
 
 LinkId = NewType("LinkId", int)
 RequestId = NewType("RequestId", int)
+DOMAINS_MAX = 1024
+"""A link's id is sender × this + receiver: the same in every plan, and its ends can be told from it."""
+
+
+def link_between(sender: DomainIndex, receiver: DomainIndex) -> LinkId:
+    return LinkId(sender * DOMAINS_MAX + receiver)
+
+
+def sender_of(link: LinkId) -> DomainIndex:
+    return DomainIndex(link // DOMAINS_MAX)
+
+
+def receiver_of(link: LinkId) -> DomainIndex:
+    return DomainIndex(link % DOMAINS_MAX)
+
+
 Clock = dict[str, int]
 """Base shard (its table's name) → the latest sequence number that is reflected."""
 

@@ -67,6 +67,10 @@ class Index(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
+    def adopt(self, other: Index) -> None:
+        """Take over all that another full index of the same node holds."""
+
+    @abstractmethod
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         """Whether filling the key anew from ``material`` would give what it holds (for the invariants)."""
 
@@ -111,6 +115,9 @@ class RowIndex(Index):
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         return self.entries.get(key, {}) == dict(consolidate(material))
+
+    def adopt(self, other: Index) -> None:
+        self.apply([delta for key in other.keys() for delta in other.get(key) or ()])  # noqa: SIM118
 
     def apply(self, deltas: Iterable[Delta]) -> list[Delta]:
         """Apply the deltas whose key is filled and answer those; the others meet holes."""

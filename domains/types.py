@@ -48,7 +48,7 @@ class SqlType:
     kind: Kind
     name: str
     length: int | None = None
-    """Greatest number of characters (TEXT) or bytes (BLOB)."""
+    """Greatest number of characters (TEXT) or bytes (BLOB), or of digits in all (DECIMAL; None: 65)."""
     scale: int = 0
     """Digits after the point (DECIMAL)."""
     low: int | None = None

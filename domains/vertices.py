@@ -7,7 +7,6 @@ from typing import assert_never
 
 from domains import graph
 from domains.graph import Columns, Materialization, Node, NodeIndex
-from domains.lookups import Peek
 from domains.operators import edges, stateless
 from domains.operators.aggregate import Aggregate
 from domains.operators.join import Join
@@ -28,6 +27,9 @@ class Vertices:
 
     def __iter__(self) -> Iterator[Vertex]:
         return iter(self._by_index.values())
+
+    def __len__(self) -> int:
+        return len(self._by_index)
 
     def __getitem__(self, index: NodeIndex) -> Vertex:
         return self._by_index[index]
@@ -62,21 +64,12 @@ class Vertices:
         return vertex
 
     def _add_index(self, vertex: Vertex, columns: Columns) -> None:
-        """A partial index begins with holes; a full one is made at once, of what the others hold."""
-        if vertex.node.materialization is Materialization.PARTIAL:
-            vertex.indexes[columns] = vertex.operator.make_index(columns, partial=True)
-            return
-        source = next(iter(vertex.indexes))
-        rows = [delta for key in list(vertex.indexes[source].keys()) for delta in vertex.indexes[source].get(key) or ()]
-        index = vertex.operator.make_index(columns, partial=False)
-        by_key: dict[tuple[object, ...], list[tuple[tuple[object, ...], int]]] = {}
-        for row, weight in rows:
-            by_key.setdefault(index.key_of(row), []).append((row, weight))
-        for key in by_key:
-            # The operator's own material (an aggregate builds from its parent's rows), key by key.
-            material = vertex.operator.compute(Peek(self._store), columns, [key])[0]  # type: ignore[list-item]
-            assert material is not None, "a full state's ancestors are full"
-            index.fill(key, material)  # type: ignore[arg-type]
+        """A partial index begins with holes; a full one is made at once, of what another holds."""
+        partial = vertex.node.materialization is Materialization.PARTIAL
+        index = vertex.operator.make_index(columns, partial)
+        if not partial:
+            same = [known for known in vertex.indexes.values() if type(known) is type(index)]
+            index.adopt((same or list(vertex.indexes.values()))[0])
         vertex.indexes[columns] = index
 
     def remove(self, index: NodeIndex) -> Vertex:

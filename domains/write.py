@@ -229,7 +229,7 @@ def _selected(table: TableStore, operation: Update | Delete) -> Iterable[Delta]:
 
 
 def _candidates(table: TableStore, operation: Update | Delete) -> Iterable[Delta]:
-    access = {position: values for position, values in operation.access}
+    access = dict(operation.access)
     schema = table.schema
     for columns in (schema.primary_key, *schema.unique, *schema.indexes):
         if columns and all(column in access for column in columns) and table.has_index(columns):

@@ -26,21 +26,13 @@ from domains.graph import (
     Union,
 )
 from domains.graph import Materialization as Kept
-from domains.packets import LinkId
+from domains.packets import link_between
 from migrations.joint_graph import JointGraph
 from migrations.materialize import Need, Needs, drives_of, indexes_of, keeps
 from migrations.provenance import route
 
 Placement = Callable[[Node], DomainIndex]
 """In which domain a new node stands. Bases are always in domain 0."""
-
-DOMAINS_MAX = 1024
-"""Link ids are sender × this + receiver, so a link has the same id in every plan."""
-
-
-def link_id(sender: DomainIndex, receiver: DomainIndex) -> LinkId:
-    return LinkId(sender * DOMAINS_MAX + receiver)
-
 
 @dataclass(frozen=True, slots=True)
 class Variant:
@@ -209,7 +201,7 @@ class Extension:
         egress = self._put(Node(source, Egress(), (source,), at.columns, kept), at.domain)
         ingress = self._put(Node(source, Ingress(source), (egress,), at.columns), domain)
         self.flow.crossings[source, domain, complete] = ingress
-        link = link_id(at.domain, domain)
+        link = link_between(at.domain, domain)
         self.flow.routes[ingress] = Route(egress, link, ingress, self.flow.bases_of(source))
         if complete:
             self.flow.complete.update((egress, ingress))

@@ -56,7 +56,7 @@ class State:
     joint: JointGraph = field(default_factory=JointGraph)
     flow: Dataflow = field(default_factory=Dataflow)
     planned: dict[str, PlannedView] = field(default_factory=dict)
-    """By view, lower case: those with a reader."""
+    """By view, lower case: columns and parameters, and the reader where there is one."""
 
     def copy(self) -> State:
         return State(self.catalog, self.joint.copy(), self.flow.copy(), dict(self.planned))
@@ -82,7 +82,16 @@ NODES_TOGETHER = 4
 """How many successive nodes stay together when a graph is spread: a view has some four to ten."""
 
 
-def plan_views(state: State, definitions: Sequence[ViewDefinition], placement: Placement) -> tuple[State, MigrationPlan]:
+def understand(state: State, definition: ViewDefinition) -> PlannedView:
+    """Plan a view without keeping the nodes: its columns and parameters, or what is wrong with it."""
+    return plan_view(
+        state.catalog, state.joint.copy(), definition.name, definition.relation, columns=definition.columns
+    )
+
+
+def plan_readers(
+    state: State, definitions: Sequence[ViewDefinition], placement: Placement
+) -> tuple[State, MigrationPlan]:
     """Plan readers for views that the catalog knows. The state given is left as it is.
 
     :raises SqlError, Unsupported: what planning can tell; nothing has changed then.
@@ -90,16 +99,25 @@ def plan_views(state: State, definitions: Sequence[ViewDefinition], placement: P
     after = state.copy()
     readers: list[tuple[Node, NodeIndex]] = []
     for number, definition in enumerate(definitions):
-        planned = plan_view(after.catalog, after.joint, definition.name, definition.relation)
+        planned = plan_view(
+            after.catalog, after.joint, definition.name, definition.relation, columns=definition.columns
+        )
         reader = split_key(planned, after.joint)
-        root = after.joint.node(planned.root)
-        placeholder = NodeIndex(-1 - number)
-        readers.append((Node(placeholder, reader, (planned.root,), root.columns), planned.root))
+        # A shared node has the names that it was first given; the view has its own.
+        columns = (*planned.columns, *after.joint.node(planned.root).columns[reader.visible :])
+        readers.append((Node(NodeIndex(-1 - number), reader, (planned.root,), columns), planned.root))
         after.planned[definition.name.lower()] = replace(planned, reader=reader)
     extension = Extension(after.flow, after.joint, placement)
     extension.add_readers(readers)
-    after.flow = extension.flow
-    return after, _plan(extension)
+    flow = after.flow = extension.flow
+    added = [node for node in flow.nodes.values() if node.index in extension.added]
+    extended = [node for node in flow.nodes.values() if node.index in extension.extended]
+    return after, plan_addition(flow, added, extended)
+
+
+def plan_start(flow: Dataflow) -> MigrationPlan:
+    """All of a dataflow, for domains that are empty."""
+    return plan_addition(flow, list(flow.nodes.values()), [])
 
 
 def plan_removal(state: State, views: Iterable[str]) -> tuple[State, MigrationPlan]:
@@ -125,10 +143,8 @@ def split_key(planned: PlannedView, joint: JointGraph) -> Reader:
     return replace(reader, key=key, seek=(*rest, *reader.seek))
 
 
-def _plan(extension: Extension) -> MigrationPlan:
-    flow = extension.flow
-    added = [flow.nodes[index] for index in flow.nodes if index in extension.added]
-    extended = [flow.nodes[index] for index in extension.extended]
+def plan_addition(flow: Dataflow, added: Sequence[Node], extended: Sequence[Node]) -> MigrationPlan:
+    """The steps that bring nodes into domains: further indexes of running ones, new nodes, backfills."""
     domains = sorted({node.domain for node in (*added, *extended)})
     routes = [flow.routes[node.index] for node in added if node.index in flow.routes]
     steps: list[PlanStep] = []

@@ -1,7 +1,8 @@
 """``+ - * / DIV % -``: exact for INTEGER and DECIMAL, finite for DOUBLE, NULL for division by zero.
 
 INTEGER results are exact Python integers, also beyond 64 bits (MySQL refuses them; a column that they are written to
-does too). A DOUBLE that overflows is NULL. DECIMAL scales: the greater one for ``+ - %``, the sum for ``*`` (at most
+does too). What passes MySQL's 65 digits is NULL, so that stacked views cannot grow numbers without end, and so is a
+DOUBLE that overflows. DECIMAL scales: the greater one for ``+ - %``, the sum for ``*`` (at most
 30), the left one plus four for ``/`` (INTEGER counts as scale 0).
 """
 
@@ -13,10 +14,12 @@ from decimal import Decimal
 from typing import Any
 
 from domains.expressions import Call
-from domains.functions.exact import DIVISION, EXACT, MAX_SCALE, TOWARDS_ZERO, quantum, rounded, zero
+from domains.functions.exact import DIVISION, EXACT, MAX_DIGITS, MAX_SCALE, TOWARDS_ZERO, quantum, rounded, zero
 from domains.functions.source import Emitter, Function, Types, registry
 from domains.functions.type_rules import capped_decimal, numeric_type
 from domains.types import BIGINT, DOUBLE, Kind, SqlType, Value
+
+_LIMIT = 10**MAX_DIGITS
 
 
 def _operand_type(types: Types) -> SqlType:
@@ -59,20 +62,34 @@ def _ring(name: str, symbol: str, exactly: Callable[..., Decimal], result: Calla
 
         def body(x: str, y: str) -> str:
             if kind is Kind.INTEGER:
-                return f"{x} {symbol} {y}"
+                return f"{x} {symbol} {y}" if name != "multiply" else _bounded(emitter, f"{x} * {y}")
             if kind is Kind.DOUBLE:
                 return finite(f"{x} {symbol} {y}", emitter.temporary())
-            scale = result(types).scale
-            source = f"{emitter.bind(exactly)}({x}, {y})"
-            if name != "multiply":
-                return source
-            if sum(t.scale for t in types) > MAX_SCALE:
-                source = f"{emitter.bind(EXACT.quantize)}({source}, {emitter.bind(quantum(scale))})"
-            return f"({source} or {emitter.bind(zero(scale))})"
+            chosen = _multiplier(types, result(types).scale) if name == "multiply" else exactly
+            return f"{emitter.bind(chosen)}({x}, {y})"
 
         return emitter.strict(_operands(emitter, call, kind), body)
 
     return Function(name, (2, 2), result, value)
+
+
+def _bounded(emitter: Emitter, source: str) -> str:
+    name = emitter.temporary()
+    return f"({name} if {emitter.bind(-_LIMIT)} < ({name} := {source}) < {emitter.bind(_LIMIT)} else None)"
+
+
+def _multiplier(types: Types, scale: int) -> Callable[[Any, Any], Decimal | None]:
+    """Only a product whose scales exceed the cap is rounded; ``-0.00`` becomes ``0.00``."""
+    multiply, nought = EXACT.multiply, zero(scale)
+    is_cut = sum(t.scale for t in types) > MAX_SCALE
+
+    def product(x: Decimal | int, y: Decimal | int) -> Decimal | None:
+        exact = multiply(x, y)
+        if exact.adjusted() >= MAX_DIGITS:
+            return None
+        return rounded(exact, scale) if is_cut else exact or nought
+
+    return product
 
 
 def _dividing(name: str, result: Callable[[Types], SqlType], implementation: Callable[[SqlType], Any]) -> Function:
@@ -94,7 +111,10 @@ def _quotient(result: SqlType) -> Callable[[Any, Any], Value]:
     unit, nought = quantum(result.scale), zero(result.scale)
 
     def divide(x: Decimal | int, y: Decimal | int) -> Decimal | None:
-        return EXACT.quantize(DIVISION.divide(x, y), unit) or nought if y else None
+        if not y:
+            return None
+        quotient = DIVISION.divide(x, y)
+        return EXACT.quantize(quotient, unit) or nought if quotient.adjusted() < MAX_DIGITS else None
 
     return divide
 
@@ -122,7 +142,8 @@ def _divide_exactly(x: float | Decimal | int, y: float | Decimal | int) -> int |
     if not y:
         return None
     (a, b), (c, d) = x.as_integer_ratio(), y.as_integer_ratio()
-    return divide_integers(a * d, b * c)
+    quotient = divide_integers(a * d, b * c)
+    return quotient if quotient is not None and -_LIMIT < quotient < _LIMIT else None
 
 
 def modulo_integers(x: int, y: int) -> int | None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from domains.errors import TypeViolation
-from domains.expressions import Call, Expression
+from domains.expressions import Call, Expression, Field
 from domains.functions.bits import MASK
 from domains.functions.exact import rounded
 from domains.functions.source import Emitter, Function, Types, registry
@@ -76,8 +76,8 @@ def _cast(emitter: Emitter, call: Call) -> str:
 
 
 def _is_bounded(argument: Expression, target: SqlType) -> bool:
-    """A column within the target's bounds needs no test; an intermediate result may be beyond its type's."""
-    return not isinstance(argument, Call) and _within(argument.type, target)
+    """A base column within the target's bounds needs no test; a computed BIGINT may be beyond its own."""
+    return isinstance(argument, Field) and argument.type.name != BIGINT.name and _within(argument.type, target)
 
 
 def _no_type(_types: Types) -> SqlType:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from domains.functions.exact import rounded, rounded_integer
+from domains.functions.exact import MAX_DIGITS, rounded, rounded_integer
 from domains.temporal import canonical_date, canonical_datetime, datetime_of_number
 from domains.types import Kind, SqlType, Value
 
@@ -23,8 +23,6 @@ _NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _INTEGER = re.compile(r"\s*([+-]?)0*([0-9]+)")
 
 MAX_DOUBLE = 1.7976931348623157e308
-_MAX_DIGITS = 65
-"""MySQL's DECIMAL holds no more; a text or DOUBLE beyond it saturates."""
 
 
 def clamped(value: float) -> float:
@@ -52,7 +50,7 @@ def integer_of_text(text: str) -> int:
     if match is None:
         return 0
     digits = match[2]
-    magnitude = int(digits) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS - 1
+    magnitude = int(digits) if len(digits) <= MAX_DIGITS else 10**MAX_DIGITS - 1
     return -magnitude if match[1] == "-" else magnitude
 
 
@@ -66,8 +64,9 @@ def decimal_of_double(value: float, scale: int) -> Decimal:
 
 
 def _saturated(value: Decimal, scale: int) -> Decimal:
-    if value and value.adjusted() >= _MAX_DIGITS:
-        value = Decimal((value.is_signed(), (9,) * _MAX_DIGITS, 0))
+    """MySQL's DECIMAL holds 65 digits; a text or a DOUBLE beyond them is the greatest there is."""
+    if value and value.adjusted() >= MAX_DIGITS:
+        value = Decimal((value.is_signed(), (9,) * MAX_DIGITS, 0))
     return rounded(value, scale)
 
 

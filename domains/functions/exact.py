@@ -1,7 +1,7 @@
 """DECIMAL arithmetic that never depends on the thread's own decimal context.
 
 Python's operators on Decimal round to 28 digits; MySQL promises 65. Every DECIMAL result goes through these contexts,
-whose precision is beyond what 15 factors of 65 digits can reach, and is rounded half up (away from zero) to its scale.
+whose precision no product or sum of such numbers reaches, and is rounded half up (away from zero) to its scale.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from decimal import (
 
 MAX_SCALE = 30
 """MySQL's own bound on digits after the point."""
+
+MAX_DIGITS = 65
+"""MySQL's bound on a DECIMAL's digits; here on those before the point."""
 
 _TRAPS = [InvalidOperation, DivisionByZero, Overflow, FloatOperation]
 

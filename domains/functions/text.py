@@ -16,8 +16,12 @@ def _text_or_bytes(type: SqlType) -> SqlType:
     return BLOB if type.kind is Kind.BLOB else TEXT
 
 
-def _concat(*parts: str) -> str:
-    return "".join(parts)
+def _concat(*parts: str) -> str | None:
+    return bounded("".join(parts))
+
+
+def bounded(text: str) -> str | None:
+    return text if len(text) <= MAX_TEXT else None
 
 
 def substring(text: str, start: int, count: int | None = None) -> str:
@@ -68,7 +72,7 @@ def _replace(text: str, old: str, new: str) -> str | None:
 
 
 def _repeat(text: str, count: int) -> str | None:
-    return text * max(0, count) if len(text) * count <= MAX_TEXT else None
+    return text * min(max(0, count), MAX_TEXT) if len(text) * count <= MAX_TEXT else None
 
 
 def _padding(pad: str, missing: int) -> str:

@@ -7,6 +7,7 @@ import hashlib
 from domains.expressions import Call
 from domains.functions.bits import MASK
 from domains.functions.source import Emitter, Function, implemented, registry
+from domains.functions.text import bounded
 from domains.functions.type_rules import comparison_type
 from domains.types import BIGINT, BLOB, TEXT, Kind, SqlType
 
@@ -68,8 +69,8 @@ def _concat_ws(emitter: Emitter, call: Call) -> str:
     return emitter.strict([separator], lambda name: f"{emitter.bind(_join)}({name}, {tuple_source})")
 
 
-def _join(separator: str, parts: tuple[str | None, ...]) -> str:
-    return separator.join([part for part in parts if part is not None])
+def _join(separator: str, parts: tuple[str | None, ...]) -> str | None:
+    return bounded(separator.join([part for part in parts if part is not None]))
 
 
 FUNCTIONS = registry(

@@ -10,6 +10,7 @@ Also DISTINCT, which is the aggregate over all columns with no functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 from domains import graph
@@ -152,6 +153,14 @@ class GroupIndex(Index):
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    def adopt(self, other: Index) -> None:
+        assert isinstance(other, GroupIndex)
+        for entry in other.entries.values():
+            for name, group in entry.items():
+                assert group.row is not None
+                self.entries.setdefault(self.key_of(group.row), {})[name] = deepcopy(group)
+        self.bytes = sum(map(self._bytes, self.entries.values()))
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key, {}), self.build(material)

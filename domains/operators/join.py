@@ -149,8 +149,8 @@ class Join(Operator):
             left_rows, right_rows = lefts.get(key, ()), rights.get(key, ())
             left_deltas, right_deltas = left_groups.get(key, nothing), right_groups.get(key, nothing)
             if left_rows is None or right_rows is None:
-                act.name_rows(self.vertex, self._named(LEFT, (row for row, _ in left_deltas)))
-                act.name_rows(self.vertex, self._named(RIGHT, (row for row, _ in right_deltas)))
+                act.name_rows(self._named(LEFT, (row for row, _ in left_deltas)))
+                act.name_rows(self._named(RIGHT, (row for row, _ in right_deltas)))
                 continue
             for row, weight in left_deltas:
                 self._extend_left(output, row, weight, right_rows)

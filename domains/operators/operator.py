@@ -37,7 +37,7 @@ class Forward(Protocol):
     def peek(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """Rows of a parent in its new state; a hole stays a hole."""
 
-    def name_rows(self, vertex: Vertex, patterns: Iterable[Pattern]) -> None:
+    def name_rows(self, patterns: Iterable[Pattern]) -> None:
         """An update could not be completed: evict below what these rows name (rule 5)."""
 
     def peek_old(self, parent: Vertex, columns: Columns, key: Row) -> Found:

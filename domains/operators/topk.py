@@ -49,6 +49,11 @@ class Group:
         self.ranked: list[Ranked] = []
         self.whole = True
 
+    def copy(self) -> Group:
+        twin = Group()
+        twin.ranked, twin.whole = list(self.ranked), self.whole
+        return twin
+
     def show(self, ranking: Ranking) -> list[Row]:
         return [row for _, row in self.ranked[ranking.offset : ranking.shown]]
 
@@ -111,6 +116,14 @@ class TopIndex(Index):
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    def adopt(self, other: Index) -> None:
+        assert isinstance(other, TopIndex)
+        for entry in other.entries.values():
+            for name, group in entry.items():
+                if group.ranked:
+                    self.entries.setdefault(self.key_of(group.ranked[0][1]), {})[name] = group.copy()
+        self.bytes = sum(map(self._bytes, self.entries.values()))
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key, {}), self.build(material)

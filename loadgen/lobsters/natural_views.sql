@@ -1,9 +1,9 @@
 -- The natural program: what Lobsters keeps in counters by hand, Headrace derives from the votes themselves.
 --
 --   votes ──► votes_per_story ───► story_with_votes ──► story_summary          (a story with its numbers)
---     │            └────────► merged_score ─┐
---     └─────► votes_per_comment ─► comment_points ──► hotness_parts ──► story_hotness ──► hottest_stories
---                  │                tag_hotness ───┘
+--     │            └──────────────► merged_score ──┐
+--     └─────► votes_per_comment ─► comment_points ─┼─► hotness_parts ──► story_hotness ──► hottest_stories
+--                  │                  tag_hotness ─┘
 --                  └────► comment_with_votes ──► good_comments ──► heads, tails ──► replying_comments ──► notifications
 --
 -- Rules that keep the views partial: what a page looks up by is a plain column down to a base table, and what is
@@ -70,18 +70,25 @@ FROM taggings
 JOIN tags ON tags.id = taggings.tag_id
 GROUP BY taggings.story_id;
 
+-- Points are first summed by story and commenter: what is joined with stories is then one narrow row for each, not
+-- every comment.
+CREATE VIEW commenter_points AS
+SELECT c.story_id, c.user_id, SUM(v.score) AS points
+FROM comments c
+JOIN comment_score v ON v.comment_id = c.id
+GROUP BY c.story_id, c.user_id;
+
 -- A story's author does not heat it up by commenting.
 CREATE VIEW non_author_comments AS
-SELECT c.id, c.story_id
-FROM comments c
-JOIN stories s ON s.id = c.story_id
-WHERE c.user_id <> s.user_id;
+SELECT p.story_id, p.user_id, p.points
+FROM commenter_points p
+JOIN stories s ON s.id = p.story_id
+WHERE p.user_id <> s.user_id;
 
 CREATE VIEW comment_points AS
-SELECT c.story_id, SUM(v.score) AS points
-FROM non_author_comments c
-JOIN comment_score v ON v.comment_id = c.id
-GROUP BY c.story_id;
+SELECT story_id, SUM(points) AS points
+FROM non_author_comments
+GROUP BY story_id;
 
 -- What has been merged into a story counts for it.
 CREATE VIEW merged_score AS
@@ -105,14 +112,14 @@ SELECT story_id, SUM(base) AS base, SUM(score) AS score, SUM(points) AS points
 FROM hotness_parts
 GROUP BY story_id;
 
--- Ten times the points make up for 22 hours of age (79,200 seconds). The least number is the hottest story, so that
--- the front page reads in ascending order.
+-- Ten times the points make up for 22 hours of age. That is 7.92E4 seconds, as a DOUBLE, because dividing by an integer
+-- keeps four digits after the point. The least number is the hottest story: the front page reads in ascending order.
 CREATE VIEW story_hotness AS
 SELECT s.id AS story_id, s.merged_story_id, s.is_expired,
        ROUND(-1 * (COALESCE(p.base, 0)
                    + LOG10(GREATEST(ABS(COALESCE(p.score, 0) + 1) + COALESCE(p.points, 0), 1))
                      * SIGN(COALESCE(p.score, 0))
-                   + UNIX_TIMESTAMP(s.created_at) / 79200), 7) AS hotness
+                   + UNIX_TIMESTAMP(s.created_at) / 7.92E4), 7) AS hotness
 FROM stories s
 LEFT JOIN story_points p ON p.story_id = s.id;
 

@@ -82,6 +82,7 @@ CREATE TABLE comments (
   hat_id INT,
   UNIQUE KEY short_id (short_id),
   KEY story_id (story_id),
+  KEY story_id_user_id (story_id, user_id),
   KEY user_id (user_id),
   KEY parent_comment_id (parent_comment_id)
 );

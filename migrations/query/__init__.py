@@ -1,0 +1,25 @@
+"""From a SELECT to the nodes that compute it.
+
+A query becomes a :class:`~migrations.query.relation.Relation`: a plan (a tree of the engine's operators), its outputs,
+and the parameters that it *carries*. Nothing enters the joint graph before all of the query is known to be right::
+
+    sqlglot tree ─► whole: WITH ─┬─► setops: UNION ──────────────┐
+                                 └─► select: PASSES over a Block │
+                                       read_sources   FROM       ├─► Relation ─► view: reader, names, emit ─► JointGraph
+                                       filter_rows    WHERE      │
+                                       group_rows     GROUP BY   │
+                                       filter_groups  HAVING     │
+                                       list_outputs   SELECT     │
+                                       sort_rows      ORDER BY ──┘
+
+A block works on *stages* (FROM's rows, then the groups). In a stage the columns of all sources stand side by side in
+one wide row, conditions are expressions over it, and ``joins.arrange`` decides at its end what is joined with what.
+
+``column = ?`` is no condition. The column is carried up, visible or hidden, through joins, groups (which it joins),
+DISTINCT and LIMIT (which then hold for each of its values), until the view's reader makes a key of it. What cannot
+carry it says so: an outer join's missing side, an aggregate under an IN or a range.
+
+Files, from below: ``scope`` and ``scalar`` (with ``calls``, ``literals``) read expressions; ``terms`` and ``plan``
+rewrite; ``joins`` and ``stage`` arrange; ``parameters``, ``aggregates`` and ``subqueries`` take their constructs out of
+expressions; ``source``, ``filtering``, ``grouping``, ``select`` are the passes.
+"""

@@ -48,8 +48,15 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The aggregates of an expression, without those of its subqueries."""
-    return (part for part in own_nodes(node) if is_aggregate(part))
+    """The aggregates of an expression, without those of its subqueries.
+
+    :raises Unsupported: one of them is a window function.
+    """
+    for part in own_nodes(node):
+        if isinstance(part, exp.Window):
+            raise Unsupported("window functions (OVER)", hint="use GROUP BY in a subquery, or ORDER BY with LIMIT")
+        if is_aggregate(part):
+            yield part
 
 
 def summary(node: exp.Expr, translate: Translate) -> Summary:

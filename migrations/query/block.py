@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from domains.expressions import Expression
+from domains.errors import SqlError
+from domains.expressions import Expression, Field
 from domains.rewriting import fold
 from migrations.parse import exp
 from migrations.query.relation import Context, Output, Relation, Sorting
 from migrations.query.scalar import Setting, scalar
 from migrations.query.scope import Scope
-from migrations.query.stage import EmptyRow, Stage
+from migrations.query.stage import Stage
 from migrations.query.subqueries import Subqueries
 
 Plan = Callable[[exp.Expr, Context], Relation]
@@ -29,9 +30,8 @@ class Block:
     scope: Scope = field(default_factory=lambda: Scope(()))
     known: Replacement | None = None
     """What grouping has made of an expression; None before it."""
-    star: Callable[[str], list[Output]] | None = None
-    empty: EmptyRow | None = None
-    grouped: bool = False
+    groups: tuple[Expression, ...] | None = None
+    """What GROUP BY made the groups of, over the first stage's row; None for a query without groups."""
     outputs: list[Output] = field(default_factory=list)
     order: list[Sorting] = field(default_factory=list)
 
@@ -49,6 +49,25 @@ class Block:
             return self.subqueries().replace(part, lambda inner: self.translate(inner, place, aliases))
 
         return fold(scalar(node, self.scope, Setting(replace=replacement, place=place)))
+
+    def column(self, field: Field, name: str) -> Expression:
+        """A source's column, over the present stage's row.
+
+        :raises SqlError: the query is grouped, and by something else.
+        """
+        if self.groups is None:
+            return field
+        if field in self.groups:
+            return Field(self.groups.index(field), field.type)
+        raise SqlError(
+            f'column "{name}" is neither in GROUP BY nor determined by it',
+            hint=f'add "{name}" to GROUP BY, or take ANY_VALUE({name}), MIN({name}) or MAX({name})',
+        )
+
+    def names_group(self, name: str) -> bool:
+        """Whether an unqualified name is one of the groups' columns (any source's, without groups)."""
+        found = self.scope.find(name)
+        return found is not None and (self.groups is None or found in self.groups)
 
     def item(self, name: str) -> exp.Expr | None:
         """The expression of the SELECT list that has this alias."""

@@ -27,7 +27,8 @@ ALIASES = {
 }
 
 CLOCK = {
-    **dict.fromkeys(("now", "current_timestamp", "localtime", "localtimestamp", "sysdate", "utc_timestamp"), "datetime"),
+    **dict.fromkeys(("now", "current_timestamp", "localtime", "localtimestamp"), "datetime"),
+    **dict.fromkeys(("sysdate", "utc_timestamp"), "datetime"),
     **dict.fromkeys(("curdate", "current_date", "utc_date"), "date"),
     "curtime": "time",
     "current_time": "time",
@@ -65,6 +66,12 @@ NODES: tuple[type[exp.Expr], ...] = (
 )
 """The tree's nodes that are plain calls."""
 
+_WITHOUT_PARENTHESES: dict[type[exp.Expr], str] = {
+    exp.CurrentDate: "curdate",
+    exp.CurrentTime: "curtime",
+    exp.CurrentUser: "current_user",
+}
+
 
 def spelled(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
     """A call's name in lower case and its arguments, in MySQL's order."""
@@ -80,8 +87,7 @@ def spelled(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
         return "locate", [part for part in (node.args.get("substr"), node.this, node.args.get("position")) if part]
     if isinstance(node, exp.Extract):
         return "extract", [node.this, node.args["expression"]]
-    names: dict[type[exp.Expr], str] = {exp.CurrentDate: "curdate", exp.CurrentTime: "curtime", exp.CurrentUser: "current_user"}
-    return names.get(type(node), "now"), []
+    return _WITHOUT_PARENTHESES.get(type(node), "now"), []
 
 
 def check(name: str) -> None:

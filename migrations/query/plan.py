@@ -26,7 +26,7 @@ from domains.graph import (
 )
 from domains.types import BOOL, Column, TableSchema
 from migrations.joint_graph import JointGraph
-from migrations.query.terms import conjunction, moved, over, positions
+from migrations.query.terms import conjunction, equality, moved, over, positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,28 @@ def _sunk_into_join(plan: Plan, kind: JoinKind, predicate: Expression, reads: fr
     left, right = plan.parents
     if all(position < left.width for position in reads):
         return Plan(plan.operator, (filtered(left, [predicate]), right), plan.columns)
-    if kind is JoinKind.INNER and all(position >= left.width for position in reads):
+    if kind is JoinKind.LEFT:
+        return None
+    if all(position >= left.width for position in reads):
         sunk = filtered(right, [moved(predicate, lambda p: p - left.width)])
         return Plan(plan.operator, (left, sunk), plan.columns)
-    return None
+    return _as_join_column(plan, predicate)
+
+
+def _as_join_column(plan: Plan, predicate: Expression) -> Plan | None:
+    """An inner join with one more equality, or None where the predicate is none of two like columns."""
+    sides, (left, right) = equality(predicate), plan.parents
+    if sides is None or not isinstance(sides[0], Field) or not isinstance(sides[1], Field):
+        return None
+    one, other = sorted((sides[0], sides[1]), key=lambda field: field.position)
+    if (one.type.kind, one.type.scale) != (other.type.kind, other.type.scale):
+        return None
+    assert isinstance(plan.operator, Join)
+    pairs = [*zip(plan.operator.left_on, plan.operator.right_on, strict=True)]
+    pair = (one.position, other.position - left.width)
+    if pair not in pairs:
+        pairs.append(pair)
+    return joined(JoinKind.INNER, left, right, [a for a, _ in pairs], [b for _, b in pairs])
 
 
 def _over(plan: Plan, parent: Plan) -> Plan:

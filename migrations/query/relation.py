@@ -15,7 +15,7 @@ from domains.expressions import Constant, Expression, Field
 from domains.graph import OrderTerm, ParameterKind, TopK
 from domains.types import BOOL, Column, Row, SqlType, TableSchema
 from migrations.catalog import Catalog
-from migrations.query.plan import Plan, base, distinct, extended, filtered, projected, top
+from migrations.query.plan import Plan, base, distinct, filtered, projected, top
 from migrations.query.scope import Scope
 
 Mark = tuple[int, ...]
@@ -171,33 +171,36 @@ def bounded(relation: Relation) -> Relation:
             raise Unsupported("OFFSET without LIMIT")
         return replace(relation, order=())
     require_single(relation.carried, "LIMIT", ())
-    return limited(relation, relation.limit, relation.offset)
+    return replace(limited(relation, relation.limit, relation.offset), order=())
 
 
 def limited(relation: Relation, limit: int, offset: int) -> Relation:
-    """τ: the limit for each combination of the parameters' values."""
+    """τ: the limit for each combination of the parameters' values. The order stays noted."""
     if relation.empty is not None:
-        keeps = limit > 0 and offset == 0
-        kept = relation.plan if keeps else filtered(relation.plan, [NEVER])
-        done = replace(relation, plan=kept, order=(), limit=None, offset=0)
-        return done if keeps else replace(done, empty=None)
+        if limit > 0 and offset == 0:
+            return replace(relation, limit=None, offset=0)
+        nothing = filtered(relation.plan, [NEVER])
+        return replace(relation, plan=nothing, empty=None, limit=None, offset=0)
     closed, places = settled(relation, extra=[term.expression for term in relation.order])
     order = tuple(OrderTerm(place, t.descending) for place, t in zip(places, relation.order, strict=True))
     group = tuple(dict.fromkeys(c.column for c in closed.carried))
     plan = top(closed.plan, TopK(group, order, limit, offset))
-    return replace(closed, plan=plan, order=(), limit=None, offset=0)
+    sorting = tuple(Sorting(plan.field(term.column), term.descending) for term in order)
+    return replace(closed, plan=plan, order=sorting, limit=None, offset=0)
 
 
 def deduplicated(relation: Relation) -> Relation:
     """δ of the outputs; an equality parameter's column becomes a part of what is distinct."""
-    outputs = relation.outputs
-    shown, places = extended(relation.plan, [o.expression for o in outputs], [o.name for o in outputs])
+    relation = plain(relation)
+    places = [o.expression.position for o in relation.outputs if isinstance(o.expression, Field)]
     require_single(relation.carried, "DISTINCT or UNION", places)
     group = tuple(dict.fromkeys([*places, *(c.column for c in relation.carried)]))
-    plan = distinct(shown, group)
-    kept = tuple(Output(o.name, plan.field(group.index(place))) for o, place in zip(outputs, places, strict=True))
+    plan = distinct(relation.plan, group)
+    outputs = tuple(
+        Output(o.name, plan.field(group.index(place))) for o, place in zip(relation.outputs, places, strict=True)
+    )
     carried = tuple(Carried(group.index(c.column), c.slot) for c in relation.carried)
-    return replace(relation, plan=plan, outputs=kept, carried=carried, key=())
+    return replace(relation, plan=plan, outputs=outputs, carried=carried, key=())
 
 
 def require_single(carried: Iterable[Carried], construct: str, group: Iterable[int]) -> None:

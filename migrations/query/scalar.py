@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Call, Constant, Expression
@@ -61,7 +62,7 @@ _UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negate", exp.Bitw
 _ROW_COMPARISONS = {"eq": "and", "ne": "or"}
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
-    exp.Window: ("window functions (OVER)", "use GROUP BY in a subquery, or ORDER BY with LIMIT"),
+    exp.Window: ("window functions (OVER)", None),
     exp.Filter: ("FILTER (WHERE …) on an aggregate", "put the condition into a CASE inside the aggregate"),
     exp.Parameter: ("user variables (@name)", "use a parameter: ?"),
     exp.SessionParameter: ("session variables (@@name)", None),
@@ -154,12 +155,10 @@ def _row(node: exp.Expr) -> list[exp.Expr] | None:
 
 def _unary(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     argument = scalar(node.this, scope, setting)
-    if isinstance(node, exp.Neg) and isinstance(argument, Constant) and isinstance(node.this, exp.Literal):
-        if argument.type.kind in (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL) and argument.value is not None:
-            if argument.type.kind is Kind.DECIMAL and argument.type.scale == 0:
-                return literals.integer(-int(argument.value))
-            assert not isinstance(argument.value, (str, bytes))
-            return Constant(-argument.value + 0, argument.type)
+    if isinstance(node, exp.Neg) and isinstance(argument, Constant) and argument.type.kind is Kind.DECIMAL:
+        value = argument.value
+        if argument.type.scale == 0 and isinstance(value, Decimal):
+            return literals.integer(-int(value))  # -9223372036854775808 is a BIGINT, without its sign it is none.
     if isinstance(argument, Call) and isinstance(node, exp.Not) and argument.function == "is_null":
         return call("is_not_null", *argument.arguments)
     return call(_UNARY[type(node)], argument)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from domains.errors import SqlError, UnknownName, Unsupported
@@ -86,21 +86,11 @@ class Scope:
         found = [bound for bound in self.bounds if bound.table.lower() == table.lower()]
         if not found:
             raise unknown("table", table, self.tables())
-        return found
+        return sorted(found, key=lambda bound: bound.field.position)
 
     def tables(self) -> list[str]:
         """The aliases in reach, in order."""
         return list(dict.fromkeys(bound.table for bound in self.bounds if bound.table))
-
-    def moved(self, position: Callable[[int], int]) -> Scope:
-        """The same names over a row whose columns stand elsewhere."""
-        return Scope(
-            (
-                Bound(bound.table, bound.name, Field(position(bound.field.position), bound.field.type), bound.merged)
-                for bound in self.bounds
-            ),
-            self.outer,
-        )
 
     def _candidates(self, name: str, table: str) -> list[Bound]:
         named = self._by_name.get(name.lower(), [])

@@ -6,17 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, Unsupported
+from domains.expressions import Expression, Field
 from domains.functions import call
+from domains.rewriting import fold
 from domains.types import TableSchema
 from migrations.catalog import ViewDefinition, unknown
 from migrations.parse import exp, position
 from migrations.query.joins import Inner, Leaf, Left, Source
-from migrations.query.parameters import is_parameterised, read_comparisons
+from migrations.query.parameters import HINT, is_parameterised, read_comparisons
 from migrations.query.relation import Context, Relation, bounded, marked, of_table, plain, renamed
 from migrations.query.scalar import Setting, conjuncts, scalar
 from migrations.query.scope import Bound, Scope
 from migrations.query.stage import Stage, Wide, wide
+from migrations.query.terms import positions
 
+Translate = Callable[[exp.Expr], Expression]
 Plan = Callable[[exp.Expr, Context], Relation]
 """The planner of a whole query, handed down so that this file need not import what imports it."""
 
@@ -127,7 +131,7 @@ class FromClause:
         shared = self._shared_names(left, right, join)
         bounds = _merged(left, right, shared, side)
         if shared:
-            conditions = [call("eq", _field(left, name), _field(right, name)) for name in shared]
+            conditions: list[Expression] = [call("eq", _field(left, n), _field(right, n)) for n in shared]
         else:
             conditions = self._on(join, Scope((*left.bounds, *right.bounds), self._context.outer), bool(side))
         if side == "LEFT":
@@ -145,35 +149,39 @@ class FromClause:
         theirs = {bound.name.lower() for bound in right.bounds if not bound.merged}
         return list(dict.fromkeys(b.name for b in left.bounds if not b.merged and b.name.lower() in theirs))
 
-    def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list:  # type: ignore[type-arg]
+    def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list[Expression]:
         condition = join.args.get("on")
         if condition is None:
             if outer:
                 raise SqlError("an outer join needs ON or USING")
             return []
         setting = Setting(place="the ON of a join")
-        conditions = []
+        conditions: list[Expression] = []
         for part in conjuncts(condition):
             if not is_parameterised(part):
-                conditions.append(scalar(part, scope, setting))
-                continue
-            if outer:
+                conditions.append(fold(scalar(part, scope, setting)))
+            elif outer:
                 raise Unsupported(
-                    "a parameter in the ON of an outer join", hint="put it into WHERE, or read the two sides as two views"
+                    "a parameter in the ON of an outer join",
+                    hint="put it into WHERE, or read the two sides as two views",
                 )
-            conditions += read_parameters(part, scope, setting, self._stage)
+            else:
+                conditions += read_parameters(part, lambda n: fold(scalar(n, scope, setting)), self._stage)
         return conditions
 
 
-def read_parameters(part: exp.Expr, scope: Scope, setting: Setting, stage: Stage) -> list:  # type: ignore[type-arg]
+def read_parameters(
+    part: exp.Expr, translate: Translate, stage: Stage, *, is_condition: bool = False
+) -> list[Expression]:
     """Take a condition with ``?`` into the stage; what is left of it are plain conditions."""
     comparisons, rest = read_comparisons(part)
-    conditions = [scalar(condition, scope, setting) for condition in rest]
     for comparison in comparisons:
-        operand = scalar(comparison.operand, scope, setting)
+        operand = translate(comparison.operand)
+        if not positions(operand):
+            raise Unsupported("a parameter compared with a constant", hint=HINT)
         name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"
-        stage.carried.append(Wide(operand, comparison.slot(name, operand.type)))
-    return conditions
+        stage.carried.append(Wide(operand, comparison.slot(name, operand.type), is_condition))
+    return [translate(condition) for condition in rest]
 
 
 def named_columns(relation: Relation, names: Sequence[str], of: str) -> Relation:
@@ -185,8 +193,9 @@ def named_columns(relation: Relation, names: Sequence[str], of: str) -> Relation
     return renamed(relation, names)
 
 
-def _shifted(leaf: Leaf, expression: object):  # type: ignore[no-untyped-def]
-    return wide(leaf, expression.position)  # type: ignore[attr-defined]
+def _shifted(leaf: Leaf, expression: Expression) -> Field:
+    assert isinstance(expression, Field)
+    return wide(leaf, expression.position)
 
 
 def _without_alias(node: exp.Subquery) -> exp.Expr:
@@ -211,7 +220,7 @@ def _refuse_same_alias(left: Named, right: Named) -> None:
             raise SqlError(f'the table name "{bound.table}" is not unique', hint="give one of them an alias")
 
 
-def _field(side: Named, name: str):  # type: ignore[no-untyped-def]
+def _field(side: Named, name: str) -> Field:
     found = Scope(side.bounds).find(name)
     if found is None:
         raise unknown("column", name, (bound.name for bound in side.bounds))

@@ -7,10 +7,12 @@ rows. Subqueries join either as further sources, so both stages are arranged by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from domains.errors import Unsupported
 from domains.expressions import Expression, Field
+from domains.functions import call
+from domains.graph import ParameterKind
 from domains.types import Value
 from migrations.query.evaluation import is_satisfied
 from migrations.query.joins import (
@@ -38,6 +40,8 @@ class Wide:
 
     expression: Expression
     slot: Slot
+    is_condition: bool = False
+    """Of this stage's own WHERE: rows in which the column is NULL go, as with any condition."""
 
 
 @dataclass(slots=True)
@@ -75,13 +79,28 @@ class Stage:
         assert self.source is not None
         self.source = Left(self.source, source, tuple(conditions))
 
+    def merge_parameters(self) -> None:
+        """One value that is compared with two columns is one parameter, and the columns are equal."""
+        kept: list[Wide] = []
+        for one in self.carried:
+            same = next((other for other in kept if _is_same_value(one.slot, other.slot)), None)
+            if same is None:
+                kept.append(one)
+            else:
+                marks = tuple(dict.fromkeys((*same.slot.marks, *one.slot.marks)))
+                same.slot = replace(same.slot, marks=marks)
+                self.conditions.append(call("eq", same.expression, one.expression))
+        self.carried = kept
+
     def arrange(self) -> Arranged:
         """The plan of this stage.
 
         :raises Unsupported: a parameter on the missing side of an outer join.
         """
         assert self.source is not None
-        source = simplified(Inner((self.source,), tuple(self.conditions)), frozenset())
+        self.merge_parameters()
+        own = [null_rejected(c.expression) for c in self.carried if c.is_condition]
+        source = simplified(Inner((self.source,), tuple(self.conditions)), frozenset[int]().union(*own))
         self._refuse_nullable(source)
         return arrange(source)
 
@@ -92,8 +111,15 @@ class Stage:
         """
         found = None
         for leaf, row in self.empties:
-            if self.leaves == 1:
-                found = row if all(is_satisfied(c, row) for c in self.conditions) else None
+            if self.leaves == 1 and all(is_satisfied(condition, row) for condition in self.conditions):
+                if self.conditions:
+                    raise Unsupported(
+                        "a condition that a count of nothing meets, on an aggregate that has a parameter below it",
+                        hint="a look-up that finds no row could not tell the two apart; test the answer instead",
+                    )
+                found = row
+            elif self.leaves == 1:
+                found = None
             elif not self._drops(leaf, row):
                 raise Unsupported(
                     "joining an aggregate without GROUP BY that has a parameter below it",
@@ -105,8 +131,11 @@ class Stage:
         """Whether some condition is not true of the source's row where it has none."""
         columns = columns_of(leaf)
         absent = frozenset(position for position in columns if row.get(position) is None)
-        conditions = [*self.conditions, *_inner_conditions(self.source)]
-        return any(null_rejected(condition) & absent for condition in conditions)
+        return any(null_rejected(condition) & absent for condition in self.all_conditions())
+
+    def all_conditions(self) -> list[Expression]:
+        """What holds of every row of this stage: WHERE and the ON of inner joins."""
+        return [*self.conditions, *_inner_conditions(self.source)]
 
     def _refuse_nullable(self, source: Source) -> None:
         nullable = nullable_columns(source)
@@ -131,6 +160,20 @@ def stage_of(plan: Plan) -> Stage:
 def _position(expression: Expression) -> int:
     assert isinstance(expression, Field)
     return expression.position
+
+
+def _is_same_value(one: Slot, other: Slot) -> bool:
+    """Whether the same ``:name`` or the same ``?`` (of a CTE that is read twice) feeds both.
+
+    :raises Unsupported: it does, but not by = on both sides.
+    """
+    if not (one.named and other.named and one.name == other.name) and not set(one.marks) & set(other.marks):
+        return False
+    if one.kind is ParameterKind.EQUAL and other.kind is ParameterKind.EQUAL:
+        return True
+    raise Unsupported(
+        f'the parameter "{one.name}" in several comparisons that are not all by =', hint="give each its own name"
+    )
 
 
 def _inner_conditions(source: Source | None) -> list[Expression]:

@@ -16,7 +16,7 @@ from migrations.parse import Parsed, exp, text_of
 from migrations.statements.columns import column_declaration, implicit_default, key_columns
 from migrations.statements.constants import coerced
 from migrations.statements.ddl import MOST_COLUMNS, MOST_INDEXES, index_clause, with_index
-from migrations.statements.names import column_position, relation_name
+from migrations.statements.names import column_position, known_table, located
 from migrations.statements.statement import AlterTable, CreateIndex, DropIndex, NoOperation
 
 
@@ -25,7 +25,7 @@ def alter_table(parsed: Parsed, catalog: Catalog, now: str) -> AlterTable | NoOp
     alter = parsed.expression
     if alter.args.get("kind") == "VIEW":
         raise Unsupported("ALTER VIEW", hint="CREATE OR REPLACE VIEW")
-    before = catalog.table(relation_name(alter.this))
+    before = known_table(catalog, alter.this)
     actions = alter.args.get("actions") or []
     if not actions:
         raise Unsupported("ALTER TABLE with table options", hint="ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX")
@@ -40,7 +40,7 @@ def alter_table(parsed: Parsed, catalog: Catalog, now: str) -> AlterTable | NoOp
 def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | NoOperation:
     create = parsed.expression
     index = create.this
-    schema = catalog.table(relation_name(index.args["table"]))
+    schema = known_table(catalog, index.args["table"])
     if create.args.get("unique"):
         raise _unique_later(schema)
     name = index.name
@@ -55,13 +55,11 @@ def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | NoOperation:
     on = drop.args.get("cluster")
     if on is None:
         raise SqlError("DROP INDEX needs a table", hint="DROP INDEX name ON table")
-    schema = catalog.table(relation_name(on.this))
-    name = drop.args["tables"][0].name
-    at = _index_at(schema, name)
-    if at is None:
-        if drop.args.get("exists"):
-            return NoOperation(f'no index "{name}"')
-        raise unknown("index", f"{schema.name}.{name}", schema.index_names, like=name)
+    schema = known_table(catalog, on.this)
+    named = drop.args["tables"][0]
+    if drop.args.get("exists") and _index_at(schema, named.name) is None:
+        return NoOperation(f'no index "{named.name}"')
+    at = _known_index(schema, named)
     return DropIndex(schema.name, schema.indexes[at], _without_index(schema, at))
 
 
@@ -71,11 +69,7 @@ def _act(schema: TableSchema, action: exp.Expr, now: str) -> TableSchema:
     if isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
         return _drop_column(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") == "INDEX":
-        name = action.args["tables"][0].name
-        at = _index_at(schema, name)
-        if at is None:
-            raise unknown("index", f"{schema.name}.{name}", schema.index_names, like=name)
-        return _without_index(schema, at)
+        return _without_index(schema, _known_index(schema, action.args["tables"][0]))
     if isinstance(action, exp.AddConstraint):
         for part in action.expressions:
             schema = _add_key(schema, part)
@@ -142,10 +136,10 @@ def _padded(column: TableColumn, now: str) -> TableColumn:
 
 
 def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
-    name = drop.args["tables"][0].name
-    if drop.args.get("exists") and schema.position(name) is None:
+    named = drop.args["tables"][0]
+    if drop.args.get("exists") and schema.position(named.name) is None:
         return schema
-    at = column_position(schema, name)
+    at = column_position(schema, named.name, named)
     shown = f'column "{schema.name}.{schema.columns[at].name}"'
     if at in schema.primary_key:
         raise Unsupported(f"dropping {shown} of the PRIMARY KEY", hint="make a new table and copy: INSERT … SELECT")
@@ -162,6 +156,14 @@ def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
 
 def _index_at(schema: TableSchema, name: str) -> int | None:
     return next((at for at, known in enumerate(schema.index_names) if known.lower() == name.lower()), None)
+
+
+def _known_index(schema: TableSchema, named: exp.Expr) -> int:
+    at = _index_at(schema, named.name)
+    if at is None:
+        error = unknown("index", f"{schema.name}.{named.name}", schema.index_names, like=named.name)
+        raise located(error, named)
+    return at
 
 
 def _without_index(schema: TableSchema, at: int) -> TableSchema:

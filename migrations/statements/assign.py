@@ -32,7 +32,7 @@ def _assignment(
         raise SqlError(f'"{text_of(item)[:60]}" is no assignment', hint="write column = expression")
     if item.this.table:
         scope.resolve(item.this)
-    position = column_position(schema, item.this.name)
+    position = column_position(schema, item.this.name, item.this)
     column = schema.columns[position]
     node = item.args["expression"]
     if is_default(node):

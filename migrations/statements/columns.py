@@ -125,7 +125,7 @@ def key_columns(schema: TableSchema, parts: list[exp.Expr], what: str) -> tuple[
         name = _key_part(part)
         if name is None:
             raise Unsupported(f"{what} on the expression {text_of(part)[:60]}", hint="add a column that holds it")
-        position = column_position(schema, name)
+        position = column_position(schema, name, part)
         if position in positions:
             raise SqlError(f'{what} names column "{name}" twice')
         positions.append(position)

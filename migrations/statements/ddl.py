@@ -10,7 +10,7 @@ from domains.types import TableSchema
 from migrations.catalog import Catalog, ViewDefinition, unknown
 from migrations.parse import Parsed, exp, parse_select, text_of
 from migrations.statements.columns import ColumnDeclaration, column_declaration, key_columns
-from migrations.statements.names import checked, existing, new_relation_name, refuse_existing, relation_name
+from migrations.statements.names import checked, existing, located, new_relation_name, refuse_existing, relation_name
 from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView, NoOperation
 
 MOST_COLUMNS = 1_017
@@ -44,7 +44,8 @@ def drop_table(parsed: Parsed, catalog: Catalog) -> DropTable | NoOperation:
         return NoOperation(f'no table "{name}"')
     if name.lower() in catalog.views:
         raise SqlError(f'"{name}" is a view', hint=f"DROP VIEW {name}")
-    raise unknown("table", name, (table.name for table in catalog.tables.values()))
+    known = (table.name for table in catalog.tables.values())
+    raise located(unknown("table", name, known), parsed.expression.args["tables"][0])
 
 
 def create_view(parsed: Parsed, catalog: Catalog) -> CreateView | NoOperation:
@@ -77,7 +78,8 @@ def drop_view(parsed: Parsed, catalog: Catalog) -> DropView | NoOperation:
         return NoOperation(f'no view "{name}"')
     if name.lower() in catalog.tables:
         raise SqlError(f'"{name}" is a table', hint=f"DROP TABLE {name}")
-    raise unknown("view", name, (view.name for view in catalog.views.values() if not view.ad_hoc))
+    known = (view.name for view in catalog.views.values() if not view.ad_hoc)
+    raise located(unknown("view", name, known), parsed.expression.args["tables"][0])
 
 
 def _dropped(parsed: Parsed) -> tuple[str, bool]:

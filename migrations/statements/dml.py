@@ -31,10 +31,10 @@ def write(parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str)
     node = parsed.expression
     _refuse_clauses(node)
     schema = written_table(catalog, _target(node))
-    values = {id(found): value for found, value in zip(placeholders(node), params, strict=True)}
-    selects = tuple(select_of(found, values) for found in subqueries(node))
+    context = _context(node, schema, params, now)
+    selects = tuple(select_of(found, context.values) for found in context.subqueries)
     # With empty answers too, so that what is wrong is said before any subquery runs.
-    operation = _operation(_Context(node, schema, values, now), [()] * len(selects))
+    operation = _operation(context, [()] * len(selects))
     return PendingWrite(schema, selects, node, params, now) if selects else WriteStatement(operation)
 
 
@@ -44,9 +44,9 @@ def resolve(pending: PendingWrite, answers: Answers) -> WriteStatement:
     :raises SqlError: an answer has more rows or columns than its place allows.
     """
     assert len(answers) == len(pending.subqueries), "one answer for each subquery"
-    node = pending.expression
-    values = {id(found): value for found, value in zip(placeholders(node), pending.params, strict=True)}
-    return WriteStatement(_operation(_Context(node, pending.schema, values, pending.now), answers))
+    return WriteStatement(
+        _operation(_context(pending.expression, pending.schema, pending.params, pending.now), answers)
+    )
 
 
 def truncate(parsed: Parsed, catalog: Catalog) -> WriteStatement:
@@ -63,19 +63,29 @@ class _Context:
     schema: TableSchema
     values: dict[int, Value]
     """What each ``?`` stands for, by the node's id."""
+    subqueries: tuple[exp.Expr, ...]
     now: str
 
     def setting(self, scope: Scope, answers: Answers) -> Setting:
         plain = Setting(
             placeholder=lambda node: constant_of(self.values[id(node)]), now=self.now, place=self.node.key.upper()
         )
-        return replace(plain, replace=answered(list(subqueries(self.node)), answers, scope, plain))
+        return replace(plain, replace=answered(self.subqueries, answers, scope, plain))
+
+
+def _context(node: exp.Expr, schema: TableSchema, params: tuple[Value, ...], now: str) -> _Context:
+    values: dict[int, Value] = {}
+    if params:
+        values = {id(found): value for found, value in zip(placeholders(node), params, strict=True)}
+    return _Context(node, schema, values, tuple(subqueries(node)), now)
 
 
 def _operation(context: _Context, answers: Answers) -> Operation:
     node, schema = context.node, context.schema
     if isinstance(node, exp.Insert):
-        return insert(node, schema, lambda scope: context.setting(scope, answers), answers, context.now)
+        source = node.args.get("expression")
+        selected = next((rows for n, rows in zip(context.subqueries, answers, strict=True) if n is source), None)
+        return insert(node, schema, lambda scope: context.setting(scope, answers), selected, context.now)
     target = _target(node)
     scope = Scope.of_table(schema, target.alias or None)
     setting = context.setting(scope, answers)

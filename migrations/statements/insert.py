@@ -17,14 +17,18 @@ from migrations.statements.assign import assignments, default_of, is_default
 from migrations.statements.constants import NO_COLUMNS, evaluate
 from migrations.statements.names import column_position
 from migrations.statements.stored import row_maker
-from migrations.statements.subqueries import Answers
 
 SettingOf = Callable[[Scope], Setting]
 """The setting of the statement's expressions over a scope."""
 
 
-def insert(node: exp.Insert, schema: TableSchema, setting: SettingOf, answers: Answers, now: str) -> Insert:
-    """:raises ConstraintViolation, TypeViolation: with the row's number (from 1) and the column."""
+def insert(
+    node: exp.Insert, schema: TableSchema, setting: SettingOf, selected: Sequence[Row] | None, now: str
+) -> Insert:
+    """``selected`` are the rows of INSERT … SELECT.
+
+    :raises ConstraintViolation, TypeViolation: with the row's number (from 1) and the column.
+    """
     target, source = node.this, node.args.get("expression")
     replacing = node.args.get("alternative") == "REPLACE"
     positions = _positions(target, schema)
@@ -33,8 +37,8 @@ def insert(node: exp.Insert, schema: TableSchema, setting: SettingOf, answers: A
         if not any(tuples):
             positions = ()
         given = _values(tuples, positions, schema, setting(NO_COLUMNS), now)
-    elif isinstance(source, exp.Query):
-        given = list(answers[0])
+    elif selected is not None:
+        given = list(selected)
         _check_widths(given, len(positions), "the SELECT gives")
     else:
         raise SqlError(f"{'REPLACE' if replacing else 'INSERT'} has neither VALUES nor SELECT")
@@ -53,7 +57,7 @@ def _positions(target: exp.Expr, schema: TableSchema) -> tuple[int, ...]:
         return schema.live()
     positions: list[int] = []
     for item in target.expressions:
-        position = column_position(schema, item.name)
+        position = column_position(schema, item.name, item)
         if position in positions:
             raise SqlError(f'column "{item.name}" is named twice')
         positions.append(position)
@@ -117,7 +121,7 @@ def _updates(
         if isinstance(part, exp.Anonymous) and part.name.upper() == "VALUES":
             if len(part.expressions) != 1:
                 raise SqlError("VALUES() wants one column")
-            position = column_position(schema, part.expressions[0].name)
+            position = column_position(schema, part.expressions[0].name, part.expressions[0])
             return Field(width + position, schema.columns[position].type)
         return plain.replace(part) if plain.replace is not None else None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
+from domains.errors import AlreadyExists, LimitExceeded, SqlError, UnknownName, Unsupported
 from domains.types import TableSchema
-from migrations.catalog import Catalog, unknown
-from migrations.parse import exp
+from migrations.catalog import Catalog, ViewDefinition, unknown
+from migrations.parse import exp, place
 
 LONGEST_NAME = 64
 """Characters, as in MySQL: names are file, key and metric names elsewhere."""
@@ -66,21 +66,46 @@ def refuse_existing(catalog: Catalog, name: str) -> None:
         raise AlreadyExists(f"{found} exists")
 
 
-def column_position(schema: TableSchema, name: str) -> int:
-    """Where a live column stands in the stored row.
+def column_position(schema: TableSchema, name: str, node: exp.Expr | None = None) -> int:
+    """Where a live column stands in the stored row. ``node`` is where the text names it.
 
-    :raises UnknownName: with the nearest column.
+    :raises UnknownName: with the nearest column, and the place.
     """
     position = schema.position(name)
     if position is None:
-        raise unknown_column(schema, name)
+        names = (schema.columns[at].name for at in schema.live())
+        raise located(unknown("column", f"{schema.name}.{name}", names, like=name), node)
     return position
 
 
-def unknown_column(schema: TableSchema, name: str) -> SqlError:
-    names = (schema.columns[at].name for at in schema.live())
-    error = unknown("column", f"{schema.name}.{name}", names, like=name)
-    return type(error)(error.message, hint=error.hint)
+def located(error: UnknownName, node: exp.Expr | None) -> UnknownName:
+    """The error with the line and column of the name."""
+    line, column = place(node) if node is not None else (None, None)
+    return UnknownName(error.message, hint=error.hint, line=line, column=column)
+
+
+def known_table(catalog: Catalog, node: exp.Expr) -> TableSchema:
+    """The base table that a statement names.
+
+    :raises UnknownName: with the nearest table, and the place.
+    """
+    name = relation_name(node)
+    try:
+        return catalog.table(name)
+    except UnknownName as error:
+        raise located(error, node) from None
+
+
+def known_relation(catalog: Catalog, node: exp.Expr) -> TableSchema | ViewDefinition:
+    """The table or view that a statement names.
+
+    :raises UnknownName: with the nearest name, and the place.
+    """
+    name = node.name if isinstance(node, exp.Identifier) else relation_name(node)
+    try:
+        return catalog.relation(name)
+    except UnknownName as error:
+        raise located(error, node) from None
 
 
 def written_table(catalog: Catalog, node: exp.Expr) -> TableSchema:
@@ -92,4 +117,4 @@ def written_table(catalog: Catalog, node: exp.Expr) -> TableSchema:
     name = relation_name(node)
     if name.lower() in catalog.views and name.lower() not in catalog.tables:
         raise Unsupported(f'writing to view "{name}"', hint="write to the tables that it reads")
-    return catalog.table(name)
+    return known_table(catalog, node)

@@ -8,7 +8,7 @@ from domains.errors import SqlError, Unsupported
 from migrations.catalog import Catalog
 from migrations.parse import Parsed, exp, text_of
 from migrations.statements.constants import Argument
-from migrations.statements.names import relation_name
+from migrations.statements.names import known_relation
 from migrations.statements.statement import (
     Describe,
     Explain,
@@ -32,7 +32,7 @@ def show(parsed: Parsed, catalog: Catalog) -> ShowTables | ShowViews | Describe:
     if what == "VIEWS":
         return ShowViews()
     if what in ("COLUMNS", "FIELDS") and node.args.get("target") is not None:
-        return Describe(_found(node.args["target"].name, catalog))
+        return Describe(known_relation(catalog, node.args["target"]).name)
     raise Unsupported(f"SHOW {what}", hint="SHOW TABLES, SHOW VIEWS and SHOW COLUMNS FROM table are there")
 
 
@@ -47,17 +47,13 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> 
         return Explain(SelectStatement(target, text, params))
     if not isinstance(target, exp.Table):
         raise Unsupported(f"EXPLAIN {target.key.upper()}", hint="EXPLAIN view, or EXPLAIN SELECT …")
-    name = _found(relation_name(target), catalog)
+    name = known_relation(catalog, target).name
     explaining = parsed.sql[:7].upper() == "EXPLAIN"
     if explaining and name.lower() in catalog.views:
         return Explain(name)
     if explaining and str(node.args.get("kind") or "").upper() == "VIEW":
         raise SqlError(f'"{name}" is a table', hint=f"DESCRIBE {name}")
     return Describe(name)
-
-
-def _found(name: str, catalog: Catalog) -> str:
-    return catalog.relation(name).name
 
 
 def session(parsed: Parsed) -> NoOperation:

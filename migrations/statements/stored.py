@@ -2,7 +2,7 @@
 
 The columns that an INSERT names, with their types, are worked out once (:func:`row_maker` remembers); a row then costs
 one generated function for the values and one for putting them in place. An insert of 256 rows of four columns given as
-dicts takes 0.12 ms on one core of a small server.
+dicts takes 0.16 ms on one core of a small server.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Unsupported
 from tests.campaign.comparison import Different, compare
-from tests.campaign.judge import Judge, Verdict
+from tests.campaign.judge import MOST_ROWS, Judge, Verdict
 from tests.campaign.kinds import Kind, Type, Value, absent, draw, literal
 from tests.campaign.queries import Query, View, read_tables, read_views, used_columns
 from tests.campaign.rendering import parameters, view_text
@@ -116,7 +116,8 @@ class Execution:
                 raise
             except HeadraceError as error:
                 self._note(f"-- failed: {error!r}")
-                raise Finding(f"error {error.code}", f"{operation.text()}\n  raised {error!r}") from error
+                kind = f"error {error.code}: {_construct(error.message)}"
+                raise Finding(kind, f"{operation.text()}\n  raised {error!r}") from error
             except Exception as error:
                 self._note(f"-- failed: {error!r}")
                 raise Finding(f"{type(error).__name__} {_place(error)}", f"{operation.text()}\n  raised {error!r}") from error
@@ -180,6 +181,8 @@ class Execution:
 
     def _write(self, write: Insert | Update | Delete) -> None:
         verdict, rows = self.judge.consider(write)
+        if len(rows) > MOST_ROWS and isinstance(write, Insert):
+            return
         refused: HeadraceError | None = None
         self.tally.counts["writes"] += 1
         try:
@@ -200,25 +203,30 @@ class Execution:
         for candidate in (operation.view, operation.spare):
             if candidate is None or not self._readable(candidate.query):
                 continue
+            if not self.judge.affordable(candidate.query):
+                self.tally.counts["views too large"] += 1
+                continue
             try:
                 self._statement(CreateView(candidate).text())
             except Unsupported as error:
                 self._note(f"-- unsupported: {error}")
                 self.tally.counts["views unsupported"] += 1
-                self.tally.unsupported[re.sub(r'"[^"]*"', '"…"', error.message)] += 1
+                self.tally.unsupported[_construct(error.message)] += 1
                 continue
             self.views[candidate.name] = candidate
             self.tally.counts["views"] += 1
             return
 
     def _ad_hoc(self, query: Query, text: str) -> None:
+        if not self.judge.affordable(query):
+            return
         self.subject.settle()
         try:
             answer = self._statement(text)[-1]
         except Unsupported as error:
             self.tally.counts["views asked"] += 1
             self.tally.counts["views unsupported"] += 1
-            self.tally.unsupported[re.sub(r'"[^"]*"', '"…"', error.message)] += 1
+            self.tally.unsupported[_construct(error.message)] += 1
             return
         self._judge_rows(answer.rows, query, [], text)
 
@@ -306,6 +314,11 @@ class Execution:
 def _shown(values: Sequence[Any]) -> str:
     shown = ("[" + ", ".join(map(literal, v)) + "]" if isinstance(v, list) else literal(v) for v in values)
     return "(" + ", ".join(shown) + ")"
+
+
+def _construct(message: str) -> str:
+    """An error's message without the names and numbers of the case."""
+    return re.sub(r'"[^"]*"|\d+', "…", message)
 
 
 def _place(error: Exception) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.campaign.functions import install, my_dec
 from tests.campaign.kinds import Kind, Value
-from tests.campaign.queries import Output, Query, Select
+from tests.campaign.queries import Cut, Output, Query, Select
 from tests.campaign.rendering import judged, parameters
 from tests.campaign.schema import Column, Table
 from tests.campaign.statements import Assignment, Delete, Insert, Update, Write
@@ -25,6 +25,13 @@ from tests.campaign.statements import Assignment, Delete, Insert, Update, Write
 Stored = tuple[Any, ...]
 Rows = dict[int, Stored]
 """Row id → values in the order of the table's columns."""
+
+
+AFFORDABLE = 400_000
+"""SQLite's instructions for one query: tens of milliseconds. More would let one bad join eat the campaign's time."""
+
+MOST_ROWS = 60
+"""Of a table: an INSERT beyond it is left out."""
 
 
 class Verdict(StrEnum):
@@ -92,6 +99,24 @@ class Judge:
             limit if limit is None or isinstance(limit, int) else bound[limit.id],
             offset if isinstance(offset, int) else bound[offset.id],
         )
+
+    def affordable(self, query: Query) -> bool:
+        """Whether the query is cheap for every key at once, as the tables are now."""
+        if isinstance(query, Select):
+            kept = tuple(t for t in query.where if all(part.parameter is None for part in t.walk()))
+            query = replace(query, where=kept, having=None, cut=Cut())
+        elif parameters(query):
+            query = replace(query, cut=Cut())
+        self.connection.set_progress_handler(lambda: 1, AFFORDABLE)
+        try:
+            self.connection.execute(f"SELECT COUNT(*) FROM ({judged(query)})").fetchone()
+        except sqlite3.OperationalError as error:
+            if str(error) != "interrupted":
+                raise
+            return False
+        finally:
+            self.connection.set_progress_handler(None, 0)
+        return True
 
     def candidates(self, query: Query) -> list[dict[int, Value]]:
         """Values, by parameter number, under which the WHERE of a plain SELECT is met by some row."""

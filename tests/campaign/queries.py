@@ -128,6 +128,11 @@ def terms(query: Query) -> Iterator[Term]:
         yield from (key.term for key in query.order)
 
 
+def named_columns(select: Select) -> set[tuple[str, str]]:
+    """(alias, column) of everything that the SELECT's own expressions name."""
+    return {part.column for term in terms(select) for part in term.walk() if part.column is not None}
+
+
 def relations(query: Query) -> Iterator[Relation]:
     """What the query reads, at every depth (views, not what they read)."""
     for select in selects(query):
@@ -140,6 +145,16 @@ def relations(query: Query) -> Iterator[Relation]:
             for nested in part.nested:
                 assert isinstance(nested, Select | Compound)
                 yield from relations(nested)
+
+
+def breadth(query: Query) -> int:
+    """How many base tables are joined or united, through views and subqueries, with repetition."""
+    total = 0
+    for select in selects(query):
+        for source in select.sources:
+            relation = source.relation.query if isinstance(source.relation, View) else source.relation
+            total += 1 if isinstance(relation, Stored) else breadth(relation)
+    return total
 
 
 def read_tables(query: Query) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from tests.campaign.queries import Compound, Cut, OrderKey, Query, Select, Source, Stored, View
+from tests.campaign.queries import Compound, Cut, OrderKey, Query, Select, Source, Stored, View, named_columns
 from tests.campaign.terms import Parameter, both
 
 
@@ -190,8 +190,9 @@ def _judged_from(select: Select) -> tuple[str, dict[str, str]]:
         entry = _judged_entry(source)
         if source.join == "RIGHT JOIN":
             before = select.sources[:number]
-            names = [term for earlier in before for term in earlier.columns()]
-            shown = ", ".join(f"{term.judge(moved)} AS {'_'.join(term.column or ())}" for term in names)
+            aliases = {earlier.alias for earlier in before}
+            names = sorted(pair for pair in named_columns(select) if pair[0] in aliases) or [("", "")]
+            shown = ", ".join(f"{_moved_name(pair, moved)} AS {'_'.join(pair)}" for pair in names)
             moved = {earlier.alias: f"turned{number}" for earlier in before}
             text = f"{entry} LEFT JOIN (SELECT {shown} FROM {text}) AS turned{number}"
         elif not source.join:
@@ -203,6 +204,13 @@ def _judged_from(select: Select) -> tuple[str, dict[str, str]]:
         if source.on is not None:
             text += f" ON {source.on.judge(moved)}"
     return text, moved
+
+
+def _moved_name(pair: tuple[str, str], moved: dict[str, str]) -> str:
+    alias, name = pair
+    if not alias:
+        return "1"
+    return f"{moved[alias]}.{alias}_{name}" if alias in moved else f"{alias}.{name}"
 
 
 def _judged_entry(source: Source) -> str:

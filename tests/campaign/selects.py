@@ -78,17 +78,17 @@ class Queries:
         where = (*where, *(expressions.boolean() for _ in range(random.choices((0, 1, 2), (8, 4, 1))[0])))
         if depth == 2 and random.random() < 0.15:
             where = (*where, self._subquery_condition(expressions))
-        grouped = random.random() < 0.38
+        grouped, distinct = random.random() < 0.38, random.random() < 0.18
         columns = list(expressions.scope)
         if self.parameters is not None and random.random() < 0.75:
-            where = (*where, *self._parameter_conditions(columns))
+            where = (*where, *self._parameter_conditions(columns, grouped or distinct))
         if grouped:
             return Aggregates(random, expressions, self.parameters).select(sources, where)
         if len(sources) == 1 and random.random() < 0.12:
             outputs = tuple(Output(term, term.column[1], aliased=False) for term in columns if term.column)
             return Select(outputs, sources, where, star=True)
         shown = [expressions.output() for _ in range(random.choices((1, 2, 3, 4), (2, 4, 3, 1))[0])]
-        return Select(self.named(shown), sources, where, distinct=random.random() < 0.18)
+        return Select(self.named(shown), sources, where, distinct=distinct)
 
     def named(self, shown: Sequence[Term]) -> tuple[Output, ...]:
         """Aliases, or a bare column's own name where it is free."""
@@ -195,12 +195,13 @@ class Queries:
         text = f"({{0}} {name} ({mysql(query)}))"
         return Term(INT, text, f"({{0}} {name} ({nested(query)}))", (outer,), nested=(query,))
 
-    def _parameter_conditions(self, columns: list[Term]) -> list[Term]:
+    def _parameter_conditions(self, columns: list[Term], merged: bool) -> list[Term]:
+        """``merged``: rows are merged above, where only an equality surely has a meaning for every key."""
         random = self.random
         found = []
         for _ in range(random.choices((1, 2, 3), (7, 3, 1))[0]):
             target = random.choice(columns)
-            kind = random.choices(("=", "in", "range", "between"), (10, 3, 2, 1))[0]
+            kind = random.choices(("=", "in", "range", "between"), (10, 3, 2, 1) if not merged else (30, 1, 1, 0))[0]
             if target.type.kind is Kind.DBL and kind in ("=", "in"):
                 continue
             found.append(self._constrained(target, kind))

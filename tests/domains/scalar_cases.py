@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from domains.compile import compile_expression, compile_filter_batch, compile_predicate, compile_project_batch, fold
 from domains.expressions import Constant, Expression, Field
-from domains.functions import call
+from domains.functions import UNSIGNED, call
 from domains.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, NULL, TEXT, Kind, SqlType, Value, decimal_type
 
 
@@ -31,6 +31,8 @@ def type_of(value: Value) -> SqlType:
         return NULL
     if isinstance(value, Decimal):
         return decimal_type(-value.as_tuple().exponent)
+    if type(value) is int and value > 2**63 - 1:
+        return UNSIGNED
     kinds = {int: BIGINT, float: DOUBLE, bytes: BLOB, Day: DATE, Moment: DATETIME}
     return kinds.get(type(value), TEXT)
 

@@ -107,7 +107,7 @@ def test_result(name: str, arguments: tuple[Value, ...], expected: Value) -> Non
 
 
 def test_weeks_agree_with_python() -> None:
-    """Mode 0 is ``%U``, mode 5 is ``%W`` and mode 3 is the ISO week; the others differ from them by their definition."""
+    """Mode 0 is ``%U``, mode 5 is ``%W`` and mode 3 is the ISO week; the others are defined from them."""
     day = date(1999, 12, 20)
     while day < date(2029, 1, 15):
         assert week(day, 0) == (day.year, int(day.strftime("%U")))

@@ -28,5 +28,4 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
 
     yield start
     for process in started:
-        process.popen.kill()
-        process.popen.communicate()
+        process.kill()

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,8 +29,9 @@ class Process:
 
     def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment}
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (it lives as long as the process)
         self.popen = subprocess.Popen(
-            [sys.executable, str(FAKE), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+            [sys.executable, str(FAKE), *arguments], stdout=subprocess.PIPE, stderr=self._errors, text=True, env=env
         )
         self.lines: list[str] = []
         self.url = ""
@@ -40,8 +42,21 @@ class Process:
             self.lines.append(line)
             if found := re.search(pattern, line):
                 return found
-        raise AssertionError(f"no {pattern!r} in {self.lines}, {self.popen.communicate()[1]}")
+        raise AssertionError(f"no {pattern!r} in {self.lines}, {self.errors()}")
 
     def finish(self) -> tuple[int, str, str]:
-        out, err = self.popen.communicate(timeout=20)
-        return self.popen.returncode, "".join(self.lines) + out, err
+        """Exit code, output and errors, all of them; ``communicate`` would lose what ``read_until`` has buffered."""
+        code = self.popen.wait(timeout=20)
+        assert self.popen.stdout
+        return code, "".join(self.lines) + self.popen.stdout.read(), self.errors()
+
+    def errors(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait()
+        assert self.popen.stdout
+        self.popen.stdout.close()
+        self._errors.close()

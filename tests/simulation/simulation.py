@@ -23,9 +23,10 @@ from domains.packets import (
     RequestId,
     Send,
     Upquery,
+    receiver_of,
+    sender_of,
 )
 from domains.types import Delta, Row
-from migrations.dataflow import DOMAINS_MAX
 from migrations.plan import MigrationPlan
 
 
@@ -104,7 +105,7 @@ class Simulation:
             return False
         link, backward = rng.choice(waiting)
         packet = self.links[link, backward].popleft()
-        receiver = link // DOMAINS_MAX if backward else link % DOMAINS_MAX
+        receiver = sender_of(link) if backward else receiver_of(link)
         self.send(receiver, packet)
         return True
 

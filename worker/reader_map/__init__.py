@@ -11,11 +11,11 @@ writer wait. The environment is a cache without a past: it is made anew at start
                                                  │       JSON of a row         │ ──► ReaderSnapshot …      threads)
                                                  └─────────────────────────────┘
 
-A key that is absent is a *hole*: the answer is None, and whoever asked sends the domain to fill it. A key that is filled
-and has no rows is present with an empty value. The two are never confused.
+A key that is absent is a *hole*: the answer is None, and whoever asked sends the domain to fill it. A key that is
+filled and has no rows is present with an empty value. The two are never confused.
 
 ==================  ============================================================================================
-``layout.py``       :class:`ReaderLayout`: which bytes a reader's keys, rows and orders are, and the entries made of them
+``layout.py``       :class:`ReaderLayout`: which bytes a reader's keys, rows and orders are
 ``window.py``       :class:`Window`: which part of a key's entries a look-up walks (equal and range parameters)
 ``writer.py``       :class:`ReaderMap`: publishing, growth, accounting
 ``application.py``  how one reader's evictions, fills and deltas change the entries

@@ -77,16 +77,18 @@ class Application:
     def _apply_deltas(self, deltas: Sequence[tuple[Row, Delta]]) -> None:
         by_key: dict[Row, list[Delta]] = {}
         for key, delta in deltas:
-            if key in by_key:
-                by_key[key].append(delta)
-            else:
+            if (changes := by_key.get(key)) is None:
                 by_key[key] = [delta]
+            else:
+                changes.append(delta)
         layout, get, put = self._layout, self._get, self._put
         for key, changes in by_key.items():
             marker = layout.marker(key)
             old = get(marker)
             if old is None:
                 continue  # a hole: a fill will bring these rows
+            if len(changes) > 2 or (len(changes) == 2 and changes[0][0] == changes[1][0]):
+                changes = _consolidated(changes)
             if not old or old[0] == OPEN_BRACE:
                 new = self._change_few(marker, old, changes)
             else:
@@ -97,14 +99,23 @@ class Application:
 
     def _change_few(self, marker: bytes, old: bytes, changes: Sequence[Delta]) -> bytes:
         """The marker's new value where there were no rows or one."""
+        if old and len(changes) == 2:
+            (first, weight), (second, other) = changes
+            if weight == -1 and other == 1:
+                # What a vote does: the row that is retracted can only be the one that was there.
+                return self._layout.one(second)
+            if weight == 1 and other == -1:
+                return self._layout.one(first)
         count = sum([weight for _, weight in changes]) + (1 if old else 0)
         come = [delta for delta in changes if delta[1] > 0]
         if count == 0 and not come:
             return b""
         if count == 1 and len(come) <= 1:
-            # The case that a vote makes: what is retracted can only be the one row that was there.
             return self._layout.one(come[0][0]) if come else old
-        cut = bool(old) and self._put_entry(marker, *reversed(split_one(old)), 1)
+        cut = False
+        if old:
+            json, suffix = split_one(old)
+            cut = self._put_entry(marker, suffix, json, 1)
         return self._change_many(marker, 1 if old else 0, cut, changes)
 
     def _change_many(self, marker: bytes, count: int, cut: bool, changes: Sequence[Delta]) -> bytes:
@@ -155,3 +166,10 @@ class Application:
 
     def _account(self, sign: int, key: bytes, value: bytes) -> None:
         self.net_bytes += sign * (len(key) + len(value) + ENTRY_OVERHEAD)
+
+
+def _consolidated(changes: Sequence[Delta]) -> list[Delta]:
+    totals: dict[Row, int] = {}
+    for row, weight in changes:
+        totals[row] = totals.get(row, 0) + weight
+    return [(row, weight) for row, weight in totals.items() if weight]

@@ -1,32 +1,35 @@
 """The only module that imports lmdb: how the environment is opened, how it grows, and which errors mean "again".
 
-Format and engine are those of LMDB 0.9 (511-byte keys). Writes are neither synced nor written through the map:
-``writemap`` would gain a tenth, but a full disk then kills the process by a signal where ``write`` says so by an error.
+Format and engine are those of LMDB 0.9 (511-byte keys). Writes go through the map (``writemap``) and are never synced:
+a step that changes one key takes 1.7 µs so, against 5.7 with ``write``, and one of 256 scattered keys 0.29 ms against
+0.50. What that would cost, a signal that kills the process where the disk is full, is avoided by reserving the
+file's blocks: the map is never larger than what is reserved, and reserving fails by an error.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import lmdb
 
 from domains.errors import StorageFailure, Unavailable
 
 Environment = lmdb.Environment
-Transaction = lmdb.Transaction[bytes]
-Cursor = lmdb.Cursor[bytes]
+Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+Cursor: TypeAlias = "lmdb.Cursor[bytes]"
 
 Error = lmdb.Error
 MapFull = lmdb.MapFullError
-DiskFull = (lmdb.DiskError, OSError)
 
-INITIAL_SIZE = 2**33
-"""8 GiB of addresses, not of memory or disk: the file is as large as the pages that were ever used. Growing costs all
-open reads a second try, so there is room for what one machine's memory limit is likely to be."""
+INITIAL_SIZE = 2**26
+"""64 MiB on disk. Less would make the first minutes a series of doublings, each of which costs open reads a second try;
+more would be reserved on the smallest machine for nothing."""
 
 READER_SLOTS = 510
-"""Read transactions open at once, over all processes. Not fewer: a slot costs 64 bytes, and a read without one fails."""
+"""Read transactions open at once, over all processes. Not fewer: a slot costs 64 bytes, and
+a read without one fails."""
 
 LMDB_0_9 = 0
 
@@ -39,18 +42,31 @@ def create(path: Path, size: int) -> Environment:
         path.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
             (path / name).unlink(missing_ok=True)
-        return lmdb.open(
+        environment = lmdb.open(
             str(path),
             map_size=size,
             sync=False,
             metasync=False,
+            writemap=True,
             readahead=False,
             max_readers=READER_SLOTS,
             max_spare_txns=1,
             lib_version=LMDB_0_9,
         )
+        try:
+            _reserve(path, size)
+        except OSError:
+            environment.close()
+            raise
     except (lmdb.Error, OSError) as error:
         raise StorageFailure(f"cannot make the reader map in {path}: {error}") from error
+    return environment
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Take the blocks of the first ``size`` bytes of the file; OSError where the disk has not so many."""
+    with open(path / _FILES[0], "rb+") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 def attach(path: Path) -> Environment:
@@ -63,12 +79,18 @@ def attach(path: Path) -> Environment:
         raise Unavailable(f"no reader map in {path}: {error}") from error
 
 
-def grow(environment: Environment) -> int:
-    """Double the map, after taking back what dead readers hold. Open reads of this process fail and try again."""
+def grow(environment: Environment) -> None:
+    """Double the map, after taking back what dead readers hold. Open reads of this process fail and try again.
+
+    StorageFailure where the disk is too full; the map is then as it was.
+    """
     environment.reader_check()
     size = int(environment.info()["map_size"]) * 2
+    try:
+        _reserve(Path(environment.path()), size)
+    except OSError as error:
+        raise StorageFailure(f"cannot grow the reader map in {environment.path()}: {error}") from error
     environment.set_mapsize(size)
-    return size
 
 
 def again(environment: Environment, error: Exception) -> bool:
@@ -82,6 +104,6 @@ def again(environment: Environment, error: Exception) -> bool:
 
 
 def used_bytes(environment: Environment) -> int:
-    """The size of the file: pages in use and pages free for use again."""
+    """Of the file's pages, those that are in use and those that were and are free for use again."""
     page: Any = environment.stat()["psize"]
     return int((environment.info()["last_pgno"] + 1) * page)

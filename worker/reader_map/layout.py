@@ -15,9 +15,9 @@ equal suffix apart, in an order that depends on nothing but the row, and the ord
 row is thus read by one get, and a page is a walk that never looks at a key: entries lie behind their marker in the
 answer's order, and the marker says how many there are. JSON holds no zero byte, so 00 can end it.
 
-LMDB keys have 511 bytes. A key of more than :data:`KEY_LIMIT` is replaced by ``ff`` and its 32-byte digest (no two
-keys have the same; values' encodings begin with no ``ff``). A suffix that does not fit is cut, the whole of it is kept behind
-the entry's JSON (``{…} 00 ‖ suffix``), and the marker says so: such a key is read as a whole and sorted.
+LMDB keys have 511 bytes. A key of more than :data:`KEY_LIMIT` is replaced by ``ff`` and its digest of 32 bytes, which
+no two keys share (and no value's encoding begins with ``ff``). A suffix that does not fit is cut, the whole of it is
+kept behind the entry's JSON (``{…} 00 ‖ suffix``), and the marker says so: such a key is read as a whole and sorted.
 """
 
 from __future__ import annotations
@@ -62,24 +62,18 @@ class ReaderLayout:
         self.reader = reader
         self.prefix = _pack_reader(reader_id)
         self.encode_key: Encoder = key_encoder([types[at] for at in reader.key])
-        seek_types = [types[at] for at in reader.seek]
-        self.encode_seek: Encoder = key_encoder(seek_types)
-        """Of values for all the seek columns."""
-        self.encode_equal_seek: Encoder = key_encoder(seek_types[:-1])
-        """Of values for all but the last, which then has a range."""
+        self.encode_seek: list[Encoder] = [
+            key_encoder([types[at] for at in reader.seek[:count]]) for count in range(len(reader.seek) + 1)
+        ]
+        """Of the values for so many of the seek columns."""
         positions = (*reader.seek, *(term.column for term in reader.order))
         descending = (False,) * len(reader.seek) + tuple(term.descending for term in reader.order)
         self.suffix: Encoder = row_encoder(positions, [types[at] for at in positions], descending)
         """Of a row: ``seek ‖ order``."""
         self.has_suffix = bool(positions)
-        self.ordered_by_seek = not reader.order or (
-            len(reader.seek) > 0 and reader.order[0].column == reader.seek[-1] and not reader.order[0].descending
-        )
-        """Whether entries of one range stand in the answer's order as they are."""
-        visible, encode_json = reader.visible, json_encoder(columns[: reader.visible])
-        self.json: Encoder = encode_json if visible == len(columns) else lambda row: encode_json(row[:visible])
-        """Of a row: the JSON object that is answered."""
-        self.empty = encode_json(reader.empty[:visible]) if reader.empty is not None else None
+        self.json: Encoder = json_encoder(columns[: reader.visible])
+        """Of a row: the JSON object that is answered, of its visible columns."""
+        self.empty = self.json(reader.empty) if reader.empty is not None else None
         self.plain = not reader.seek and reader.limit is None and not reader.offset
         """Whether a look-up by key alone answers all rows of the key."""
 
@@ -101,12 +95,11 @@ class ReaderLayout:
         value = json + b"\x00" + suffix
         return marker + suffix[:room] + tie_of(value), value, True
 
-    def order_start(self, suffix: bytes) -> int:
+    def order_start(self, encoded: bytes, suffix_start: int) -> int:
         """Where the order begins in a suffix: behind the seek values, each of which says where it ends."""
-        at = 0
         for _ in self.reader.seek:
-            at = value_end(suffix, at)
-        return at
+            suffix_start = value_end(encoded, suffix_start)
+        return suffix_start
 
 
 def tie_of(value: bytes) -> bytes:

@@ -30,7 +30,7 @@ ATTEMPTS = 8
 class ReaderSnapshot:
     """One state of the map, for several look-ups; use it in a ``with`` statement and keep it short.
 
-    A look-up raises ``Unavailable`` if the map grew meanwhile in this process (rare, see ``INITIAL_SIZE``); the quick
+    A look-up raises ``Unavailable`` if the map grew meanwhile in this process (it doubles each time); the quick
     methods of :class:`ReaderClient` try again by themselves.
     """
 
@@ -59,8 +59,9 @@ class ReaderSnapshot:
     ) -> bytes | None:
         """The rows of one key; None if it is a hole.
 
-        ``seek_values`` are those of the reader's seek columns; of all but the last if that one has a range, which is
-        given by ``low`` and ``high`` as (value, inclusive). ``limit`` and ``offset`` replace the reader's own.
+        ``seek_values`` are those of the reader's seek columns. If they are fewer, the first column without one may
+        have a range, given by ``low`` and ``high`` as (value, inclusive). ``limit`` and ``offset`` replace the
+        reader's own.
         """
         marker = layout.marker(key)
         state = self._transaction.get(marker)

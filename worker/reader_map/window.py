@@ -1,7 +1,8 @@
 """Which part of a key's entries a look-up walks: the suffixes from ``start`` on, below ``end``.
 
-The suffix begins with the seek values, so equality parameters are a prefix and a range parameter an interval behind it.
-As in SQL, a range never takes NULL, and a bound that is NULL takes nothing; equality is that of values, NULL among them.
+The suffix begins with the seek values, so equality parameters are a prefix and a range parameter an interval behind
+it. As in SQL, a range never takes NULL, and a bound that is NULL takes nothing; equality is that of values, NULL among
+them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from domains.encoding import NULL_BYTES, encode_value
+from domains.graph import OrderTerm
 from domains.types import Row, Value
 from worker.reader_map.layout import ReaderLayout
 
@@ -39,19 +41,22 @@ NOTHING = Window(b"\xff", b"", True)
 def window(layout: ReaderLayout, seek_values: Row, low: Bound | None, high: Bound | None) -> Window:
     """The window for these parameters.
 
-    ``seek_values`` are those of all the seek columns, or of all but the last, which then has the range (or none).
+    ``seek_values`` are those of the seek columns, in their order. If they are not all given, ``low`` and ``high`` are
+    the range of the first that is not.
     """
-    seek = layout.reader.seek
-    if len(seek_values) == len(seek):
-        assert low is None and high is None, "a range needs a seek column of its own"
-        if not seek:
-            return WHOLE
-        prefix = layout.encode_seek(seek_values)
+    seek, order, given = layout.reader.seek, layout.reader.order, len(seek_values)
+    assert given <= len(seek), f"{given} values for the seek columns {seek}"
+    if not seek:
+        return WHOLE
+    prefix = layout.encode_seek[given](seek_values)
+    if given == len(seek):
+        assert (low, high) == (None, None), "a range needs a seek column of its own"
         return Window(prefix, after(prefix), True)
-    assert len(seek_values) == len(seek) - 1, f"{len(seek_values)} values for the seek columns {seek}"
-    prefix = layout.encode_equal_seek(seek_values)
+    # What lies in the order of the seek column is in the reader's order if that begins with the same column.
+    leads = given == len(seek) - 1 and bool(order) and order[0] == OrderTerm(seek[-1])
+    ordered = not order or leads
     if low is None and high is None:
-        return Window(prefix, after(prefix) if prefix else None, layout.ordered_by_seek)
+        return Window(prefix, after(prefix) if prefix else None, ordered)
     if (low is not None and low[0] is None) or (high is not None and high[0] is None):
         return NOTHING
     start = prefix + after(NULL_BYTES)
@@ -62,7 +67,7 @@ def window(layout: ReaderLayout, seek_values: Row, low: Bound | None, high: Boun
     if high is not None:
         edge = prefix + encode_value(high[0])
         end = after(edge) if high[1] else edge
-    return Window(start, end, layout.ordered_by_seek)
+    return Window(start, end, ordered)
 
 
 def after(prefix: bytes) -> bytes:

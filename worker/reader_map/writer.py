@@ -37,8 +37,8 @@ class ReaderMap:
     def publish(self, publishes: Sequence[Publish], layouts: Mapping[NodeIndex, ReaderLayout]) -> dict[int, int]:
         """One step's publishes in one transaction: of each, evictions, then fills, then deltas.
 
-        Deltas for a key that is a hole are ignored. Returns the net bytes by reader id. StorageFailure when the disk
-        is full; nothing of the step is then visible.
+        Deltas for a key that is a hole are ignored. Returns the net bytes by reader id.
+        StorageFailure when the disk is full; nothing of the step is then visible.
         """
         self._steps += 1
         if self._steps % self.REAP_EVERY == 0:
@@ -61,7 +61,7 @@ class ReaderMap:
                     return write(transaction)
             except environment.MapFull:
                 environment.grow(self._environment)
-            except environment.DiskFull as error:
+            except environment.Error as error:
                 raise StorageFailure(f"cannot write the reader map in {self.path}: {error}") from error
 
     def bytes_of(self, reader_id: int) -> int:
@@ -69,7 +69,7 @@ class ReaderMap:
         return self._bytes.get(reader_id, 0)
 
     def file_bytes(self) -> int:
-        """The size of the file, which never shrinks: its free pages are used again."""
+        """The bytes of the file that were ever used; it never shrinks, but free pages are used again."""
         return environment.used_bytes(self._environment)
 
     def client(self) -> ReaderClient:

@@ -1,0 +1,194 @@
+"""From a request's parameter values to what a reader is asked for: keys, seek values, a range, limit and offset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import product
+from typing import Any
+
+from domains.coercion import coercer
+from domains.errors import BadRequest, LimitExceeded, TypeViolation
+from domains.graph import Parameter, ParameterKind, Reader
+from domains.types import BIGINT, Kind, Row, SqlType, Value
+
+KEYS_PER_LOOKUP = 10_000
+"""Keys that one look-up may name through its IN lists. An answer of that many rows is a download, not a page."""
+
+Bound = tuple[Value, bool]
+"""A value and whether it belongs to the range."""
+
+_LOWER = (ParameterKind.GREATER, ParameterKind.GREATER_EQUAL)
+_UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
+_COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLookup:
+    """One look-up, ready for the reader map. ``keys`` is empty where SQL finds nothing (a NULL, a contradiction)."""
+
+    keys: tuple[Row, ...]
+    seek: Row = ()
+    low: Bound | None = None
+    high: Bound | None = None
+    limit: int | None = None
+    offset: int = 0
+
+
+class Binding:
+    """The parameters of one view, compiled."""
+
+    def __init__(self, view: str, reader: Reader, parameters: Sequence[Parameter]) -> None:
+        self.view = view
+        self.reader = reader
+        self.parameters = tuple(parameters)
+        self._names = [parameter.name for parameter in parameters]
+        self._convert = [_converter(parameter) for parameter in parameters]
+        lower = {name.lower(): at for at, name in enumerate(self._names)}
+        self._position = lower
+        self.single_key = (
+            len(parameters) == 1 and parameters[0].kind is ParameterKind.EQUAL and reader.key == (parameters[0].column,)
+        )
+        """One equality parameter, which is the key: the common view, for which there are short cuts."""
+        self.single_integer = self.single_key and parameters[0].type.kind is Kind.INTEGER
+
+    # --- three shapes of a request ------------------------------------------------------------------------------
+
+    def from_text(self, text: Mapping[str, Sequence[str]]) -> BoundLookup:
+        """Query-string values by parameter name; a repeated name is an IN list."""
+        given: list[list[Any] | None] = [None] * len(self.parameters)
+        for name, values in text.items():
+            given[self._at(name)] = list(values)
+        return self._bind(given)
+
+    def from_json(self, key: Any) -> BoundLookup:
+        """A list of values by position, or an object by name; an IN list is a list of values."""
+        given: list[list[Any] | None] = [None] * len(self.parameters)
+        if isinstance(key, Mapping):
+            for name, value in key.items():
+                given[self._at(name)] = list(value) if isinstance(value, list) else [value]
+        elif isinstance(key, (list, tuple)):
+            if len(key) != len(self.parameters):
+                raise BadRequest(
+                    f'a key of view "{self.view}" has {len(self.parameters)} values, not {len(key)}',
+                    hint=self._hint(),
+                )
+            given = [list(value) if isinstance(value, list) else [value] for value in key]
+        else:
+            raise BadRequest(f'a key of view "{self.view}" is a list or an object', hint=self._hint())
+        return self._bind(given)
+
+    def from_arguments(self, arguments: Sequence[Any]) -> BoundLookup:
+        """One argument for each parameter; a tuple or list is an IN list."""
+        return self._bind([list(a) if isinstance(a, (list, tuple)) else [a] for a in arguments])
+
+    # --- how ----------------------------------------------------------------------------------------------------
+
+    def _at(self, name: str) -> int:
+        at = self._position.get(str(name).lower())
+        if at is None:
+            near = get_close_matches(str(name).lower(), list(self._position), n=1)
+            hint = f'did you mean "{self._names[self._position[near[0]]]}"?' if near else self._hint()
+            raise BadRequest(f'view "{self.view}" has no parameter "{name}"', hint=hint)
+        return at
+
+    def _hint(self) -> str:
+        if not self._names:
+            return "the view has no parameters"
+        return "its parameters are " + ", ".join(f'"{name}"' for name in self._names)
+
+    def _bind(self, given: Sequence[list[Any] | None]) -> BoundLookup:
+        equal: dict[int, list[Value]] = {}
+        low: Bound | None = None
+        high: Bound | None = None
+        counts: dict[ParameterKind, int] = {}
+        possible = True
+        for parameter, values, convert in zip(self.parameters, given, self._convert, strict=True):
+            if not values:
+                raise BadRequest(f'view "{self.view}" needs the parameter "{parameter.name}"', hint=self._hint())
+            kind = parameter.kind
+            if len(values) > 1 and kind is not ParameterKind.IN:
+                raise BadRequest(
+                    f'parameter "{parameter.name}" of view "{self.view}" takes one value, not {len(values)}'
+                )
+            converted = [value for each in values if (value := convert(each)) is not None]
+            if kind in _COUNTS:
+                counts[kind] = _count(parameter, converted)
+                continue
+            if not converted:
+                possible = False  # A comparison with NULL is never true.
+                continue
+            assert parameter.column is not None
+            if kind in _LOWER:
+                low = _tighter(low, (converted[0], kind is ParameterKind.GREATER_EQUAL), 1)
+            elif kind in _UPPER:
+                high = _tighter(high, (converted[0], kind is ParameterKind.LESS_EQUAL), -1)
+            else:
+                known = equal.get(parameter.column)
+                both = converted if known is None else [value for value in known if value in converted]
+                equal[parameter.column] = list(dict.fromkeys(both))
+        if not possible or not all(equal.values()):
+            return BoundLookup(())
+        keys = self._keys([equal[column] for column in self.reader.key])
+        seek = tuple(equal[column][0] for column in self.reader.seek if column in equal)
+        return BoundLookup(
+            keys, seek, low, high, counts.get(ParameterKind.LIMIT), counts.get(ParameterKind.OFFSET, 0)
+        )
+
+    def _keys(self, values: Sequence[list[Value]]) -> tuple[Row, ...]:
+        count = 1
+        for each in values:
+            count *= len(each)
+        if count > KEYS_PER_LOOKUP:
+            raise LimitExceeded(f"the look-up names {count} keys, and {KEYS_PER_LOOKUP} are allowed")
+        return tuple(product(*values))
+
+
+def _converter(parameter: Parameter) -> Callable[[Any], Value]:
+    """Any value that the column could hold, exactly: 7.5 is no INTEGER key, and is refused rather than rounded."""
+    if parameter.kind in _COUNTS:
+        wanted = BIGINT
+    else:
+        wanted = _unbounded(parameter.type)
+    convert = coercer(wanted, column=parameter.name, from_json=wanted.kind is Kind.BLOB)
+    if wanted.kind not in (Kind.INTEGER, Kind.DECIMAL):
+        return convert
+
+    def exact(value: Any) -> Value:
+        if type(value) is int and wanted.kind is Kind.INTEGER:
+            return convert(value)
+        converted = convert(value)
+        if isinstance(value, float) and value != converted:
+            raise TypeViolation(f'parameter "{parameter.name}" is {wanted}, and {value!r} is not')
+        if isinstance(value, str) and wanted.kind is Kind.INTEGER and not _is_whole(value):
+            raise TypeViolation(f'parameter "{parameter.name}" is {wanted}, and {value!r} is not')
+        return converted
+
+    return exact
+
+
+def _is_whole(text: str) -> bool:
+    return text.strip().lstrip("+-").isdigit()
+
+
+def _unbounded(type: SqlType) -> SqlType:
+    """Comparing with a text that is too long for the column finds nothing; it is no error."""
+    return replace(type, length=None) if type.length is not None else type
+
+
+def _count(parameter: Parameter, values: Sequence[Value]) -> int:
+    count = values[0] if values else None
+    if not isinstance(count, int) or count < 0:
+        raise BadRequest(f'parameter "{parameter.name}" must be a number from 0')
+    return count
+
+
+def _tighter(known: Bound | None, new: Bound, sign: int) -> Bound:
+    """Of two bounds on the same side the one that leaves less."""
+    if known is None or known[0] is None:
+        return new
+    if known[0] == new[0]:
+        return (new[0], known[1] and new[1])
+    greater = new[0] > known[0]  # type: ignore[operator]
+    return new if greater == (sign > 0) else known

@@ -1,0 +1,73 @@
+"""Carrying a change out: its steps on the domains, its progress, its undoing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from controller.deployment import MigrationStatus
+from domains.commands import BuildIndex, Feed, Progress
+from domains.errors import Cancelled, HeadraceError
+from migrations.plan import PlanStep
+from worker.dataflow import Dataflow
+
+
+@dataclass(slots=True)
+class Migration:
+    """One migration as the outside sees it."""
+
+    id: str
+    sql: str
+    state: str = "queued"
+    step: str = ""
+    steps: tuple[str, ...] = ()
+    done: int = 0
+    within: float = 0.0
+    """How much of the present step is done, from 0 to 1."""
+    error: HeadraceError | None = None
+    cancelled: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def status(self) -> MigrationStatus:
+        total = max(1, len(self.steps))
+        progress = 1.0 if self.state == "done" else min(0.999, (self.done + self.within) / total)
+        error = (self.error.code, self.error.message, self.error.hint) if self.error is not None else None
+        return MigrationStatus(self.id, self.sql, self.state, self.step, progress, self.steps, error)
+
+    def check(self) -> None:
+        if self.cancelled:
+            raise Cancelled(f'migration "{self.id}" was cancelled')
+
+
+async def carry_out(dataflow: Dataflow, steps: Sequence[PlanStep], migration: Migration) -> None:
+    """Perform steps in order, sliced ones until they are finished. Raises Cancelled between slices."""
+    for step in steps:
+        migration.step, migration.within = step.text, 0.0
+        total = _rows(dataflow, step)
+        rows = 0
+        while True:
+            migration.check()
+            progress: Progress = await asyncio.wrap_future(dataflow.command(step.domain, step.command))
+            rows += progress.rows
+            migration.within = min(1.0, rows / total) if total else 1.0
+            if progress.finished or not step.sliced:
+                break
+        migration.done += 1
+        migration.within = 0.0
+
+
+async def take_back(dataflow: Dataflow, steps: Sequence[PlanStep]) -> None:
+    """Perform the undoing steps, whatever became of the others."""
+    for step in steps:
+        await asyncio.wrap_future(dataflow.command(step.domain, step.command))
+
+
+def _rows(dataflow: Dataflow, step: PlanStep) -> int:
+    """About how many rows a sliced step will go through."""
+    if isinstance(step.command, BuildIndex):
+        return dataflow.store.table(step.command.table).row_count
+    if isinstance(step.command, Feed):
+        return sum(dataflow.store.table(schema.name).row_count for schema in dataflow.store.tables())
+    return 0
+

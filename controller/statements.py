@@ -1,0 +1,138 @@
+"""SQL on ``/v1/sql``: statements of any kind, one after the other, each answered before the next begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from controller.deployment import StatementResult
+from controller.selects import Selects
+from domains.coercion import json_value
+from domains.errors import BadRequest
+from domains.packets import Clock
+from domains.types import TEXT, Column, TableSchema
+from migrations.change import defines
+from migrations.parse import Parsed
+from migrations.recipe import Entry
+from migrations.statements.dml import resolve
+from migrations.statements.interpret import count_placeholders, interpret_one, split
+from migrations.statements.statement import (
+    ConstantSelect,
+    Describe,
+    Explain,
+    NoOperation,
+    PendingWrite,
+    SelectStatement,
+    ShowTables,
+    ShowViews,
+    Statement,
+    WriteStatement,
+)
+
+if TYPE_CHECKING:
+    from controller.local import LocalDeployment
+
+
+class Statements:
+    """Performs statements on a deployment."""
+
+    def __init__(self, deployment: LocalDeployment, selects: Selects) -> None:
+        self._deployment = deployment
+        self._selects = selects
+
+    async def execute(
+        self, sql: str, params: Sequence[Any], token: Clock | None
+    ) -> tuple[list[StatementResult], Clock]:
+        """Definitions that follow one another are one migration, planned jointly."""
+        statements = split(sql)
+        counts = [0 if defines(parsed) else count_placeholders(parsed) for parsed in statements]
+        if sum(counts) != len(params):
+            raise BadRequest(f"the text has {sum(counts)} parameters, but {len(params)} values are given")
+        results: list[StatementResult] = []
+        clock: Clock = dict(token or {})
+        at, number = 0, 0
+        while number < len(statements):
+            together = _definitions(statements[number:])
+            if together:
+                texts = tuple(parsed.sql for parsed in together)
+                await self._deployment.migrator.run(Entry(texts), ";\n".join(texts))
+                results.extend(StatementResult() for _ in together)
+                number += len(together)
+                continue
+            given = params[at : at + counts[number]]
+            at += counts[number]
+            results.append(await self._one(statements[number], given, clock))
+            number += 1
+        return results, {table: position for table, position in clock.items() if (token or {}).get(table) != position}
+
+    async def _one(self, parsed: Parsed, params: Sequence[Any], clock: Clock) -> StatementResult:
+        """One statement that is no definition; a write moves ``clock`` on, and reads wait for it."""
+        from controller.local import now
+
+        statement: Statement = interpret_one(parsed, self._deployment.state.catalog, params, now())
+        match statement:
+            case WriteStatement():
+                return await self._write(statement, clock)
+            case PendingWrite(subqueries=subqueries):
+                answers = [await self._selects.values(select, clock) for select in subqueries]
+                return await self._write(resolve(statement, answers), clock)
+            case SelectStatement():
+                return await self._selects.answer(statement, clock)
+            case ConstantSelect(columns=columns, rows=rows):
+                return StatementResult(columns, tuple(tuple(json_value(v) for v in row) for row in rows))
+            case ShowTables():
+                return _texts("table", [schema.name for schema in self._deployment.tables()])
+            case ShowViews():
+                return _texts("view", [view.name for view in self._deployment.views() if not view.ad_hoc])
+            case Describe(name=name):
+                return self._describe(name)
+            case Explain(target=target):
+                view = target if isinstance(target, str) else await self._selects.view(target)
+                return _texts("plan", self._deployment.explain(view).split("\n"))
+            case NoOperation():
+                return StatementResult()
+            case _:
+                raise AssertionError(f"{statement} is a definition")
+
+    async def _write(self, statement: WriteStatement, clock: Clock) -> StatementResult:
+        written = await self._deployment.write(statement.operation)
+        for table, position in written.clock.items():
+            clock[table] = max(clock.get(table, 0), position)
+        return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
+
+    def _describe(self, name: str) -> StatementResult:
+        columns = tuple(Column(each, TEXT) for each in ("column", "type", "null", "key", "default"))
+        relation = self._deployment.state.catalog.relation(name)
+        if isinstance(relation, TableSchema):
+            rows = [_column_row(relation, position) for position in relation.live()]
+        else:
+            planned = self._deployment.state.planned[relation.name.lower()]
+            rows = [(column.name, column.type.name, "YES", "", None) for column in planned.columns]
+        return StatementResult(columns, tuple(rows))
+
+
+def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:
+    column = schema.columns[position]
+    if position in schema.primary_key:
+        key = "PRI"
+    elif any(position in unique for unique in schema.unique):
+        key = "UNI"
+    else:
+        key = "MUL" if any(position in index for index in schema.indexes) else ""
+    default = "CURRENT_TIMESTAMP" if column.default_now else json_value(column.default)
+    return (column.name, column.type.name, "YES" if column.nullable else "NO", key, default)
+
+
+def _definitions(statements: Sequence[Parsed]) -> list[Parsed]:
+    together: list[Parsed] = []
+    for parsed in statements:
+        if not defines(parsed):
+            break
+        together.append(parsed)
+    return together
+
+
+def _texts(column: str, texts: Sequence[str]) -> StatementResult:
+    return StatementResult((Column(column, TEXT),), tuple((text,) for text in texts))
+
+

@@ -1,0 +1,225 @@
+"""The story itself: one page of the site is read for the first time, and what follows from that."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import orjson
+from rich.text import Text
+
+from headrace.client.connection import Connection
+from headrace.client.results import Record
+from headrace.demo.printing import Printer
+from headrace.settings import Settings
+from loadgen.lobsters.data import Data
+
+VIEW = "story_by_short_id"
+HITS = 200
+"""Reads of which the median is shown as the time of a hit: one alone says more of the machine than of Headrace."""
+
+TREE_LINES = 14
+"""The view's own part of the dataflow; below stand the base tables and what other views keep."""
+
+Answer = TypeVar("Answer")
+
+
+def timed(act: Callable[[], Answer]) -> tuple[Answer, float]:
+    """What it answers, and how long it took in milliseconds."""
+    started = time.perf_counter()
+    answer = act()
+    return answer, (time.perf_counter() - started) * 1000
+
+
+class Story:
+    """Tells of one story of the site: ``number`` is its id, ``short_id`` its name in the page's address."""
+
+    def __init__(self, db: Connection, url: str, data: Data, printer: Printer) -> None:
+        self._db = db
+        self._url = url
+        self._data = data
+        self._printer = printer
+        self._view = db.view(VIEW)
+        front = [row["story_id"] for row in db.view("frontpage_ids").lookup()]
+        generated = [story for story in front if story <= data.shape.stories]
+        self.number = max(generated, key=lambda story: data.story_votes[story - 1])
+        self.short_id = str(db.view("stories_by_id").lookup(id=[self.number])[0]["short_id"])
+        self.path = f"/v1/views/{VIEW}?short_id={self.short_id}"
+
+    def tell(self, *, once: bool) -> None:
+        self._warm_up()
+        miss = self._miss()
+        self._upquery()
+        self._hit(miss)
+        self._vote()
+        self._eviction()
+        self._how_to_go_on(once)
+
+    # --- the acts ---------------------------------------------------------------------------------------------------
+
+    def _warm_up(self) -> None:
+        """Ask for a story that is not there, so that the first time shown is not that of a cold connection."""
+        self._view.lookup(short_id="none")
+
+    def _miss(self) -> float:
+        printer = self._printer
+        printer.heading(1, "A miss")
+        printer.say(
+            "A story's page asks for the story with its votes and its number of comments. No column holds these numbers: "
+            f"[b]{VIEW}[/b] is SQL over the votes themselves. Nobody has asked for this story yet, so there is a "
+            "[b]hole[/b] where its answer would be."
+        )
+        self._filled_before = self._fills()
+        rows, took = timed(lambda: self._view.lookup(short_id=self.short_id))
+        printer.request("GET", self.path)
+        printer.outcome("miss", "yellow", took, "computed now, and kept")
+        self._show(rows[0])
+        return took
+
+    def _upquery(self) -> None:
+        printer = self._printer
+        printer.heading(2, "Its upquery")
+        entries = self._fills() - self._filled_before
+        printer.say(
+            "The hole was filled by asking upwards: each operator looked up what it needed from the one above, down to "
+            f"the rows of the base tables that this story has, and no others. [b]{entries} entries[/b] were filled on "
+            "the way, in the nodes that are [b]partial[/b]:"
+        )
+        printer.request("GET", f"/v1/views/{VIEW}/explain")
+        lines = self._view.explain().splitlines()
+        printer.tree(lines[:TREE_LINES], left_out=max(0, len(lines) - TREE_LINES))
+
+    def _hit(self, miss: float) -> None:
+        printer = self._printer
+        printer.heading(3, "The hit after it")
+        printer.say("The same request again is one look-up in a memory-mapped file: no dataflow, no SQL, no lock.")
+        took = median(timed(lambda: self._view.lookup(short_id=self.short_id))[1] for _ in range(HITS))
+        printer.request("GET", self.path)
+        printer.outcome("hit", "green", took, f"median of {HITS}; the miss took {miss / took:.0f} times as long")
+
+    def _vote(self) -> None:
+        printer = self._printer
+        printer.heading(4, "A vote changes the answer")
+        printer.say(
+            "One row into [b]votes[/b]. Nothing is invalidated: the row flows down to every view that has asked for it. "
+            "The write answers a [b]token[/b], and a read that carries it waits until it reflects the write."
+        )
+        before, before_hotness = self._read(), self._hotness()
+        row = {"user_id": self._voter(), "story_id": self.number, "vote": 1}
+        written, took = timed(lambda: self._db.table("votes").insert(row))
+        printer.request("POST", "/v1/tables/votes/rows", _json({"rows": [row]}))
+        printer.outcome("written", "cyan", took, f"on disk; token {_shortened(written.token)}")
+        rows, took = timed(lambda: self._view.lookup(short_id=self.short_id, token=written.token))
+        after = rows[0]
+        assert after["score"] == before["score"] + 1, "a view does not reflect the write whose token it was given"
+        printer.request("GET", self.path, f"Headrace-Token: {_shortened(written.token)}")
+        printer.outcome("hit", "green", took, "no recomputation")
+        printer.table(
+            [("", "left"), ("before", "right"), ("after", "right")],
+            [
+                ("upvotes", str(before["upvotes"]), Text(str(after["upvotes"]), style="bold green")),
+                ("score", str(before["score"]), Text(str(after["score"]), style="bold green")),
+                ("hotness on the front page", before_hotness, Text(self._hotness(), style="bold green")),
+            ],
+        )
+
+    def _eviction(self) -> None:
+        printer = self._printer
+        printer.heading(5, "An eviction")
+        printer.say(
+            "Memory is finite, so answers that nobody reads are forgotten, the longest unread first. Here by hand. "
+            "A forgotten answer is a hole again, never a wrong answer: the next read is a miss."
+        )
+        count, took = timed(lambda: self._view.evict([(self.short_id,)]))
+        assert count == 1, f"{count} keys were evicted, not 1"
+        printer.request("POST", f"/v1/views/{VIEW}/evict", _json({"keys": [[self.short_id]]}))
+        printer.outcome("evicted", "red", took, f"{count} key")
+        rows, took = timed(lambda: self._view.lookup(short_id=self.short_id))
+        printer.request("GET", self.path)
+        printer.outcome("miss", "yellow", took, f"score {rows[0]['score']}, as before")
+        took = median(timed(lambda: self._view.lookup(short_id=self.short_id))[1] for _ in range(HITS))
+        printer.outcome("hit", "green", took, "and from now on again")
+
+    def _how_to_go_on(self, once: bool) -> None:
+        printer, url = self._printer, self._url
+        printer.heading(6, "How to go on")
+        author = self._read()["user_id"]
+        select = f"SELECT title, score FROM story_with_votes WHERE user_id = {author} ORDER BY score DESC LIMIT 5"
+        vote = _json({"rows": [{"user_id": self._voter(), "story_id": self.number, "vote": 1}]})
+        printer.say(
+            "This run ends here. A demo without [b]--once[/b] leaves its server running for these lines:"
+            if once
+            else "The server keeps running. From another terminal:"
+        )
+        printer.command("read a view", f"curl '{url}{self.path}'")
+        printer.command("vote, and read again", f"curl {url}/v1/tables/votes/rows -d '{vote}'")
+        printer.command(
+            "run any SQL: it becomes a view and stays fresh", f"curl {url}/v1/sql -d '{_json({'sql': select})}'"
+        )
+        printer.command("the same as a table", f'{_headrace()} sql "{select}"{_url_option(url)}')
+        printer.command("see a view's dataflow", f"curl -H 'accept: text/plain' {url}/v1/views/frontpage_ids/explain")
+        printer.command("health, memory, counters", f"curl {url}/v1/status")
+        if not once:
+            printer.say(f"All calls: [b]{url}/docs[/b]. Stop with [b]Ctrl-C[/b].")
+        printer.blank()
+
+    # --- what the acts need -----------------------------------------------------------------------------------------
+
+    def _read(self) -> Record:
+        return self._view.lookup(short_id=self.short_id)[0]
+
+    def _show(self, row: Record) -> None:
+        self._printer.table(
+            [
+                ("story", "left"),
+                ("upvotes", "right"),
+                ("downvotes", "right"),
+                ("score", "right"),
+                ("comments", "right"),
+            ],
+            [(row["title"], *(str(row[each]) for each in ("upvotes", "downvotes", "score", "comments_count")))],
+        )
+
+    def _hotness(self) -> str:
+        ranked = [(row["story_id"], row["hotness"]) for row in self._db.view("frontpage_ids").lookup()]
+        for rank, (story, hotness) in enumerate(ranked, 1):
+            if story == self.number:
+                return f"{-hotness:.4f}, place {rank}"
+        return "not on it"
+
+    def _voter(self) -> int:
+        """A user who has not voted on the story yet."""
+        mine = self._db.view("story_votes_of_user")
+        users = range(1, self._data.shape.users + 1)
+        return next(user for user in users if not mine.lookup(user_id=user, story_id=[self.number]))
+
+    def _fills(self) -> int:
+        return int(self._db.status()["counters"]["fills"])
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _shortened(token: str) -> str:
+    return token if len(token) <= 16 else f"{token[:15]}…"
+
+
+def _headrace() -> str:
+    """The command as the user's shell finds it."""
+    if shutil.which("headrace"):
+        return "headrace"
+    beside = Path(sys.executable).parent / "headrace"
+    here = Path.cwd()
+    return str(beside.relative_to(here)) if beside.is_relative_to(here) else str(beside)
+
+
+def _url_option(url: str) -> str:
+    """What ``headrace sql`` needs to find this server."""
+    return "" if urlsplit(url).port == Settings.model_fields["port"].default else f" --url {url}"

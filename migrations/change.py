@@ -1,0 +1,242 @@
+"""One recipe entry worked out: statements of a migration, planned together against the state before it.
+
+The order of what is to be done is: tables that are new or changed; views that go; views that come (their nodes are built
+beside the running ones and become visible at the end); tables that go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from domains import commands
+from domains.errors import AlreadyExists, HeadraceError, StillInUse, Unsupported
+from domains.graph import DomainIndex
+from domains.types import TableSchema
+from migrations.catalog import ViewDefinition
+from migrations.dataflow import Placement
+from migrations.parse import Parsed, exp
+from migrations.plan import (
+    SLICE_ROWS,
+    MigrationPlan,
+    PlanStep,
+    State,
+    plan_readers,
+    plan_removal,
+    understand,
+)
+from migrations.query.view import PlannedView
+from migrations.recipe import Entry, Recipe
+from migrations.statements.adhoc import AdHoc, ad_hoc_name
+from migrations.statements.interpret import interpret_one, split
+from migrations.statements.statement import (
+    AlterTable,
+    CreateIndex,
+    CreateTable,
+    CreateView,
+    DropIndex,
+    DropTable,
+    DropView,
+    Statement,
+)
+
+BASES = DomainIndex(0)
+"""The domain that has the base tables."""
+
+
+@dataclass(slots=True)
+class Change:
+    """What an entry changes, from ``State`` to ``State``; ``steps`` in order, and how to take them back."""
+
+    state: State
+    entry: Entry
+    tables: list[PlanStep] = field(default_factory=list)
+    removal: MigrationPlan = field(default_factory=lambda: MigrationPlan((), ()))
+    views: MigrationPlan = field(default_factory=lambda: MigrationPlan((), ()))
+    drops: list[PlanStep] = field(default_factory=list)
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        """``views`` before ``removal``: what can fail or be cancelled comes before what cannot be taken back."""
+        return (*self.tables, *self.views.steps, *self.removal.steps, *self.drops)
+
+
+def defines(parsed: Parsed) -> bool:
+    """Whether a statement belongs to a migration (CREATE, ALTER, DROP)."""
+    return isinstance(parsed.expression, (exp.Create, exp.Alter, exp.Drop))
+
+
+def entries_of(entry: Entry) -> tuple[Entry, ...]:
+    """The entry in parts that change either tables or views: statements of one kind that follow one another.
+
+    Dropping a table goes with the views: both come after the commit.
+    """
+    if entry.ad_hoc or entry.forget:
+        return (entry,)
+    parts: list[Entry] = []
+    kind: str | None = None
+    for sql in entry.statements:
+        for parsed in split(sql):
+            node = parsed.expression
+            own = "tables" if not isinstance(node, exp.Drop) and node.args.get("kind") != "VIEW" else "views"
+            if isinstance(node, exp.Drop) and node.args.get("kind") == "INDEX":
+                own = "tables"
+            if own == kind:
+                parts[-1] = replace(parts[-1], statements=(*parts[-1].statements, parsed.sql))
+            else:
+                parts.append(Entry((parsed.sql,)))
+            kind = own
+    if entry.readers:
+        parts.append(Entry(readers=entry.readers))
+    return tuple(parts)
+
+
+def change_of(state: State, entry: Entry, placement: Placement) -> Change:
+    """Work an entry out. The state given is left as it is.
+
+    :raises HeadraceError: what is wrong with a statement; nothing has changed then.
+    """
+    work = _Work(state)
+    for sql in entry.statements:
+        if entry.ad_hoc:
+            work.add(CreateView(AdHoc(sql, ad_hoc_name(sql), ()).definition()))
+            continue
+        for parsed in split(sql):
+            work.add(interpret_one(parsed, work.state.catalog, (), ""))
+    for name in entry.forget:
+        work.forget_ad_hoc(name)
+    work.readers.update((name.lower(), None) for name in entry.readers)
+    return work.finish(entry, placement)
+
+
+def play(recipe: Recipe, placement: Placement) -> State:
+    """The state that a recipe comes to."""
+    state = State()
+    for entry in recipe.entries:
+        state = change_of(state, entry, placement).state
+    return state
+
+
+class _Work:
+    def __init__(self, state: State) -> None:
+        self.state = state.copy()
+        self.tables: list[PlanStep] = []
+        self.drops: list[PlanStep] = []
+        self.gone: dict[str, None] = {}
+        self.readers: dict[str, None] = {}
+        self.planned: dict[str, PlannedView] = {}
+
+    def add(self, statement: Statement) -> None:
+        match statement:
+            case CreateTable():
+                self._create_table(statement)
+            case AlterTable(table=table, schema=schema):
+                self._alter_table(table, schema)
+            case CreateIndex(table=table, columns=columns, schema=schema):
+                self._alter_table(table, schema)
+                self._build_index(table, columns)
+            case DropIndex(table=table, schema=schema):
+                self._alter_table(table, schema)
+            case DropTable(name=name, if_exists=if_exists):
+                self._drop_table(name, if_exists)
+            case CreateView():
+                self._create_view(statement)
+            case DropView(name=name, if_exists=if_exists):
+                self._drop_view(name, if_exists)
+            case _:
+                raise Unsupported("a migration takes CREATE, ALTER and DROP statements only")
+
+    def _free(self, name: str, if_not_exists: bool) -> bool:
+        catalog = self.state.catalog
+        there = name.lower() in catalog.tables or name.lower() in catalog.views
+        if there and not if_not_exists:
+            raise AlreadyExists(f'"{name}" exists already', hint="use IF NOT EXISTS, or drop it first")
+        return not there
+
+    def _create_table(self, statement: CreateTable) -> None:
+        schema = statement.schema
+        if self._free(schema.name, statement.if_not_exists):
+            self.state.catalog = self.state.catalog.with_table(schema)
+            self.tables.append(PlanStep(BASES, commands.CreateTable(schema), f"create table {schema.name}"))
+
+    def _alter_table(self, table: str, schema: TableSchema) -> None:
+        after = self.state.catalog.with_table(schema)
+        for name in self.state.catalog.dependents(table):
+            view = self.state.catalog.views[name.lower()]
+            try:
+                understand(replace(self.state, catalog=after), view)
+            except HeadraceError as error:
+                raise StillInUse(f'view "{name}" needs it: {error.message}', hint="drop the view first") from error
+        self.state.catalog = after
+        self.tables.append(PlanStep(BASES, commands.AlterTable(schema), f"alter table {schema.name}"))
+
+    def _build_index(self, table: str, columns: tuple[int, ...]) -> None:
+        command = commands.BuildIndex(table, columns, SLICE_ROWS)
+        self.tables.append(PlanStep(BASES, command, f"index table {table}", sliced=True))
+
+    def _drop_table(self, name: str, if_exists: bool) -> None:
+        catalog = self.state.catalog
+        if name.lower() not in catalog.tables:
+            if if_exists:
+                return
+            catalog.table(name)
+        views = [catalog.views[view.lower()] for view in catalog.dependents(name)]
+        needed = next((view for view in views if not view.ad_hoc), None)
+        if needed is not None:
+            raise StillInUse(f'view "{needed.name}" reads table "{name}"', hint="drop the view first")
+        for view in views:
+            self._forget(view)
+        table = catalog.table(name).name
+        self.state.catalog = self.state.catalog.without_table(name)
+        self.drops.append(PlanStep(BASES, commands.DropTable(table), f"drop table {table}"))
+
+    def _create_view(self, statement: CreateView) -> None:
+        definition = statement.definition
+        old = self.state.catalog.views.get(definition.name.lower())
+        if statement.or_replace and old is not None:
+            self._drop_view(old.name, False)
+        if not self._free(definition.name, statement.if_not_exists):
+            return
+        self.state.catalog = self.state.catalog.with_view(definition)
+        planned = understand(self.state, definition)
+        self.planned[definition.name.lower()] = planned
+        if definition.external or definition.ad_hoc or planned.parameters:
+            self.readers[definition.name.lower()] = None
+
+    def _drop_view(self, name: str, if_exists: bool) -> None:
+        catalog = self.state.catalog
+        view = catalog.views.get(name.lower())
+        if view is None:
+            if if_exists:
+                return
+            catalog.relation(name)
+            raise Unsupported(f'"{name}" is a table', hint="use DROP TABLE")
+        for other in catalog.dependents(name):
+            reader = catalog.views[other.lower()]
+            if not reader.ad_hoc:
+                raise StillInUse(f'view "{other}" reads view "{name}"', hint="drop it first")
+            self._forget(reader)
+        self._forget(view)
+
+    def _forget(self, view: ViewDefinition) -> None:
+        self.state.catalog = self.state.catalog.without_view(view.name)
+        self.gone[view.name.lower()] = None
+        self.readers.pop(view.name.lower(), None)
+        self.planned.pop(view.name.lower(), None)
+
+    def forget_ad_hoc(self, name: str) -> None:
+        """Views made for SELECTs are forgotten without a statement: nobody else knows their names."""
+        view = self.state.catalog.views.get(name.lower())
+        if view is not None and view.ad_hoc:
+            self._forget(view)
+
+    def finish(self, entry: Entry, placement: Placement) -> Change:
+        removal = MigrationPlan((), ())
+        if self.gone:
+            self.state, removal = plan_removal(self.state, self.gone)
+        self.state.planned.update(self.planned)
+        wanted = [self.state.catalog.views[name] for name in self.readers if name not in self.state.flow.readers]
+        views = MigrationPlan((), ())
+        if wanted:
+            self.state, views = plan_readers(self.state, wanted, placement)
+        return Change(self.state, entry, self.tables, removal, views, self.drops)
+

@@ -1,0 +1,218 @@
+"""GROUP BY: the rows of the first stage become groups, which are the second stage's rows.
+
+Besides what GROUP BY names, a group keeps the columns that its parameters are compared with (each parameter value has
+groups of its own) and the columns that the named ones determine, as MySQL's ONLY_FULL_GROUP_BY allows: a table's
+primary key determines its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from domains.errors import HeadraceError, SqlError, Unsupported
+from domains.expressions import Constant, Expression, Field
+from domains.graph import AggregateCall, OrderTerm
+from domains.rewriting import fold
+from migrations.parse import exp
+from migrations.query.aggregates import Summary, aggregates_in, is_aggregate, summary
+from migrations.query.block import Block
+from migrations.query.joins import Arranged, Leaf
+from migrations.query.parameters import own_nodes
+from migrations.query.plan import Plan, aggregated, projected
+from migrations.query.relation import SEVERAL
+from migrations.query.scalar import scalar
+from migrations.query.stage import Stage, Wide, stage_of
+from migrations.query.terms import equality
+
+
+def group_rows(block: Block) -> None:
+    """GROUP BY, and aggregates without it."""
+    clause = block.node.args.get("group")
+    nodes = _later_nodes(block.node)
+    aggregates = {node: None for part in nodes for node in aggregates_in(part)}
+    if clause is None and not aggregates:
+        return
+    block.stage.merge_parameters()
+    groups = [] if clause is None else _group_expressions(block, clause)
+    summaries = {node: summary(node, lambda n: block.translate(n, "an aggregate")) for node in aggregates}
+    groups += [c.expression for c in block.stage.carried if _joins_group(c, groups)]
+    if clause is not None or groups:
+        groups += _determined(block, groups, nodes)
+    groups = list(dict.fromkeys(groups))
+    _enter_second_stage(block, groups, summaries, scalar=clause is None)
+
+
+def _later_nodes(select: exp.Select) -> list[exp.Expr]:
+    """What is evaluated for groups: the SELECT list, HAVING, ORDER BY."""
+    parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    return [part for part in parts if part is not None]
+
+
+def _group_expressions(block: Block, clause: exp.Group) -> list[Expression]:
+    for modifier in ("rollup", "cube", "grouping_sets", "totals"):
+        if clause.args.get(modifier):
+            raise Unsupported(f"GROUP BY … {modifier.upper().replace('_', ' ')}", hint="UNION ALL one query a level")
+    return [_group_expression(block, node) for node in clause.expressions]
+
+
+def _group_expression(block: Block, node: exp.Expr) -> Expression:
+    items = block.node.expressions
+    if isinstance(node, exp.Literal) and not node.is_string:
+        if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
+            raise SqlError(f"GROUP BY {node.this}: the SELECT list has {len(items)} items")
+        node = items[int(node.this) - 1]
+        if any(isinstance(part, exp.Star) for part in own_nodes(node)) and not is_aggregate(node):
+            raise SqlError("GROUP BY a position where * stands", hint="name the columns")
+    elif isinstance(node, exp.Column) and not node.table and block.scope.find(node.name) is None:
+        node = block.item(node.name) or node
+    return block.translate(node, "GROUP BY")
+
+
+def _joins_group(parameter: Wide, groups: Sequence[Expression]) -> bool:
+    """Whether a parameter's column must be added to the group.
+
+    :raises Unsupported: the parameter asks for several values of a column that groups do not keep apart.
+    """
+    if parameter.expression in groups:
+        return False
+    if parameter.slot.kind in SEVERAL:
+        kind = "IN (?)" if parameter.slot.kind.value == "in" else f"{parameter.slot.kind.value} ?"
+        raise Unsupported(
+            f'the parameter "{parameter.slot.name} {kind}" below an aggregate: '
+            "the answer is not made of the answers for each value",
+            hint=f'use "{parameter.slot.name} = ?", or group by that column and aggregate again when reading',
+        )
+    return True
+
+
+def _determined(block: Block, groups: Sequence[Expression], nodes: Iterable[exp.Expr]) -> list[Expression]:
+    """The columns that the SELECT list and its like read and that the groups determine."""
+    wanted = _columns_outside_aggregates(block, nodes)
+    known = {group.position for group in groups if isinstance(group, Field)}
+    known |= _fixed_by(block.stage)
+    while True:
+        more = {p for key, columns in block.stage.keys if key <= known for p in columns}
+        for one, other in _equal_columns(block.stage):
+            more |= {other} if one in known else set()
+            more |= {one} if other in known else set()
+        if more <= known:
+            return [field for field in wanted if field not in groups and field.position in known]
+        known |= more
+
+
+def _columns_outside_aggregates(block: Block, nodes: Iterable[exp.Expr]) -> list[Field]:
+    found: dict[Field, None] = {}
+    pending = list(nodes)
+    while pending:
+        node = pending.pop(0)
+        if is_aggregate(node) or isinstance(node, exp.Query):
+            continue
+        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            found.update((bound.field, None) for bound in block.scope.star(_table_of(node)))
+        elif isinstance(node, exp.Column):
+            field = block.scope.find(node.name, node.table) if _is_unique(block, node) else None
+            if field is not None:
+                found[field] = None
+        else:
+            pending.extend(node.iter_expressions())
+    return list(found)
+
+
+def _table_of(node: exp.Expr) -> str:
+    return node.table if isinstance(node, exp.Column) else ""
+
+
+def _is_unique(block: Block, node: exp.Column) -> bool:
+    try:
+        block.scope.find(node.name, node.table)
+    except SqlError:
+        return False  # It may be an alias of the SELECT list; whoever needs the column will say that it is ambiguous.
+    return True
+
+
+def _fixed_by(stage: Stage) -> set[int]:
+    """Columns that WHERE sets equal to a constant."""
+    fixed: set[int] = set()
+    for condition in stage.conditions:
+        for one, other in _sides(condition):
+            if isinstance(one, Field) and isinstance(other, Constant):
+                fixed.add(one.position)
+    return fixed
+
+
+def _equal_columns(stage: Stage) -> list[tuple[int, int]]:
+    pairs = [sides for condition in stage.all_conditions() for sides in _sides(condition)]
+    return [(a.position, b.position) for a, b in pairs if isinstance(a, Field) and isinstance(b, Field)]
+
+
+def _sides(condition: Expression) -> list[tuple[Expression, Expression]]:
+    sides = equality(condition)
+    return [] if sides is None else [sides, (sides[1], sides[0])]
+
+
+def _enter_second_stage(
+    block: Block, groups: list[Expression], summaries: dict[exp.Expr, Summary], *, scalar: bool
+) -> None:
+    first = block.stage
+    arranged = first.arrange()
+    if first.empty_row() is not None:
+        raise Unsupported("aggregates over an aggregate without GROUP BY that has a parameter below it")
+    distinct = list(dict.fromkeys(summaries.values()))
+    plan, group, calls = _inputs(arranged, groups, distinct)
+    grouped = aggregated(plan, group, calls, scalar=scalar and not group)
+    second = stage_of(grouped)
+    second.carried = [Wide(Field(groups.index(c.expression), c.expression.type), c.slot) for c in first.carried]
+    if scalar and group:
+        nothing = {len(group) + i: s.of_nothing for i, s in enumerate(distinct)}
+        second.empties.append((Leaf(grouped, 0), nothing))
+    places = {node: grouped.field(len(group) + distinct.index(s)) for node, s in summaries.items()}
+    block.stage, block.groups = second, tuple(groups)
+    block.known = lambda node: _known(block, node, places)
+
+
+def _inputs(
+    arranged: Arranged, groups: Sequence[Expression], summaries: Sequence[Summary]
+) -> tuple[Plan, tuple[int, ...], list[tuple[AggregateCall, str]]]:
+    """The γ's input, projected if something in it is computed, and the γ's columns and calls over it."""
+    needed = [arranged.put(group) for group in groups]
+    for s in summaries:
+        needed += [arranged.put(e) for e in (s.argument, *(term.expression for term in s.order)) if e is not None]
+    needed = list(dict.fromkeys(needed))
+    plan = arranged.plan
+    if all(isinstance(e, Field) for e in needed):
+        places: dict[Expression, int] = {e: e.position for e in needed if isinstance(e, Field)}
+    else:
+        plan = projected(plan, needed, [_column_name(plan, e, i) for i, e in enumerate(needed)])
+        places = {e: i for i, e in enumerate(needed)}
+
+    def place(expression: Expression) -> int:
+        return places[arranged.put(expression)]
+
+    calls = []
+    for s in summaries:
+        order = tuple(OrderTerm(place(term.expression), term.descending) for term in s.order)
+        argument = None if s.argument is None else place(s.argument)
+        calls.append((AggregateCall(s.function, argument, s.type, s.separator, order), str(s.function)))
+    return plan, tuple(place(group) for group in groups), calls
+
+
+def _column_name(plan: Plan, expression: Expression, index: int) -> str:
+    return plan.columns[expression.position].name if isinstance(expression, Field) else f"computed_{index}"
+
+
+def _known(block: Block, node: exp.Expr, places: dict[exp.Expr, Field]) -> Expression | None:
+    """What a part of the SELECT list has become by grouping; None: it is computed from its own parts."""
+    groups = block.groups or ()
+    if is_aggregate(node):
+        return places[node]
+    if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+        return block.column(block.scope.resolve(node), node.name)
+    if isinstance(node, (exp.Literal, exp.Query)) or all(isinstance(group, Field) for group in groups):
+        return None
+    try:
+        computed = fold(scalar(node, block.scope))
+    except HeadraceError:
+        return None  # It holds an aggregate or a subquery, so it is no group itself.
+    if computed in groups and not isinstance(computed, Constant):
+        return Field(groups.index(computed), computed.type)
+    return None

@@ -1,0 +1,152 @@
+"""One SELECT block, as a tuple of passes over a :class:`Block`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from domains.errors import SqlError, Unsupported
+from domains.expressions import Call, Constant, Expression, Field
+from migrations.parse import exp, text_of
+from migrations.query.block import Block, Plan
+from migrations.query.evaluation import value_of
+from migrations.query.filtering import filter_groups, filter_rows, read_sources
+from migrations.query.grouping import group_rows
+from migrations.query.ordering import read_limit, sorting_direction
+from migrations.query.plan import extended
+from migrations.query.relation import Carried, Context, Output, Relation, Sorting, deduplicated
+
+Pass = Callable[[Block], None]
+
+
+def list_outputs(block: Block) -> None:
+    """The SELECT list."""
+    if not block.node.expressions:
+        raise SqlError("the SELECT list is empty")
+    taken: set[str] = set()
+    for item in block.node.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            bounds = block.scope.star(item.table if isinstance(item, exp.Column) else "")
+            found = [(bound.name, block.column(bound.field, bound.name)) for bound in bounds]
+        else:
+            found = [(output_name(item), block.translate(item, "the SELECT list"))]
+        block.outputs += [Output(_unique(name, taken), expression) for name, expression in found]
+
+
+def sort_rows(block: Block) -> None:
+    """ORDER BY: positions, aliases, then anything that the SELECT list could hold."""
+    clause = block.node.args.get("order")
+    for term in clause.expressions if clause is not None else ():
+        expression = _sort_expression(block, term.this)
+        if not isinstance(expression, Constant):
+            block.order.append(Sorting(expression, sorting_direction(term)))
+
+
+PASSES: tuple[Pass, ...] = (
+    read_sources,
+    filter_rows,
+    group_rows,
+    filter_groups,
+    list_outputs,
+    sort_rows,
+)
+
+
+def plan_select(node: exp.Select, context: Context, plan: Plan) -> Relation:
+    """The relation that a SELECT block means; ORDER BY and LIMIT are noted in it and not yet carried out."""
+    _refuse_clauses(node)
+    block = Block(node, context, plan)
+    for step in PASSES:
+        step(block)
+    return _with_limit(_finished(block), node)
+
+
+def output_name(item: exp.Expr) -> str:
+    """The name of a SELECT item: its alias, its column's name, or its text."""
+    if isinstance(item, exp.Alias):
+        return item.alias
+    return item.name if isinstance(item, exp.Column) else text_of(item)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """``id``, ``id_2``, ``id_3`` …"""
+    candidate, count = name, 1
+    while candidate.lower() in taken:
+        count += 1
+        candidate = f"{name}_{count}"
+    taken.add(candidate.lower())
+    return candidate
+
+
+def _sort_expression(block: Block, node: exp.Expr) -> Expression:
+    if isinstance(node, exp.Literal) and not node.is_string:
+        if not node.this.isdigit() or not 1 <= int(node.this) <= len(block.outputs):
+            raise SqlError(f"ORDER BY {node.this}: the SELECT list has {len(block.outputs)} columns")
+        return block.outputs[int(node.this) - 1].expression
+    return block.translate(node, "ORDER BY", lambda part: _aliased(block, part))
+
+
+def _aliased(block: Block, node: exp.Expr) -> Expression | None:
+    """ORDER BY looks for a name in the SELECT list first, then among the columns."""
+    if not isinstance(node, exp.Column) or node.table:
+        return None
+    item = block.item(node.name)
+    return None if item is None else block.translate(item, "ORDER BY")
+
+
+def _finished(block: Block) -> Relation:
+    """The last stage arranged, with all expressions over its plan's row; then DISTINCT."""
+    stage = block.stage
+    arranged = stage.arrange()
+    nothing = stage.empty_row()
+    empty = None if nothing is None else tuple(value_of(output.expression, nothing) for output in block.outputs)
+    plan, places = extended(
+        arranged.plan, [arranged.put(c.expression) for c in stage.carried], [c.slot.name for c in stage.carried]
+    )
+    relation = Relation(
+        plan=plan,
+        outputs=tuple(Output(output.name, arranged.put(output.expression)) for output in block.outputs),
+        carried=tuple(Carried(place, c.slot) for place, c in zip(places, stage.carried, strict=True)),
+        empty=empty,
+        order=tuple(Sorting(arranged.put(term.expression), term.descending) for term in block.order),
+    )
+    return _distinct(relation) if block.node.args.get("distinct") is not None else relation
+
+
+def _distinct(relation: Relation) -> Relation:
+    unique = deduplicated(relation)
+    order = tuple(Sorting(_over_outputs(t.expression, relation, unique), t.descending) for t in relation.order)
+    return Relation(unique.plan, unique.outputs, unique.carried, unique.empty, order)
+
+
+def _over_outputs(expression: Expression, before: Relation, after: Relation) -> Expression:
+    """A sort expression over the rows that DISTINCT leaves."""
+    for old, new in zip(before.outputs, after.outputs, strict=True):
+        if old.expression == expression:
+            return new.expression
+    if isinstance(expression, Call):
+        arguments = tuple(_over_outputs(argument, before, after) for argument in expression.arguments)
+        return Call(expression.function, arguments, expression.type)
+    if isinstance(expression, Field):
+        name = before.plan.columns[expression.position].name
+        raise SqlError(f'ORDER BY "{name}" is not in the SELECT list, which DISTINCT needs', hint="select it as well")
+    return expression
+
+
+def _with_limit(relation: Relation, node: exp.Expr) -> Relation:
+    limit, offset = read_limit(node)
+    if limit is None and offset == 0:
+        return relation
+    return Relation(
+        relation.plan, relation.outputs, relation.carried, relation.empty, relation.order, limit, offset
+    )
+
+
+def _refuse_clauses(node: exp.Select) -> None:
+    for key, construct in (("windows", "WINDOW"), ("qualify", "QUALIFY"), ("into", "SELECT … INTO")):
+        if node.args.get(key):
+            raise Unsupported(construct)
+    distinct = node.args.get("distinct")
+    if distinct is not None and distinct.args.get("on"):
+        raise Unsupported("DISTINCT ON")
+
+

@@ -1,0 +1,164 @@
+"""UNION and UNION ALL: branches brought to the same columns, types and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from domains.errors import SqlError, Unsupported
+from domains.expressions import Expression
+from domains.functions import call, common_type
+from domains.types import Column, Kind, SqlType
+from migrations.parse import exp
+from migrations.query.block import Plan
+from migrations.query.literals import literal
+from migrations.query.ordering import read_limit, sorting_direction
+from migrations.query.plan import projected, united
+from migrations.query.relation import (
+    Carried,
+    Context,
+    Output,
+    Relation,
+    Slot,
+    Sorting,
+    bounded,
+    deduplicated,
+)
+from migrations.query.scalar import Setting, scalar
+from migrations.query.scope import Bound, Scope
+
+
+def plan_union(node: exp.SetOperation, context: Context, plan: Plan) -> Relation:
+    """A chain of UNIONs. All that stands before the last DISTINCT one needs only that one's."""
+    first, steps = _chain(node)
+    branches = [bounded(plan(branch, context)) for branch in (first, *(branch for branch, _ in steps))]
+    for branch in branches[1:]:
+        if len(branch.outputs) != len(branches[0].outputs):
+            raise SqlError(
+                f"the branches of a UNION have {len(branches[0].outputs)} and {len(branch.outputs)} columns"
+            )
+    last = max((i for i, (_, is_distinct) in enumerate(steps, 1) if is_distinct), default=0)
+    aligned = _aligned(branches)
+    if last:
+        aligned = [deduplicated(_union(aligned[: last + 1])), *aligned[last + 1 :]]
+        if len(aligned) > 1:
+            aligned = _aligned(aligned)
+    return sorted_and_limited(_union(aligned), node)
+
+
+def sorted_and_limited(relation: Relation, node: exp.Expr) -> Relation:
+    """The relation with the ORDER BY and LIMIT that follow a UNION or a query in parentheses."""
+    clause = node.args.get("order")
+    order = relation.order
+    if clause is not None:
+        order = tuple(_sorting(term, relation) for term in clause.expressions)
+    limit, offset = read_limit(node)
+    return replace(relation, order=order, limit=limit, offset=offset)
+
+
+def _chain(node: exp.SetOperation) -> tuple[exp.Expr, list[tuple[exp.Expr, bool]]]:
+    """The first branch, and each further one with whether UNION DISTINCT stands before it."""
+    steps: list[tuple[exp.Expr, bool]] = []
+    at: exp.Expr = node
+    while isinstance(at, exp.SetOperation):
+        if not isinstance(at, exp.Union):
+            name = type(at).__name__.upper()
+            hint = "use IN (SELECT …)" if name == "INTERSECT" else "use NOT IN (SELECT …)"
+            raise Unsupported(name, hint=hint)
+        if at is not node and any(at.args.get(key) is not None for key in ("order", "limit", "offset", "with_")):
+            break
+        steps.append((at.expression, bool(at.args.get("distinct"))))
+        at = at.this
+    return at, steps[::-1]
+
+
+def _aligned(branches: Sequence[Relation]) -> list[Relation]:
+    """Every branch projected to the same columns: the outputs in their common types, then the parameters' columns."""
+    if any(branch.empty is not None for branch in branches):
+        raise Unsupported(
+            "a UNION of aggregates without GROUP BY that have parameters",
+            hint="group them by the parameter's column",
+        )
+    slots = _unified([_by_place(branch.carried) for branch in branches])
+    outputs = range(len(branches[0].outputs))
+    types = [common_type([branch.outputs[i].expression.type for branch in branches]) for i in outputs]
+    keys = [[branch.plan.field(c.column) for c in _by_place(branch.carried)] for branch in branches]
+    key_types = [common_type([key[i].type for key in keys]) for i in range(len(slots))]
+    places = [_place(i, branches, keys) for i in range(len(slots))]
+    hidden = [i for i, place in enumerate(places) if place is None]
+    names = [output.name for output in branches[0].outputs]
+    aligned = []
+    for branch, key in zip(branches, keys, strict=True):
+        row = [_as(o.expression, t) for o, t in zip(branch.outputs, types, strict=True)]
+        row += [_as(key[i], key_types[i]) for i in hidden]
+        plan = projected(branch.plan, row, [*names, *(slots[i].name for i in hidden)])
+        shown = tuple(Output(name, plan.field(i)) for i, name in enumerate(names))
+        columns = [len(names) + hidden.index(i) if place is None else place for i, place in enumerate(places)]
+        carried = tuple(Carried(column, slot) for column, slot in zip(columns, slots, strict=True))
+        aligned.append(Relation(plan, shown, carried))
+    return aligned
+
+
+def _place(index: int, branches: Sequence[Relation], keys: Sequence[Sequence[Expression]]) -> int | None:
+    """The output that every branch shows a parameter's column as; None where it must stay hidden."""
+    for i in range(len(branches[0].outputs)):
+        if all(b.outputs[i].expression == key[index] for b, key in zip(branches, keys, strict=True)):
+            return i
+    return None
+
+
+def _by_place(carried: Sequence[Carried]) -> list[Carried]:
+    return sorted(carried, key=lambda c: c.slot.marks[0])
+
+
+def _unified(branches: Sequence[Sequence[Carried]]) -> list[Slot]:
+    """The parameters of all branches: the k-th of each is one parameter.
+
+    :raises Unsupported: they differ in number, column name or comparison.
+    """
+    first = branches[0]
+    for other in branches[1:]:
+        ours = [(c.slot.name.lower(), c.slot.kind) for c in first]
+        theirs = [(c.slot.name.lower(), c.slot.kind) for c in other]
+        if ours != theirs:
+            raise Unsupported(
+                "a UNION whose branches have different parameters",
+                hint="give every branch the same parameters in the same order, with the same column names (or :name)",
+            )
+    return [
+        replace(slots[0].slot, marks=tuple(dict.fromkeys(mark for c in slots for mark in c.slot.marks)))
+        for slots in zip(*branches, strict=True)
+    ]
+
+
+def _as(expression: Expression, target: SqlType) -> Expression:
+    """A value as the union's type: values of one kind stay as they are, but a DECIMAL takes the common scale."""
+    same = expression.type.kind is target.kind
+    if same and (target.kind is not Kind.DECIMAL or expression.type.scale == target.scale):
+        return expression
+    return call("cast", expression, type=target)
+
+
+def _union(branches: Sequence[Relation]) -> Relation:
+    if len(branches) == 1:
+        return branches[0]
+    plans = [branch.plan for branch in branches]
+    plan = united(plans)
+    columns = tuple(
+        Column(first.name, common_type([p.columns[i].type for p in plans])) for i, first in enumerate(plan.columns)
+    )
+    plan = replace(plan, columns=columns)
+    outputs = tuple(Output(o.name, plan.field(i)) for i, o in enumerate(branches[0].outputs))
+    return replace(branches[0], plan=plan, outputs=outputs)
+
+
+def _sorting(term: exp.Expr, relation: Relation) -> Sorting:
+    node = term.this
+    position = literal(node)
+    if position is not None and isinstance(position.value, int):
+        if not 1 <= position.value <= len(relation.outputs):
+            raise SqlError(f"ORDER BY {position.value}: there are {len(relation.outputs)} columns")
+        return Sorting(relation.outputs[position.value - 1].expression, sorting_direction(term))
+    fields = {o.name: o.expression for o in relation.outputs}
+    bounds = [Bound("", name, relation.plan.field(i)) for i, name in enumerate(fields)]
+    return Sorting(scalar(node, Scope(bounds), Setting(place="ORDER BY")), sorting_direction(term))

@@ -1,0 +1,112 @@
+"""From a SELECT to the nodes of a view and the reader that stands at their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from domains.errors import LimitExceeded, Unsupported
+from domains.graph import Base, NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
+from domains.types import Column
+from migrations.catalog import Catalog
+from migrations.joint_graph import JointGraph
+from migrations.parse import exp
+from migrations.query.naming import LOWER, UPPER, Placed, name_parameters
+from migrations.query.plan import emit
+from migrations.query.relation import Context, Relation, Slot, limited, settled
+from migrations.query.source import named_columns
+from migrations.query.whole import plan_query
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedView:
+    """A view whose nodes are in the graph; its Reader node is yet to be added above ``root``."""
+
+    name: str
+    root: NodeIndex
+    """Its columns are the visible ones, then the hidden ones."""
+    reader: Reader
+    columns: tuple[Column, ...]
+    """The visible columns."""
+    parameters: tuple[Parameter, ...]
+    tables: frozenset[str]
+    """The base tables below it, by their names in the catalog."""
+    placeholders: tuple[int, ...]
+    """For each ``?`` in the order of the text (a view's own where its name stands): which parameter it feeds."""
+
+
+def plan_view(
+    catalog: Catalog, graph: JointGraph, name: str, relation: exp.Expr, *, columns: Sequence[str] = ()
+) -> PlannedView:
+    """Plan a view's SELECT and add its nodes to ``graph``; nothing is added if it fails.
+
+    :raises SqlError: the text is wrong. :raises Unsupported: right SQL that is not done.
+    """
+    try:
+        planned = named_columns(plan_query(relation, Context(catalog)), columns, name)
+        return _finished(planned, relation, graph, name)
+    except RecursionError:
+        raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
+
+
+def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
+    visible = relation.columns
+    limit, offset = relation.limit, relation.offset
+    if isinstance(limit, int) and isinstance(offset, int) and _has_one_key(relation):
+        # The limit holds within each key, so it is applied where the key's rows change and not at every reading.
+        relation = limited(relation, limit, offset)
+        limit, offset = None, 0
+    relation, places = settled(relation, extra=[term.expression for term in relation.order])
+    slots = _slots(relation, limit, offset)
+    _refuse_lost_placeholders(written, slots)
+    parameters = name_parameters(slots, relation.plan.columns)
+    root = emit(relation.plan, graph)
+    reader = Reader(
+        view=name,
+        key=_columns_of(slots, (ParameterKind.EQUAL, ParameterKind.IN)),
+        seek=_columns_of(slots, (*LOWER, *UPPER)),
+        order=tuple(OrderTerm(place, t.descending) for place, t in zip(places, relation.order, strict=True)),
+        visible=len(visible),
+        parameters=parameters,
+        limit=limit if isinstance(limit, int) else None,
+        offset=offset if isinstance(offset, int) else 0,
+        empty=relation.empty,
+    )
+    return PlannedView(name, root, reader, visible, parameters, _tables(graph, root), _placeholders(slots))
+
+
+def _has_one_key(relation: Relation) -> bool:
+    """Whether every answer is made of the rows of one key."""
+    return all(c.slot.kind is ParameterKind.EQUAL for c in relation.carried)
+
+
+def _slots(relation: Relation, limit: int | Slot | None, offset: int | Slot) -> list[Placed]:
+    """All parameters with their columns, in the order in which the statement names them."""
+    placed = [Placed(c.slot, c.column) for c in relation.carried]
+    placed += [Placed(count, None) for count in (limit, offset) if isinstance(count, Slot)]
+    return sorted(placed, key=lambda p: p.slot.marks[0])
+
+
+def _columns_of(slots: Sequence[Placed], kinds: Sequence[ParameterKind]) -> tuple[int, ...]:
+    columns = [p.column for p in slots if p.slot.kind in kinds and p.column is not None]
+    return tuple(dict.fromkeys(columns))
+
+
+def _placeholders(slots: Sequence[Placed]) -> tuple[int, ...]:
+    fed = sorted((mark, i) for i, p in enumerate(slots) for mark in p.slot.marks)
+    return tuple(i for _, i in fed)
+
+
+def _refuse_lost_placeholders(written: exp.Expr, slots: Sequence[Placed]) -> None:
+    """:raises Unsupported: a ``?`` stands in a part of the text that the answer does not depend on."""
+    own = {mark for p in slots for mark in p.slot.marks if len(mark) == 1}
+    count = sum(1 for _ in written.find_all(exp.Placeholder))
+    if count != len(own):
+        raise Unsupported(
+            "a parameter in a part of the query that nothing reads", hint="leave out the WITH that is not used"
+        )
+
+
+def _tables(graph: JointGraph, root: NodeIndex) -> frozenset[str]:
+    operators = (graph.node(index).operator for index in graph.ancestors(root))
+    return frozenset(operator.table for operator in operators if isinstance(operator, Base))

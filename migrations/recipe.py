@@ -1,0 +1,79 @@
+"""The recipe: every migration so far, in order, as SQL. It is all that a new leader needs.
+
+Playing a recipe gives the same catalog and the same dataflow, node for node, because planning is a function of what came
+before. It is kept as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from domains.errors import StorageFailure
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One migration: statements planned together, and views that were given a reader when they were first read."""
+
+    statements: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+    ad_hoc: bool = False
+    """The statement is an ad-hoc SELECT in its normal form; its view is named by the text."""
+    forget: tuple[str, ...] = ()
+    """Views of ad-hoc SELECTs that go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    entries: tuple[Entry, ...] = ()
+
+    def with_entry(self, entry: Entry) -> Recipe:
+        return Recipe((*self.entries, entry))
+
+    def to_json(self) -> bytes:
+        entries = [_without_defaults(entry) for entry in self.entries]
+        return json.dumps({"format": FORMAT, "entries": entries}, ensure_ascii=False, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Recipe:
+        """:raises StorageFailure: it is damaged, or of a later version of Headrace."""
+        try:
+            document = json.loads(data)
+            if document["format"] != FORMAT:
+                raise StorageFailure(
+                    f"the recipe has format {document['format']}, and this version reads {FORMAT}",
+                    hint="use the version of Headrace that wrote it",
+                )
+            return cls(tuple(_entry(entry) for entry in document["entries"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StorageFailure(f"the recipe is damaged: {error}", hint="restore it from a back-up") from error
+
+
+def _entry(document: dict[str, Any]) -> Entry:
+    def texts(values: Iterable[str]) -> tuple[str, ...]:
+        return tuple(str(value) for value in values)
+
+    return Entry(
+        texts(document.get("statements", ())),
+        texts(document.get("readers", ())),
+        bool(document.get("ad_hoc")),
+        texts(document.get("forget", ())),
+    )
+
+
+def _without_defaults(entry: Entry) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    if entry.statements:
+        document["statements"] = list(entry.statements)
+    if entry.readers:
+        document["readers"] = list(entry.readers)
+    if entry.ad_hoc:
+        document["ad_hoc"] = True
+    if entry.forget:
+        document["forget"] = list(entry.forget)
+    return document

@@ -1,0 +1,73 @@
+"""The planner without the engine: every look-up recomputes the planned query from the stored rows.
+
+Differences found with this subject are the planner's (or the scalar functions'), whatever the engine makes of its plans::
+
+    python -m tests.campaign --subject tests.campaign.evaluated:evaluated
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from domains.graph import ParameterKind
+from domains.types import Row
+from migrations.catalog import ViewDefinition
+from migrations.change import change_of
+from migrations.joint_graph import JointGraph
+from migrations.query.view import plan_view
+from migrations.recipe import Entry
+from migrations.statements.adhoc import AdHoc
+from tests.campaign.planned import Planned
+from tests.campaign.subject import Setting
+from tests.migrations.evaluate import answer
+
+_COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
+
+
+class Evaluated(Planned):
+    def read(self, view: str, arguments: Sequence[Any]) -> list[Row]:
+        return self._recomputed(self.state.catalog.views[view.lower()], arguments)
+
+    def read_ad_hoc(self, ad_hoc: AdHoc, arguments: Sequence[Any]) -> list[Row]:
+        return self._recomputed(ad_hoc.definition(), arguments)
+
+    def _recomputed(self, definition: ViewDefinition, arguments: Sequence[Any]) -> list[Row]:
+        graph = JointGraph()
+        planned = plan_view(self.state.catalog, graph, definition.name, definition.relation, columns=definition.columns)
+        reader = planned.reader
+        if any(a is None for a, p in zip(arguments, reader.parameters, strict=True) if p.kind not in _COUNTS):
+            # A comparison with NULL is never true.
+            return [reader.empty[: reader.visible]] if reader.empty is not None else []
+        return answer(graph, planned.root, reader, self.stored(), arguments)
+
+    def _migrate(self, entry: Entry) -> None:
+        """Plans all of it, performs what concerns tables."""
+        change = change_of(self.state, entry, self.placement)
+        for step in (*change.tables, *change.drops):
+            while not self.simulation.command(step.domain, step.command) and step.sliced:
+                pass
+        self.state = change.state
+
+    def evict(self, view: str, values: Sequence[Any]) -> None:
+        """Nothing is kept."""
+
+    def evict_some(self, random: Random) -> None:
+        """Nothing is kept."""
+
+    def restart(self) -> None:
+        """Nothing but the tables is kept, and they are not this subject's matter."""
+
+    def settle(self) -> None:
+        """Nothing is under way."""
+
+    def step(self, random: Random) -> None:
+        """Nothing is under way."""
+
+    def check(self) -> None:
+        """Nothing is kept."""
+
+
+def evaluated(setting: Setting) -> Evaluated:
+    return Evaluated(setting, 1)

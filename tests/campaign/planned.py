@@ -1,0 +1,156 @@
+"""What the subjects without a server share: statements planned and performed on one thread, domains simulated.
+
+``Planned`` turns text into plans and writes with the production planner. How a view is read is each subject's own:
+``evaluated`` recomputes the planned query from the stored rows, ``simulated`` asks the readers of simulated domains.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from domains.errors import NotFound, Unsupported
+from domains.packets import Failed, Outcome, Write, Written
+from domains.types import Row
+from migrations.change import change_of
+from migrations.plan import State, one_domain, spread_over, understand
+from migrations.query.view import PlannedView
+from migrations.recipe import Entry
+from migrations.statements.adhoc import AdHoc, exact_arguments, parameterise, verbatim
+from migrations.statements.dml import resolve
+from migrations.statements.interpret import interpret_one, split
+from migrations.statements.statement import (
+    AlterTable,
+    ConstantSelect,
+    CreateIndex,
+    CreateTable,
+    CreateView,
+    DropIndex,
+    DropTable,
+    DropView,
+    NoOperation,
+    PendingWrite,
+    SelectStatement,
+    WriteStatement,
+)
+from tests.campaign.subject import Answer, Setting
+from tests.simulation.simulation import Simulation
+
+NOW = "2026-01-31 08:00:00"
+_DEFINITIONS = (CreateTable, AlterTable, CreateIndex, DropIndex, DropTable, CreateView, DropView)
+
+
+class Planned:
+    """Base of the two. Domain 0 has the base tables."""
+
+    def __init__(self, setting: Setting, domains: int) -> None:
+        self.setting = setting
+        self.placement = one_domain if domains == 1 else spread_over(domains)
+        self.state = State()
+        self.simulation = Simulation(domains, check=False)
+        self.random = Random(f"subject {setting.seed}")
+
+    # --- statements -----------------------------------------------------------------------------------------------
+
+    def execute(self, sql: str) -> list[Answer]:
+        return [self._one(parsed) for parsed in split(sql)]
+
+    def _one(self, parsed: Any) -> Answer:
+        statement = interpret_one(parsed, self.state.catalog, (), NOW)
+        if isinstance(statement, _DEFINITIONS):
+            self._migrate(Entry((parsed.sql,)))
+            return Answer()
+        match statement:
+            case WriteStatement(operation=operation):
+                return self._write(operation)
+            case PendingWrite(subqueries=subqueries):
+                return self._write(resolve(statement, [self._select(each)[1] for each in subqueries]).operation)
+            case SelectStatement():
+                planned, rows = self._select(statement)
+                return Answer(tuple(column.name for column in planned.columns), tuple(rows))
+            case ConstantSelect(columns=columns, rows=rows):
+                return Answer(tuple(column.name for column in columns), tuple(rows))
+            case NoOperation():
+                return Answer()
+            case _:
+                raise AssertionError(f"{statement} in a campaign")
+
+    def _migrate(self, entry: Entry) -> None:
+        change = change_of(self.state, entry, self.placement)
+        for step in change.steps:
+            while not self.simulation.command(step.domain, step.command) and step.sliced:
+                self.between()
+        self.state = change.state
+
+    def _write(self, operation: Any) -> Answer:
+        request = self.simulation.request()
+        self.simulation.send(0, Write(request, operation))
+        outcome = self._outcome(self.simulation.outcomes.pop(request))
+        assert isinstance(outcome, Written)
+        return Answer(rows_affected=outcome.rows_affected)
+
+    @staticmethod
+    def _outcome(outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        return outcome
+
+    def _select(self, statement: SelectStatement) -> tuple[PlannedView, list[Row]]:
+        """With the constants as parameters, or where that is not exact, with them in the text."""
+        catalog = self.state.catalog
+        for way in (parameterise, verbatim):
+            ad_hoc = way(statement.query, catalog, statement.params)
+            try:
+                planned = self.state.planned.get(ad_hoc.name) or understand(self.state, ad_hoc.definition())
+            except Unsupported:
+                if way is verbatim:
+                    raise
+                continue
+            arguments = exact_arguments(ad_hoc.bind(statement.params), planned.placeholders, planned.parameters)
+            if arguments is None:
+                continue
+            return planned, self.read_ad_hoc(ad_hoc, arguments)
+        raise AssertionError("an ad-hoc SELECT has no exact form")
+
+    def lookup(self, view: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return list(self.read(view, self.arguments(view, values)))
+
+    def arguments(self, view: str, values: Sequence[Any]) -> tuple[Any, ...]:
+        """One argument a parameter, from one value a ``?``; a tuple for IN."""
+        planned = self.planned(view)
+        given: list[Any] = [None] * len(planned.parameters)
+        for index, value in zip(planned.placeholders, values, strict=True):
+            given[index] = tuple(value) if isinstance(value, list) else value
+        return tuple(given)
+
+    def planned(self, view: str) -> PlannedView:
+        found = self.state.planned.get(view.lower())
+        if found is None:
+            raise NotFound(f'no view "{view}"')
+        return found
+
+    @abstractmethod
+    def read(self, view: str, arguments: Sequence[Any]) -> list[Row]:
+        """The view's answer for one argument a parameter."""
+
+    def read_ad_hoc(self, ad_hoc: AdHoc, arguments: Sequence[Any]) -> list[Row]:
+        """The same for a SELECT, which becomes a view."""
+        if ad_hoc.name not in self.state.catalog.views:
+            self._migrate(Entry((f"CREATE EXT VIEW `{ad_hoc.name}` AS {ad_hoc.view_sql}",), ad_hoc=True))
+        return self.read(ad_hoc.name, arguments)
+
+    def between(self) -> None:
+        """Between two slices of a migration."""
+
+    def stored(self) -> dict[str, list[Row]]:
+        """The rows of every base table, duplicates repeated."""
+        store = self.simulation.stores[0]
+        return {
+            schema.name: [row for row, weight in store.table(schema.name).find((), ()) for _ in range(weight)]
+            for schema in self.state.catalog.tables.values()
+        }
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,76 @@
+"""The whole program goes through the planner, and what should be partial is."""
+
+from __future__ import annotations
+
+import pytest
+
+from domains.graph import Base, Join, Materialization, Node, ParameterKind, Reader
+from loadgen.lobsters import program
+from migrations.change import change_of
+from migrations.plan import State, one_domain
+from migrations.recipe import Entry
+
+WHOLE_SITE = {"frontpage_ids", "recent_ids", "newest_comment_ids"}
+"""The views without a parameter: their answer is one, over all rows."""
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    return change_of(State(), Entry((program.program(),)), one_domain).state
+
+
+def readers(state: State) -> dict[str, Node]:
+    return {name: state.flow.node(index) for name, index in state.flow.readers.items()}
+
+
+def test_it_has_the_tables_and_views_that_it_promises(state: State) -> None:
+    assert {table.name for table in state.catalog.tables.values()} == set(program.TABLES)
+    views = state.catalog.views.values()
+    assert sum(not view.external for view in views) == 30
+    assert sum(view.external for view in views) == 32
+
+
+def test_each_page_query_has_a_reader(state: State) -> None:
+    assert set(readers(state)) == {name for name, view in state.catalog.views.items() if view.external}
+
+
+def test_all_that_has_a_parameter_is_partial(state: State) -> None:
+    full = {name for name, node in readers(state).items() if node.materialization is Materialization.FULL}
+    assert full == WHOLE_SITE
+
+
+def test_every_parameter_is_a_key(state: State) -> None:
+    """None is left to be found by walking: all have a provenance."""
+    for name, node in readers(state).items():
+        assert isinstance(node.operator, Reader)
+        columns = {parameter.column for parameter in node.operator.parameters}
+        assert columns == set(node.operator.key), name
+        assert {parameter.kind for parameter in node.operator.parameters} <= {ParameterKind.EQUAL, ParameterKind.IN}
+
+
+def test_only_what_the_front_pages_need_is_full(state: State) -> None:
+    """And no join is: a full join would keep every comment's text."""
+    needed = {index for view in WHOLE_SITE for index in state.flow.ancestors(state.flow.readers[view])}
+    full = [node for node in state.flow.nodes.values() if node.materialization is Materialization.FULL]
+    assert {node.index for node in full} <= needed
+    assert not [node for node in full if isinstance(node.operator, Join)]
+
+
+def test_the_indexes_that_the_views_look_up_by_are_declared(state: State) -> None:
+    """An index that the schema lacks would be built when the views are made, over whatever is stored by then."""
+    missing = {
+        (base.operator.table, tuple(base.columns[column].name for column in columns))
+        for base in state.flow.nodes.values()
+        if isinstance(base.operator, Base)
+        for columns in base.indexes
+        if not _is_declared(state, base.operator, columns)
+    }
+    assert missing == set()
+
+
+def _is_declared(state: State, base: Base, columns: tuple[int, ...]) -> bool:
+    schema = state.catalog.table(base.table)
+    stored = {base.columns[column] for column in columns}
+    if schema.primary_key and stored >= set(schema.primary_key):
+        return True  # one row at most, whatever else is asked for
+    return any(stored == set(index) for index in (*schema.unique, *schema.indexes))

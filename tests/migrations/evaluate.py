@@ -1,0 +1,185 @@
+"""A naive evaluator of planned graphs: recomputes every operator from base rows, straight from its equation.
+
+It is the oracle of the planner's tests and of the engine's: bags are ``Counter`` of rows, nothing is incremental, and
+nothing is shared with the engine but the compiled scalar expressions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+from domains.compile import compile_predicate, compile_projection
+from domains.graph import (
+    Aggregate,
+    AggregateCall,
+    AggregateFunction,
+    Base,
+    Egress,
+    Filter,
+    Ingress,
+    Join,
+    JoinKind,
+    NodeIndex,
+    OrderTerm,
+    ParameterKind,
+    Project,
+    Reader,
+    TopK,
+    Union,
+)
+from domains.types import Kind, Row, Value
+from migrations.joint_graph import JointGraph
+
+Bag = Counter[Row]
+Tables = Mapping[str, list[Row]]
+
+
+def evaluate(graph: JointGraph, root: NodeIndex, tables: Tables) -> Bag:
+    """The rows of a node, given the stored rows of the base tables."""
+    results: dict[NodeIndex, Bag] = {}
+    for index in graph.ancestors(root):
+        node = graph.node(index)
+        parents = [results[parent] for parent in node.parents]
+        results[index] = _operator(node.operator, parents, tables, [graph.node(p).columns for p in node.parents])
+    return results[root]
+
+
+def answer(graph: JointGraph, root: NodeIndex, reader: Reader, tables: Tables, arguments: Sequence[Any]) -> list[Row]:
+    """What a look-up in a view's reader answers, in order; one argument a parameter, a list for IN."""
+    rows = evaluate(graph, root, tables)
+    limit, offset = reader.limit, reader.offset
+    for parameter, argument in zip(reader.parameters, arguments, strict=True):
+        if parameter.kind is ParameterKind.LIMIT:
+            limit = argument
+        elif parameter.kind is ParameterKind.OFFSET:
+            offset = argument
+        else:
+            assert parameter.column is not None
+            admits = _TESTS[parameter.kind]
+            column = parameter.column
+            rows = Counter({r: n for r, n in rows.items() if r[column] is not None and admits(r[column], argument)})
+    found = [row[: reader.visible] for row in sorted_rows(rows.elements(), reader.order)]
+    if not found and reader.empty is not None:
+        found = [reader.empty]
+    return found[offset:] if limit is None else found[offset : offset + limit]
+
+
+_TESTS: dict[ParameterKind, Callable[[Any, Any], bool]] = {
+    ParameterKind.EQUAL: lambda value, argument: value == argument,
+    ParameterKind.IN: lambda value, argument: value in argument,
+    ParameterKind.LESS: lambda value, argument: value < argument,
+    ParameterKind.LESS_EQUAL: lambda value, argument: value <= argument,
+    ParameterKind.GREATER: lambda value, argument: value > argument,
+    ParameterKind.GREATER_EQUAL: lambda value, argument: value >= argument,
+}
+
+
+def sort_key(value: Value) -> tuple[Any, ...]:
+    """NULL before everything, as in MySQL."""
+    return (0,) if value is None else (1, value)
+
+
+def sorted_rows(rows: Iterable[Row], order: Sequence[OrderTerm]) -> list[Row]:
+    """By the terms, then by the whole row."""
+    result = sorted(rows, key=lambda row: tuple(sort_key(value) for value in row))
+    for term in reversed(order):
+        result.sort(key=lambda row: sort_key(row[term.column]), reverse=term.descending)
+    return result
+
+
+def _operator(operator: Any, parents: list[Bag], tables: Tables, columns: list[Any]) -> Bag:
+    match operator:
+        case Base(table, positions):
+            return Counter(tuple(row[i] for i in positions) for row in tables[table])
+        case Filter(predicate):
+            holds = compile_predicate(predicate)
+            return Counter({row: n for row, n in parents[0].items() if holds(row)})
+        case Project(expressions):
+            project = compile_projection(expressions)
+            result: Bag = Counter()
+            for row, n in parents[0].items():
+                result[project(row)] += n
+            return result
+        case Union():
+            return sum(parents, Counter())
+        case Join():
+            return _join(operator, parents[0], parents[1], len(columns[1]))
+        case Aggregate():
+            return _aggregate(operator, parents[0])
+        case TopK():
+            return _top(operator, parents[0])
+        case Ingress() | Egress() | Reader():
+            return parents[0]
+    raise AssertionError(operator)
+
+
+def _join(join: Join, left: Bag, right: Bag, right_width: int) -> Bag:
+    matches = compile_predicate(join.residual) if join.residual is not None else lambda _row: True
+    result: Bag = Counter()
+    for ours, n in left.items():
+        key = [ours[i] for i in join.left_on]
+        found = False
+        for theirs, m in right.items():
+            if None not in key and key == [theirs[i] for i in join.right_on] and matches(ours + theirs):
+                found = True
+                result[ours + theirs] += n * m
+        if not found and join.kind is JoinKind.LEFT:
+            result[ours + (None,) * right_width] += n
+    return result
+
+
+def _aggregate(operator: Aggregate, rows: Bag) -> Bag:
+    groups: dict[Row, list[Row]] = {(): []} if operator.scalar else {}
+    for row in rows.elements():
+        groups.setdefault(tuple(row[i] for i in operator.group), []).append(row)
+    return Counter(key + tuple(_summarise(call, members) for call in operator.calls) for key, members in groups.items())
+
+
+def _summarise(call: AggregateCall, rows: list[Row]) -> Value:
+    if call.function is AggregateFunction.COUNT_ROWS:
+        return len(rows)
+    assert call.argument is not None
+    rows = [row for row in sorted_rows(rows, call.order) if row[call.argument] is not None]
+    values: list[Any] = [row[call.argument] for row in rows]
+    if not call.order:
+        values.sort()
+    function = str(call.function)
+    if function.endswith("_distinct"):
+        values = list(dict.fromkeys(values))
+        function = function.removesuffix("_distinct")
+    if function == "count":
+        return len(values)
+    if not values:
+        return None
+    if function in ("min", "max"):
+        least_or_greatest: Value = min(values) if function == "min" else max(values)
+        return least_or_greatest
+    if function == "group_concat":
+        return call.separator.join(values)
+    total = sum(values)
+    if function == "avg":
+        return _average(total, len(values), call)
+    return _scaled(total, call)
+
+
+def _average(total: Any, count: int, call: AggregateCall) -> Value:
+    if call.type.kind is Kind.DOUBLE:
+        return float(total) / count
+    return (Decimal(total) / count).quantize(Decimal(1).scaleb(-call.type.scale), ROUND_HALF_UP)
+
+
+def _scaled(total: Any, call: AggregateCall) -> Value:
+    return Decimal(total).quantize(Decimal(1).scaleb(-call.type.scale)) if call.type.kind is Kind.DECIMAL else total  # type: ignore[no-any-return]
+
+
+def _top(operator: TopK, rows: Bag) -> Bag:
+    groups: dict[Row, list[Row]] = {}
+    for row in rows.elements():
+        groups.setdefault(tuple(row[i] for i in operator.group), []).append(row)
+    kept: Bag = Counter()
+    for members in groups.values():
+        kept.update(sorted_rows(members, operator.order)[operator.offset : operator.offset + operator.limit])
+    return kept

@@ -1,0 +1,178 @@
+"""What is refused, and in which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from domains.errors import HeadraceError, LimitExceeded, SqlError, SqlSyntaxError, UnknownName, Unsupported
+from migrations.parse import parse
+from tests.migrations.oracle import catalog, plan
+
+CATALOG = catalog()
+
+UNSUPPORTED = {
+    "SELECT id FROM stories WHERE id = ? OR author = ?": "a parameter under OR",
+    "SELECT id FROM stories WHERE id <> ?": "negated",
+    "SELECT id FROM stories WHERE NOT id = ?": "negated",
+    "SELECT id FROM stories WHERE title LIKE ?": "LIKE",
+    "SELECT id FROM stories WHERE id = ? + 1": "a parameter in",
+    "SELECT id FROM stories WHERE id IN (?, 3)": "mixes parameters and values",
+    "SELECT id FROM stories WHERE 1 = ?": "compared with a constant",
+    "SELECT id + ? FROM stories": "a parameter in the SELECT list",
+    "SELECT id FROM stories ORDER BY ?": "a parameter in ORDER BY",
+    "SELECT s.id FROM stories s LEFT JOIN users u ON u.id = s.author AND u.name = ?": "ON of an outer join",
+    "SELECT s.id FROM stories s LEFT JOIN (SELECT id FROM users WHERE name = ?) u ON u.id = s.author": "outer join",
+    "SELECT id FROM stories WHERE author NOT IN (SELECT id FROM users WHERE name = ?)": "below NOT IN",
+    "SELECT id FROM stories WHERE NOT EXISTS (SELECT id FROM users WHERE name = ?)": "below NOT EXISTS",
+    "SELECT COUNT(*) FROM stories WHERE author IN (?)": "below an aggregate",
+    "SELECT COUNT(*) FROM stories WHERE score > ?": "below an aggregate",
+    "SELECT author, COUNT(*) FROM stories WHERE score > ? GROUP BY author": "below an aggregate",
+    "SELECT DISTINCT title FROM stories WHERE score > ?": "below DISTINCT",
+    "SELECT x.id FROM (SELECT id FROM stories WHERE score > ? ORDER BY id LIMIT 3) x": "below LIMIT",
+    "SELECT x.id FROM (SELECT id FROM stories LIMIT ?) x": "LIMIT ?",
+    "SELECT id FROM stories WHERE id = ? UNION SELECT id FROM users": "different parameters",
+    "SELECT id FROM stories WHERE id = ? UNION SELECT id FROM users WHERE name = ?": "different parameters",
+    "SELECT s.id, x.n FROM stories s, (SELECT COUNT(*) n FROM votes WHERE user = ?) x": "aggregate without GROUP BY",
+    "SELECT COUNT(*) FROM votes WHERE story_id = ? HAVING COUNT(*) = 0": "a count of nothing meets",
+    "WITH x AS (SELECT id FROM stories WHERE id = ?) SELECT id FROM users": "nothing reads",
+    "SELECT id FROM stories WHERE author > :a AND score < :a": "several comparisons",
+    "SELECT id, RANK() OVER (ORDER BY score) FROM stories": "window functions",
+    "SELECT COUNT(*) OVER () FROM stories": "window functions",
+    "SELECT id FROM stories s WHERE EXISTS (SELECT 1 FROM votes v WHERE v.story_id = s.id)": "correlated subquery",
+    "SELECT (SELECT COUNT(*) FROM votes WHERE story_id = id) FROM stories": "correlated subquery",
+    "SELECT s.id FROM stories s FULL JOIN users u ON u.id = s.author": "FULL JOIN",
+    "SELECT author, COUNT(*) FROM stories GROUP BY author WITH ROLLUP": "ROLLUP",
+    "WITH RECURSIVE x AS (SELECT 1) SELECT * FROM x": "WITH RECURSIVE",
+    "SELECT id FROM stories INTERSECT SELECT id FROM users": "INTERSECT",
+    "SELECT id FROM stories EXCEPT SELECT id FROM users": "EXCEPT",
+    "SELECT s.id FROM stories s, LATERAL (SELECT 1) x": "LATERAL",
+    "SELECT id FROM other.stories": "database names",
+    "SELECT id FROM stories WHERE author = (SELECT boss FROM users)": "several rows",
+    "SELECT NOW() FROM stories": "NOW()",
+    "SELECT id FROM stories WHERE CURRENT_DATE > '2026-01-01'": "CURDATE()",
+    "SELECT RAND() FROM stories": "RAND()",
+    "SELECT DATABASE() FROM stories": "DATABASE()",
+    "SELECT NO_SUCH(id) FROM stories": "no_such",
+    "SELECT @x FROM stories": "user variables",
+    "SELECT STD(score) FROM stories": "the aggregate STD",
+    "SELECT id FROM stories WHERE MATCH (title) AGAINST ('x')": "full-text",
+    "SELECT title COLLATE utf8_general_ci FROM stories": "collation",
+    "SELECT 1": "without FROM",
+    "SELECT title->'$.x' FROM stories": "JSON",
+    "SELECT id FROM stories ORDER BY id NULLS LAST": "NULLS FIRST",
+}
+
+WRONG = {
+    "SELECT id, COUNT(*) FROM stories": "neither in GROUP BY",
+    "SELECT title, COUNT(*) FROM stories GROUP BY author": "neither in GROUP BY",
+    "SELECT * FROM stories GROUP BY author": "neither in GROUP BY",
+    "SELECT author FROM stories GROUP BY author ORDER BY title": "neither in GROUP BY",
+    "SELECT author FROM stories GROUP BY 2": "the SELECT list has 1",
+    "SELECT id FROM stories ORDER BY 2": "the SELECT list has 1",
+    "SELECT DISTINCT author FROM stories ORDER BY score": "DISTINCT needs",
+    "SELECT id FROM stories WHERE COUNT(*) > 1": "cannot stand in WHERE",
+    "SELECT SUM(COUNT(*)) FROM stories": "cannot stand in an aggregate",
+    "SELECT id FROM stories, users": "ambiguous",
+    "SELECT 1 FROM stories JOIN stories ON 1 = 1": "not unique",
+    "SELECT 1 FROM (SELECT id FROM stories)": "alias",
+    "SELECT id FROM stories UNION SELECT id, name FROM users": "1 and 2 columns",
+    "SELECT id FROM stories WHERE id IN (SELECT id, name FROM users)": "IN compares 1",
+    "SELECT id FROM stories s LEFT JOIN users u": "ON or USING",
+    "SELECT id FROM stories LIMIT 'x'": "LIMIT wants",
+    "SELECT FROM stories": "the SELECT list is empty",
+    "SELECT id FROM (SELECT id FROM stories) x (a, b)": "2 names",
+    "WITH x AS (SELECT id FROM stories), x AS (SELECT id FROM users) SELECT * FROM x": "twice",
+}
+
+UNKNOWN = {
+    "SELECT titel FROM stories": ('unknown column "titel" at line 1, column 8', "title"),
+    "SELECT s.titel\nFROM stories s": ('unknown column "s.titel" at line 1, column 10', "title"),
+    "SELECT t.id FROM stories s": ('unknown table "t" at line 1, column 10', None),
+    "SELECT id FROM storys": ('unknown table or view "storys"', "stories"),
+    "SELECT vcont FROM votecount": ('unknown column "vcont" at line 1, column 8', "vcount"),
+    "SELECT x.* FROM stories s": ('unknown table "x"', None),
+    "SELECT id FROM stories JOIN users USING (nam)": ('unknown column "nam"', None),
+}
+
+
+@pytest.mark.parametrize(("sql", "words"), UNSUPPORTED.items())
+def test_unsupported_is_named(sql: str, words: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        plan(sql, CATALOG)
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(("sql", "words"), WRONG.items())
+def test_wrong_text(sql: str, words: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        plan(sql, CATALOG)
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(("sql", "expected"), UNKNOWN.items())
+def test_unknown_names_have_a_place_and_a_neighbour(sql: str, expected: tuple[str, str | None]) -> None:
+    with pytest.raises(UnknownName) as caught:
+        plan(sql, CATALOG)
+    message, near = expected
+    assert caught.value.message == message
+    if near is not None:
+        assert caught.value.hint == f'did you mean "{near}"?'
+
+
+SYNTAX = {
+    "SELEC 1": ('unexpected "1"', 1, 7),
+    "SELECT 1 +": ("expected an expression, but the text ends", 1, 11),
+    "SELECT 'abc": ("string is not closed", 1, 8),
+    "SELECT 1;\nSELECT (1": ('expected ")", but the text ends', 2, 10),
+    "SELECT a b c FROM t": ('unexpected "c"', 1, 12),
+    "SELECT\0 1": ("unexpected NUL character", 1, 7),
+    "SELECT /* abc": ("comment is not closed", 1, 8),
+    "CREATE VIEW v AS SELECT a b c FROM t": ('unexpected "c"', 1, 29),
+}
+
+
+@pytest.mark.parametrize(("sql", "expected"), SYNTAX.items())
+def test_syntax_errors_say_where(sql: str, expected: tuple[str, int, int]) -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse(sql)
+    message, line, column = expected
+    assert caught.value.message == f"{message} at line {line}, column {column}"
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert "\x1b" not in str(caught.value)
+
+
+def deep(levels: int) -> dict[str, str]:
+    return {
+        "parentheses": "SELECT " + "(" * levels + "id" + ")" * levels + " FROM stories",
+        "sums": "SELECT " + "id + " * levels + "id FROM stories",
+        "negations": "SELECT id FROM stories WHERE " + "NOT " * levels + "id",
+        "functions": "SELECT " + "ABS(" * levels + "id" + ")" * levels + " FROM stories",
+        "subqueries": "SELECT id FROM " + "(SELECT * FROM " * levels + "stories" + ") x" * levels,
+        "cases": "SELECT " + "CASE WHEN id THEN " * levels + "1" + " END" * levels + " FROM stories",
+        "unions": "SELECT id FROM stories" + " UNION ALL SELECT id FROM stories" * levels,
+        "conditions": "SELECT id FROM stories WHERE id = 1" + " OR id = 1" * levels,
+        "exists": "SELECT id FROM stories WHERE " + "EXISTS (SELECT 1 FROM users WHERE " * levels + "1" + ")" * levels,
+    }
+
+
+@pytest.mark.parametrize("shape", deep(1))
+@pytest.mark.parametrize("levels", [60, 3000])
+def test_deep_nesting_is_planned_or_refused_cleanly(shape: str, levels: int) -> None:
+    try:
+        plan(deep(levels)[shape], CATALOG)
+    except HeadraceError as error:
+        assert isinstance(error, LimitExceeded)
+
+
+def test_long_texts() -> None:
+    many = ", ".join(str(i) for i in range(20_000))
+    plan(f"SELECT id FROM stories WHERE id IN ({many})", CATALOG)
+    with pytest.raises(HeadraceError):
+        parse("SELECT " + "x" * 2**24)
+    with pytest.raises(SqlSyntaxError):
+        parse("(" * 500_000 + "1")
+
+
+@pytest.mark.parametrize("junk", ["", ";;", "  ", "-- only a comment", "/* x */ ;"])
+def test_nothing_is_no_statement(junk: str) -> None:
+    assert parse(junk) == []

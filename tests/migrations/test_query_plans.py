@@ -1,0 +1,131 @@
+"""SQL in, plan out: the pairs of ``plans.txt``, and what the graph and the reader promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from domains.graph import ParameterKind, Reader
+from migrations.joint_graph import JointGraph, render
+from migrations.parse import parse
+from migrations.query.view import PlannedView, plan_view
+from migrations.rendering import names_of
+from tests.migrations.oracle import catalog, plan
+
+CATALOG = catalog()
+
+
+def pairs() -> list[tuple[str, str, str]]:
+    found = []
+    for block in (Path(__file__).parent / "plans.txt").read_text().split("\n\n"):
+        asked, _, expected = block.strip().partition("\n---\n")
+        title, _, sql = asked.partition("\n")
+        found.append((title.removeprefix("-- "), sql, expected))
+    return found
+
+
+def reader_text(graph: JointGraph, view: PlannedView) -> list[str]:
+    names, reader = names_of(graph.node(view.root).columns), view.reader
+    lines = [f"key {', '.join(names[i] for i in reader.key)}"] if reader.key else []
+    lines += [f"seek {', '.join(names[i] for i in reader.seek)}"] if reader.seek else []
+    lines += [f"limit {reader.limit}"] if reader.limit is not None else []
+    return lines + ([f"empty {reader.empty}"] if reader.empty is not None else [])
+
+
+@pytest.mark.parametrize(("title", "sql", "expected"), pairs(), ids=lambda value: value[:40])
+def test_plan(title: str, sql: str, expected: str) -> None:
+    graph, view = plan(sql, CATALOG)
+    renamed = render(graph, view.root)
+    assert "\n".join([renamed, *reader_text(graph, view)]) == expected, title
+
+
+def reader_of(sql: str) -> tuple[PlannedView, Reader]:
+    _, view = plan(sql, CATALOG)
+    return view, view.reader
+
+
+def test_parameters_are_named_after_their_columns() -> None:
+    view, reader = reader_of(
+        "SELECT a.title FROM stories a, stories b WHERE a.id = ? AND b.id = ? AND a.author = b.author "
+        "AND a.score BETWEEN ? AND ? AND b.score > ? AND b.title = :name ORDER BY a.id LIMIT ? OFFSET ?"
+    )
+    names = ["id", "id_2", "score_min", "score_max", "score", "name", "limit", "offset"]
+    assert [parameter.name for parameter in view.parameters] == names
+    assert view.placeholders == tuple(range(8))
+    assert reader.parameters == view.parameters
+    assert reader.visible == 1
+    assert len(reader.key) == 3
+    assert len(reader.seek) == 2
+
+
+def test_an_in_list_is_one_parameter() -> None:
+    view, reader = reader_of("SELECT title FROM stories WHERE author IN (?, ?, ?) AND id = ?")
+    assert [(p.name, p.kind) for p in view.parameters] == [("author", ParameterKind.IN), ("id", ParameterKind.EQUAL)]
+    assert view.placeholders == (0, 0, 0, 1)
+    assert len(reader.key) == 2
+
+
+def test_one_column_compared_twice_is_in_the_key_once() -> None:
+    view, reader = reader_of("SELECT title FROM stories WHERE id = ? AND id = ?")
+    assert [p.name for p in view.parameters] == ["id", "id_2"]
+    assert len(reader.key) == 1
+
+
+def test_parameters_of_a_view_come_where_its_name_stands() -> None:
+    known = catalog()
+    from tests.migrations.oracle import with_view
+
+    known = with_view(known, "CREATE VIEW Mine AS SELECT id, author FROM stories WHERE score = ? AND title = ?")
+    _, view = plan("SELECT m.id FROM users u JOIN Mine m ON m.author = u.id WHERE u.name = ?", known)
+    assert [p.name for p in view.parameters] == ["score", "title", "name"]
+    _, twice = plan("SELECT m.id FROM Mine m JOIN Mine n ON m.author = n.author", known)
+    assert [p.name for p in twice.parameters] == ["score", "title", "score_2", "title_2"]
+
+
+def test_visible_columns_have_unique_names() -> None:
+    view, _ = reader_of("SELECT s.id, u.id, s.id AS ID, COUNT(*) FROM stories s JOIN users u ON u.id = s.author GROUP BY 1, 2")
+    assert [column.name for column in view.columns] == ["id", "id_2", "ID_3", "COUNT(*)"]
+
+
+def test_tables_and_hidden_columns() -> None:
+    graph, view = plan("SELECT title FROM StoriesWithVC WHERE vcount = ? ORDER BY id", CATALOG)
+    assert view.tables == {"stories", "votes"}
+    assert [c.name for c in view.columns] == ["title"]
+    assert len(graph.node(view.root).columns) == 3
+
+
+def test_the_same_recipe_gives_the_same_graph() -> None:
+    texts = [sql for _, sql, _ in pairs()]
+    one, other = JointGraph(), JointGraph()
+    for graph in (one, other):
+        for i, sql in enumerate(texts):
+            plan_view(CATALOG, graph, f"v{i}", parse(sql)[0].expression)
+    assert list(one) == list(other)
+
+
+def test_planning_again_adds_nothing() -> None:
+    graph = JointGraph()
+    statement = parse("SELECT id, vcount FROM StoriesWithVC WHERE id = ?")[0].expression
+    first = plan_view(CATALOG, graph, "a", statement)
+    size = len(graph)
+    assert plan_view(CATALOG, graph, "b", statement).root == first.root
+    assert len(graph) == size
+
+
+def test_a_refused_view_adds_nothing() -> None:
+    graph = JointGraph()
+    with pytest.raises(Exception, match="unknown column"):
+        plan_view(CATALOG, graph, "a", parse("SELECT id FROM StoriesWithVC WHERE nope = 1")[0].expression)
+    assert len(graph) == 0
+
+
+def test_a_copy_is_independent_and_numbers_are_not_used_again() -> None:
+    graph, view = plan("SELECT title FROM stories WHERE id = ?", CATALOG)
+    twin = graph.copy()
+    assert twin.children(graph.node(view.root).parents[0]) == (view.root,)
+    twin.remove(view.root)
+    assert view.root in graph
+    assert view.root not in twin
+    again = plan_view(CATALOG, twin, "v", parse("SELECT title FROM stories WHERE id = ?")[0].expression)
+    assert again.root > view.root

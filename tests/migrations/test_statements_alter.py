@@ -1,0 +1,138 @@
+"""ALTER TABLE and indexes: the next schema of a table."""
+
+from __future__ import annotations
+
+import pytest
+from tests.migrations.statement_catalog import CATALOG, NOW, names, one, perform, schema_of
+
+from domains.errors import AlreadyExists, HeadraceError, SqlError, StillInUse, UnknownName, Unsupported
+from migrations.statements.statement import AlterTable, CreateIndex, DropIndex, NoOperation
+
+
+def test_added_columns_come_last_and_pad_what_is_stored() -> None:
+    schema = schema_of(
+        "ALTER TABLE votes ADD COLUMN a INT DEFAULT 3, ADD b TEXT NOT NULL, ADD COLUMN c DATETIME NOT NULL DEFAULT NOW(),"
+        " ADD COLUMN d DECIMAL(4,2) NOT NULL, ADD COLUMN e INT, ADD KEY (b), ADD CONSTRAINT f FOREIGN KEY (e) REFERENCES x (y)"
+    )
+    assert names(schema, schema.live()) == ("user", "story_id", "a", "b", "c", "d", "e")
+    added = schema.columns[2:]
+    assert [str(column.default) for column in added] == ["3", "", NOW, "0.00", "None"]
+    assert [column.has_default for column in added] == [True, False, False, False, False]
+    assert [column.default_now for column in added] == [False, False, True, False, False]
+    assert (schema.indexes, schema.index_names) == (((3,),), ("b",))
+
+
+def test_a_dropped_column_is_a_tombstone_and_its_name_is_free() -> None:
+    schema = schema_of("ALTER TABLE stories DROP COLUMN title, ADD COLUMN title TEXT")
+    assert [column.dropped for column in schema.columns] == [False, False, True, False, False, False]
+    assert schema.position("title") == 5
+    assert names(schema, schema.live()) == ("id", "author", "score", "made", "title")
+
+
+def test_indexes_come_and_go_by_name() -> None:
+    created = one("CREATE INDEX i ON stories (title(10) DESC, score)")
+    assert isinstance(created, CreateIndex)
+    assert (created.table, created.columns, created.schema.index_names) == ("stories", (2, 3), ("by_author", "i"))
+    dropped = one("DROP INDEX BY_AUTHOR ON stories")
+    assert isinstance(dropped, DropIndex)
+    assert (dropped.columns, dropped.schema.indexes, dropped.schema.index_names) == ((1,), (), ())
+    altered = one("ALTER TABLE stories DROP INDEX by_author, ADD INDEX other (score)")
+    assert isinstance(altered, AlterTable)
+    assert (altered.schema.indexes, altered.schema.index_names) == (((3,),), ("other",))
+
+
+def test_nothing_to_do() -> None:
+    assert one("ALTER TABLE votes ADD COLUMN IF NOT EXISTS user INT") == NoOperation(
+        'nothing to change in table "votes"'
+    )
+    assert one("ALTER TABLE votes DROP COLUMN IF EXISTS q") == NoOperation('nothing to change in table "votes"')
+    assert one("CREATE INDEX IF NOT EXISTS by_author ON stories (id)") == NoOperation('index "by_author" exists')
+
+
+THERE = "ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX are there"
+COPY = "make a new table and copy: INSERT … SELECT"
+WRONG: list[tuple[str, type[HeadraceError], str]] = [
+    (
+        "ALTER TABLE storys ADD a INT",
+        UnknownName,
+        'unknown table "storys" at line 1, column 13 (did you mean "stories"?)',
+    ),
+    ("ALTER TABLE votes ADD user INT", AlreadyExists, 'column "votes.user" exists'),
+    (
+        "ALTER TABLE votes DROP usr",
+        UnknownName,
+        'unknown column "votes.usr" at line 1, column 24 (did you mean "user"?)',
+    ),
+    ("ALTER TABLE votes DROP user", Unsupported, f'dropping column "votes.user" of the PRIMARY KEY ({COPY})'),
+    (
+        "ALTER TABLE stories DROP author",
+        StillInUse,
+        'column "stories.author" is in index "by_author" (DROP INDEX by_author ON stories first)',
+    ),
+    (
+        "ALTER TABLE log DROP day, DROP body, DROP weight",
+        SqlError,
+        'column "log.weight" is the last column of "log" (DROP TABLE log)',
+    ),
+    (
+        "ALTER TABLE votes ADD a INT AFTER user",
+        Unsupported,
+        "ADD COLUMN … FIRST and AFTER (a new column comes last; name columns in SELECT)",
+    ),
+    (
+        "ALTER TABLE votes ADD a INT UNIQUE",
+        Unsupported,
+        'ADD COLUMN "a" with a PRIMARY KEY, UNIQUE or AUTO_INCREMENT (declare it in CREATE TABLE)',
+    ),
+    (
+        "ALTER TABLE votes ADD a DATE NOT NULL",
+        Unsupported,
+        'ADD COLUMN "a" DATE NOT NULL without DEFAULT (give it a DEFAULT, or allow NULL)',
+    ),
+    (
+        "ALTER TABLE votes ADD UNIQUE u (user)",
+        Unsupported,
+        'a UNIQUE key for table "votes", which exists (declare UNIQUE in CREATE TABLE; INDEX can be added)',
+    ),
+    (
+        "CREATE UNIQUE INDEX u ON votes (user)",
+        Unsupported,
+        'a UNIQUE key for table "votes", which exists (declare UNIQUE in CREATE TABLE; INDEX can be added)',
+    ),
+    (
+        "ALTER TABLE log ADD PRIMARY KEY (day)",
+        Unsupported,
+        "ALTER TABLE … ADD PRIMARY KEY (declare it in CREATE TABLE)",
+    ),
+    ("ALTER TABLE votes DROP PRIMARY KEY", Unsupported, f"ALTER TABLE … DROP PRIMARY KEY ({THERE})"),
+    ("ALTER TABLE votes RENAME TO v", Unsupported, f"ALTER TABLE … RENAME TO ({THERE})"),
+    ("ALTER TABLE votes RENAME COLUMN user TO u", Unsupported, f"ALTER TABLE … RENAME COLUMN ({THERE})"),
+    ("ALTER TABLE votes MODIFY COLUMN user BIGINT", Unsupported, f"ALTER TABLE … MODIFY and CHANGE ({THERE})"),
+    ("ALTER TABLE votes CHANGE user u INT", Unsupported, f"ALTER TABLE … MODIFY and CHANGE ({THERE})"),
+    ("ALTER TABLE votes ALTER COLUMN user SET DEFAULT 3", Unsupported, f"ALTER TABLE … ALTER COLUMN ({THERE})"),
+    ("ALTER TABLE votes ENGINE=InnoDB", Unsupported, "ALTER TABLE with table options"),
+    ("ALTER VIEW VoteCount AS SELECT 1", Unsupported, "ALTER VIEW (CREATE OR REPLACE VIEW)"),
+    ("CREATE INDEX by_author ON stories (id)", AlreadyExists, 'index "by_author" of table "stories" exists'),
+    (
+        "DROP INDEX by_autor ON stories",
+        UnknownName,
+        'unknown index "stories.by_autor" at line 1, column 12 (did you mean "by_author"?)',
+    ),
+    ("DROP INDEX by_author", SqlError, "DROP INDEX needs a table (DROP INDEX name ON table)"),
+]
+
+
+@pytest.mark.parametrize(("sql", "kind", "message"), WRONG, ids=[sql[:60] for sql, _, _ in WRONG])
+def test_what_is_wrong_is_said(sql: str, kind: type[HeadraceError], message: str) -> None:
+    with pytest.raises(HeadraceError) as caught:
+        one(sql)
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith(message)
+
+
+def test_a_unique_column_and_the_index_of_auto_increment_stay() -> None:
+    catalog = perform("CREATE TABLE t (a INT AUTO_INCREMENT, b INT UNIQUE, KEY k (a))", CATALOG)
+    with pytest.raises(Unsupported, match=r'dropping column "t\.b" of a UNIQUE key'):
+        one("ALTER TABLE t DROP b", catalog=catalog)
+    with pytest.raises(StillInUse, match='index "k" serves AUTO_INCREMENT column "a"'):
+        one("DROP INDEX k ON t", catalog=catalog)

@@ -1,0 +1,231 @@
+"""CREATE and DROP of tables and views."""
+
+from __future__ import annotations
+
+import pytest
+from tests.migrations.statement_catalog import CATALOG, NOW, names, one, schema_of
+
+from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, UnknownName, Unsupported
+from domains.types import TableSchema
+from migrations.statements.interpret import interpret_one, split
+from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView, NoOperation
+
+BIG = """CREATE TABLE `T` (
+  `id` int(11) unsigned NOT NULL AUTO_INCREMENT COMMENT 'the key',
+  `name` varchar(40) CHARACTER SET utf8 COLLATE utf8_bin DEFAULT 'x',
+  n decimal(10,2) NULL DEFAULT -1.005,
+  at timestamp DEFAULT now(), since DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+  day DATE DEFAULT (CURRENT_DATE), flag BOOL DEFAULT TRUE, sum INT DEFAULT (1+2),
+  PRIMARY KEY (`id`), UNIQUE KEY `u` (`name`), UNIQUE (n, at), KEY k (name(10), n), INDEX (n) USING BTREE, KEY (n),
+  CONSTRAINT fk FOREIGN KEY (n) REFERENCES x (y) ON DELETE CASCADE
+) ENGINE=InnoDB AUTO_INCREMENT=7 DEFAULT CHARSET=utf8 ROW_FORMAT=DYNAMIC"""
+
+
+def test_a_table_as_mysqldump_prints_it() -> None:
+    schema = schema_of(BIG)
+    assert schema.name == "T"
+    assert names(schema, schema.live()) == ("id", "name", "n", "at", "since", "day", "flag", "sum")
+    assert names(schema, schema.primary_key) == ("id",)
+    assert [names(schema, key) for key in schema.unique] == [("name",), ("n", "at")]
+    assert [names(schema, key) for key in schema.indexes] == [("name", "n"), ("n",), ("n",)]
+    assert schema.index_names == ("k", "n", "n_2")
+    by_name = {column.name: column for column in schema.columns}
+    assert by_name["id"].auto_increment
+    assert [column.name for column in schema.columns if not column.nullable] == ["id", "since"]
+    assert [column.name for column in schema.columns if column.default_now] == ["at", "since", "day"]
+    defaults = {column.name: str(column.default) for column in schema.columns if column.has_default}
+    assert defaults == {"name": "x", "n": "-1.01", "flag": "1", "sum": "3"}
+
+
+KEYS: list[tuple[str, tuple[str, ...], list[tuple[str, ...]], list[tuple[str, ...]]]] = [
+    ("a INT, b INT", (), [], []),
+    ("a INT PRIMARY KEY, b INT UNIQUE", ("a",), [("b",)], []),
+    ("a INT KEY, b INT", ("a",), [], []),
+    ("a INT, b INT, PRIMARY KEY (b, a)", ("b", "a"), [], []),
+    ("a INT, b INT, CONSTRAINT p PRIMARY KEY (a), CONSTRAINT u UNIQUE KEY (b)", ("a",), [("b",)], []),
+    ("a INT UNIQUE, b INT, UNIQUE (a)", (), [("a",)], []),
+    ("A INT, b INT, KEY (a, B)", (), [], [("A", "b")]),
+    ("a INT REFERENCES x (y), b INT", (), [], []),
+]
+
+
+@pytest.mark.parametrize(("columns", "primary", "unique", "indexes"), KEYS, ids=[key[0] for key in KEYS])
+def test_keys(columns: str, primary: tuple[str, ...], unique: list[object], indexes: list[object]) -> None:
+    schema = schema_of(f"CREATE TABLE t ({columns})")
+    assert names(schema, schema.primary_key) == primary
+    assert [names(schema, key) for key in schema.unique] == unique
+    assert [names(schema, key) for key in schema.indexes] == indexes
+    assert all(not schema.columns[at].nullable for at in schema.primary_key)
+
+
+WRONG: list[tuple[str, type[HeadraceError], str]] = [
+    ("CREATE TABLE stories (a INT)", AlreadyExists, 'table "stories" exists'),
+    ("CREATE TABLE VOTECOUNT (a INT)", AlreadyExists, 'view "VoteCount" exists'),
+    ("CREATE TABLE t", SqlError, 'table "t" has no columns'),
+    ("CREATE TABLE t ()", SqlError, 'table "t" has no columns'),
+    ("CREATE TABLE t (a)", SqlError, 'table "t" has no columns'),
+    ("CREATE TABLE t (b INT, a)", SqlError, 'column "a" has no type'),
+    ("CREATE TABLE t (a INT, A TEXT)", SqlError, 'column "A" is named twice'),
+    (
+        "CREATE TABLE t (name INT, KEY (nam))",
+        UnknownName,
+        'unknown column "t.nam" at line 1, column 32 (did you mean "name"?)',
+    ),
+    ("CREATE TABLE t (a INT, KEY (a, A))", SqlError, 'index names column "A" twice'),
+    ("CREATE TABLE t (a INT PRIMARY KEY, PRIMARY KEY (a))", SqlError, 'table "t" has two primary keys'),
+    (
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT PRIMARY KEY)",
+        SqlError,
+        'table "t" has two primary keys (write PRIMARY KEY (a, b) after the columns)',
+    ),
+    (
+        "CREATE TABLE t (a INT AUTO_INCREMENT)",
+        SqlError,
+        'AUTO_INCREMENT column "a" is not the first column of a key (make it the PRIMARY KEY)',
+    ),
+    (
+        "CREATE TABLE t (a TEXT AUTO_INCREMENT PRIMARY KEY)",
+        SqlError,
+        'AUTO_INCREMENT column "a" is TEXT (it must be of an INT type)',
+    ),
+    (
+        "CREATE TABLE t (a INT AUTO_INCREMENT KEY, b INT AUTO_INCREMENT UNIQUE)",
+        SqlError,
+        'table "t" has two AUTO_INCREMENT columns',
+    ),
+    (
+        "CREATE TABLE t (a INT DEFAULT 3 AUTO_INCREMENT KEY)",
+        SqlError,
+        'AUTO_INCREMENT column "a" cannot have a DEFAULT',
+    ),
+    (
+        "CREATE TABLE t (a INT DEFAULT 'q')",
+        SqlError,
+        'the default of column "a" does not fit: \'q\' does not fit type INT of column "a": it is not a number',
+    ),
+    ("CREATE TABLE t (a INT DEFAULT NOW())", SqlError, 'column "a" is INT and cannot default to the time'),
+    ("CREATE TABLE t (a INT NOT NULL DEFAULT NULL)", SqlError, 'NOT NULL column "a" cannot have DEFAULT NULL'),
+    (
+        "CREATE TABLE t (a INT DEFAULT NULL, PRIMARY KEY (a))",
+        SqlError,
+        'primary key column "a" cannot have DEFAULT NULL',
+    ),
+    ("CREATE TABLE t (a INT CHECK (a > 1))", Unsupported, 'CHECK (column "a") (check the value before it is written)'),
+    ("CREATE TABLE t (a INT, CHECK (a > 1))", Unsupported, "CHECK (check the value before it is written)"),
+    (
+        "CREATE TABLE t (a INT AS (1) STORED)",
+        Unsupported,
+        'generated columns (column "a") (compute the value in a view)',
+    ),
+    (
+        "CREATE TABLE t (a DATETIME ON UPDATE CURRENT_TIMESTAMP)",
+        Unsupported,
+        'ON UPDATE CURRENT_TIMESTAMP (column "a") (set the column in each UPDATE: column = NOW())',
+    ),
+    ("CREATE TABLE t (a TEXT, FULLTEXT KEY (a))", Unsupported, "FULLTEXT index (use KEY; LIKE scans)"),
+    (
+        "CREATE TABLE t (a TEXT, KEY ((LOWER(a))))",
+        Unsupported,
+        "index on the expression (LOWER(a)) (add a column that holds it)",
+    ),
+    ("CREATE TEMPORARY TABLE t (a INT)", Unsupported, "CREATE TEMPORARY TABLE"),
+    ("CREATE TABLE t LIKE stories", Unsupported, "CREATE TABLE … LIKE (write the columns out)"),
+    (
+        "CREATE TABLE t AS SELECT 1",
+        Unsupported,
+        "CREATE TABLE … AS SELECT (CREATE TABLE, then INSERT … SELECT; or CREATE VIEW)",
+    ),
+    ("CREATE OR REPLACE TABLE t (a INT)", Unsupported, 'CREATE OR REPLACE TABLE (DROP TABLE IF EXISTS "t" first)'),
+    ("CREATE TABLE d.t (a INT)", Unsupported, 'the name "d.t" (there is one database: write "t")'),
+    ("CREATE DATABASE d", Unsupported, "CREATE DATABASE (tables, views and indexes are there)"),
+    (f"CREATE TABLE {'x' * 65} (a INT)", LimitExceeded, f'table name "{"x" * 64}…" has 65 characters (at most 64)'),
+    (
+        "CREATE TABLE ` t` (a INT)",
+        SqlError,
+        '" t" is no name for a table (a name is not empty and has no spaces at its ends)',
+    ),
+    (
+        "CREATE TABLE adhoc_1 (a INT)",
+        SqlError,
+        'the name "adhoc_1" is reserved (views of ad-hoc SELECTs start with "adhoc_")',
+    ),
+    ("CREATE VIEW v (a, A) AS SELECT id, title FROM stories", SqlError, 'column "A" is named twice'),
+    ("CREATE VIEW stories AS SELECT 1", AlreadyExists, 'table "stories" exists'),
+    ("CREATE OR REPLACE VIEW stories AS SELECT 1", AlreadyExists, 'table "stories" exists'),
+    ("CREATE VIEW votecount AS SELECT 1", AlreadyExists, 'view "VoteCount" exists'),
+    (
+        "CREATE MATERIALIZED VIEW v AS SELECT id FROM stories",
+        Unsupported,
+        "CREATE MATERIALIZED VIEW (every view is kept up to date: CREATE EXT VIEW)",
+    ),
+    ("DROP TABLE storys", UnknownName, 'unknown table "storys" at line 1, column 12 (did you mean "stories"?)'),
+    ("DROP TABLE VoteCount", SqlError, '"VoteCount" is a view (DROP VIEW VoteCount)'),
+    ("DROP VIEW stories", SqlError, '"stories" is a table (DROP TABLE stories)'),
+    (
+        "DROP VIEW Votes_Count",
+        UnknownName,
+        'unknown view "Votes_Count" at line 1, column 11 (did you mean "VoteCount"?)',
+    ),
+    ("DROP DATABASE d", Unsupported, "DROP DATABASE (tables, views and indexes are there)"),
+]
+
+
+@pytest.mark.parametrize(("sql", "kind", "message"), WRONG, ids=[sql[:60] for sql, _, _ in WRONG])
+def test_what_is_wrong_is_said(sql: str, kind: type[HeadraceError], message: str) -> None:
+    with pytest.raises(HeadraceError) as caught:
+        one(sql)
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith(message)
+
+
+def test_too_many_columns_and_indexes() -> None:
+    with pytest.raises(LimitExceeded, match="has 1018 columns"):
+        one(f"CREATE TABLE t ({', '.join(f'c{i} INT' for i in range(1018))})")
+    with pytest.raises(LimitExceeded, match="too many indexes"):
+        one(f"CREATE TABLE t (a INT, {', '.join('KEY (a)' for _ in range(65))})")
+
+
+def test_if_exists_and_if_not_exists() -> None:
+    assert one("CREATE TABLE IF NOT EXISTS STORIES (a INT)") == NoOperation('table "stories" exists')
+    assert one("DROP TABLE IF EXISTS t") == NoOperation('no table "t"')
+    assert one("DROP VIEW IF EXISTS v") == NoOperation('no view "v"')
+    assert one("DROP VIEW IF EXISTS votecount") == DropView("VoteCount", if_exists=True)
+    assert one("CREATE VIEW IF NOT EXISTS VoteCount AS SELECT 1") == NoOperation('view "VoteCount" exists')
+    created = one("CREATE TABLE IF NOT EXISTS t (a INT)")
+    assert isinstance(created, CreateTable)
+    assert created.if_not_exists
+    assert isinstance(created.schema, TableSchema)
+
+
+def test_drop_table_of_several_is_several_statements() -> None:
+    dropped = [interpret_one(parsed, CATALOG, (), NOW) for parsed in split("DROP TABLE IF EXISTS votes, nothing, LOG")]
+    assert dropped == [DropTable("votes", True), NoOperation('no table "nothing"'), DropTable("log", True)]
+    assert [parsed.sql for parsed in split("drop table votes, log")] == ["DROP TABLE votes", "DROP TABLE log"]
+
+
+VIEWS: list[tuple[str, str, bool]] = [
+    ("CREATE VIEW v AS SELECT id FROM stories", "SELECT id FROM stories", False),
+    (
+        "CREATE EXT VIEW v AS  SELECT id AS as_is FROM stories WHERE id = ? ",
+        "SELECT id AS as_is FROM stories WHERE id = ?",
+        True,
+    ),
+    ("create /* as */ view `v` as select 'x AS y' from stories", "select 'x AS y' from stories", False),
+    ("CREATE ALGORITHM=MERGE VIEW v AS (SELECT 1)", "(SELECT 1)", False),
+    ("CREATE VIEW v AS WITH a AS (SELECT 1) SELECT * FROM a", "WITH a AS (SELECT 1) SELECT * FROM a", False),
+]
+
+
+@pytest.mark.parametrize(("sql", "text", "external"), VIEWS, ids=[view[0][:50] for view in VIEWS])
+def test_a_view_keeps_its_select_as_written(sql: str, text: str, external: bool) -> None:
+    statement = one(sql)
+    assert isinstance(statement, CreateView)
+    definition = statement.definition
+    assert (definition.name, definition.sql, definition.external, definition.ad_hoc) == ("v", text, external, False)
+
+
+def test_a_view_with_columns_and_its_flags() -> None:
+    statement = one("CREATE OR REPLACE VIEW VoteCount (s, n) AS SELECT story_id, COUNT(*) FROM votes GROUP BY 1")
+    assert isinstance(statement, CreateView)
+    assert statement.definition.columns == ("s", "n")
+    assert (statement.or_replace, statement.if_not_exists) == (True, False)

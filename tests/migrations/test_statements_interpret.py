@@ -1,0 +1,136 @@
+"""The dispatcher: constants, SHOW and EXPLAIN, what sessions say, several statements in one text."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from domains.errors import BadRequest, HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported
+from migrations.statements.interpret import count_placeholders, interpret, split
+from migrations.statements.statement import (
+    ConstantSelect,
+    Describe,
+    Explain,
+    NoOperation,
+    SelectStatement,
+    ShowTables,
+    ShowViews,
+    Statement,
+    WriteStatement,
+)
+from tests.migrations.statement_catalog import CATALOG, NOW, one
+
+CONSTANTS: list[tuple[str, tuple[Any, ...], list[str], list[tuple[Any, ...]]]] = [
+    ("SELECT 1 + 1 AS x, NOW(), 'a' AS a", (), ["x", "NOW()", "a"], [(2, NOW, "a")]),
+    ("SELECT 1/3, 7 DIV 2, NULL AS n", (), ["1 / 3", "7 DIV 2", "n"], [(Decimal("0.3333"), 3, None)]),
+    ("SELECT ? AS p, CONCAT(?, 'x') AS q FROM dual", (1.5, "y"), ["p", "q"], [(1.5, "yx")]),
+    ("SELECT 1 AS x WHERE 1 = 0", (), ["x"], []),
+    ("SELECT 1 AS x WHERE NULL", (), ["x"], []),
+    ("SELECT 1 AS x LIMIT 0", (), ["x"], []),
+    ("SELECT 1 AS x LIMIT 1 OFFSET 1", (), ["x"], []),
+    ("(SELECT 1 AS x)", (), ["x"], [(1,)]),
+]
+
+
+@pytest.mark.parametrize(("sql", "params", "columns", "rows"), CONSTANTS, ids=[case[0] for case in CONSTANTS])
+def test_a_select_without_from_is_answered_at_once(
+    sql: str, params: tuple[Any, ...], columns: list[str], rows: list[tuple[Any, ...]]
+) -> None:
+    statement = one(sql, *params)
+    assert isinstance(statement, ConstantSelect)
+    assert [column.name for column in statement.columns] == columns
+    assert list(statement.rows) == rows
+
+
+SIMPLE: list[tuple[str, Statement]] = [
+    ("SHOW TABLES", ShowTables()),
+    ("SHOW FULL TABLES", ShowTables()),
+    ("SHOW VIEWS", ShowViews()),
+    ("show views ; ", ShowViews()),
+    ("SHOW COLUMNS FROM STORIES", Describe("stories")),
+    ("DESCRIBE stories", Describe("stories")),
+    ("DESC votecount", Describe("VoteCount")),
+    ("EXPLAIN stories", Describe("stories")),
+    ("EXPLAIN VoteCount", Explain("VoteCount")),
+    ("EXPLAIN VIEW votecount", Explain("VoteCount")),
+    ("SET NAMES utf8mb4", NoOperation("sessions have no settings")),
+    ("SET SESSION sql_mode = 'x', autocommit = 1", NoOperation("sessions have no settings")),
+    ("USE db", NoOperation("there is one database")),
+]
+
+
+@pytest.mark.parametrize(("sql", "expected"), SIMPLE, ids=[sql for sql, _ in SIMPLE])
+def test_simple_statements(sql: str, expected: Statement) -> None:
+    assert one(sql) == expected
+
+
+def test_selects_keep_their_text_and_parameters() -> None:
+    assert one("SELECT id FROM stories WHERE id IN (?) AND author = ?", [1, 2], True) == SelectStatement(
+        query=None,  # type: ignore[arg-type]
+        sql="SELECT id FROM stories WHERE id IN (?) AND author = ?",
+        params=((1, 2), 1),
+    )
+    explained = one("EXPLAIN SELECT id FROM stories WHERE id = ?", 3)
+    assert isinstance(explained, Explain)
+    assert isinstance(explained.target, SelectStatement)
+    assert (explained.target.sql, explained.target.params) == ("SELECT id FROM stories WHERE id = ?", (3,))
+
+
+ATOMIC = "each statement is applied whole or not at all; put rows that belong together into one INSERT"
+WRONG: list[tuple[str, type[HeadraceError], str]] = [
+    ("BEGIN", Unsupported, f"transactions (BEGIN) ({ATOMIC})"),
+    ("START TRANSACTION", Unsupported, f"transactions (BEGIN) ({ATOMIC})"),
+    ("COMMIT", Unsupported, f"transactions (COMMIT) ({ATOMIC})"),
+    ("ROLLBACK", Unsupported, f"transactions (ROLLBACK) ({ATOMIC})"),
+    ("SET autocommit = 0", Unsupported, f"SET autocommit = 0 ({ATOMIC})"),
+    ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", Unsupported, f"SET TRANSACTION ({ATOMIC})"),
+    ("SET @a = 1", Unsupported, "user variables (@a) (use a parameter: ?)"),
+    ("GRANT ALL ON t TO u", Unsupported, 'the statement "GRANT ALL ON t TO u"'),
+    ("KILL 3", Unsupported, 'the statement "KILL 3"'),
+    ("SHOW TABLES LIKE 'x'", Unsupported, "SHOW TABLES with LIKE, WHERE or FROM a database (SHOW TABLES)"),
+    ("SHOW VARIABLES", Unsupported, "SHOW VARIABLES (SHOW TABLES, SHOW VIEWS and SHOW COLUMNS FROM table are there)"),
+    (
+        "SHOW COLUMNS FROM storys",
+        UnknownName,
+        'unknown table or view "storys" at line 1, column 19 (did you mean "stories"?)',
+    ),
+    ("DESCRIBE storys", UnknownName, 'unknown table or view "storys" at line 1, column 10 (did you mean "stories"?)'),
+    ("EXPLAIN VIEW stories", SqlError, '"stories" is a table (DESCRIBE stories)'),
+    ("EXPLAIN UPDATE votes SET user = 1", Unsupported, "EXPLAIN UPDATE (EXPLAIN view, or EXPLAIN SELECT …)"),
+    ("EXPLAIN ANALYZE SELECT id FROM stories", Unsupported, "EXPLAIN with ANALYZE or FORMAT"),
+    ("SELECT id INTO @x FROM stories", Unsupported, "SELECT … INTO (INSERT INTO table SELECT …)"),
+    ("SELECT id FROM stories FOR UPDATE", Unsupported, "SELECT … FOR UPDATE (a SELECT locks nothing; leave it out)"),
+    ("SELECT @@version", Unsupported, "session variables (@@name)"),
+    ("SELECT id", UnknownName, 'unknown column "id"'),
+    ("SELECT COUNT(*)", SqlError, "the aggregate COUNT(*) cannot stand in SELECT without FROM"),
+    ("SELECT 1 HAVING 1", SqlError, "HAVING without FROM"),
+    ("SELECT 1 LIMIT 'x'", SqlError, "LIMIT wants a number that is not negative"),
+    ("SELEC 1", SqlSyntaxError, ""),
+]
+
+
+@pytest.mark.parametrize(("sql", "kind", "message"), WRONG, ids=[sql for sql, _, _ in WRONG])
+def test_what_is_wrong_is_said(sql: str, kind: type[HeadraceError], message: str) -> None:
+    with pytest.raises(HeadraceError) as caught:
+        one(sql)
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith(message)
+
+
+def test_several_statements_share_the_parameters_in_order() -> None:
+    text = "INSERT INTO votes VALUES (?, ?); ; SELECT id FROM stories WHERE id = ?; SHOW TABLES;"
+    assert [count_placeholders(parsed) for parsed in split(text)] == [2, 1, 0]
+    first, second, third = interpret(text, CATALOG, (1, 2, 3), now=NOW)
+    assert isinstance(first, WriteStatement)
+    assert isinstance(second, SelectStatement)
+    assert second.params == (3,)
+    assert third == ShowTables()
+    with pytest.raises(BadRequest, match="the text has 3 parameters, but 1 values are given"):
+        list(interpret(text, CATALOG, (1,), now=NOW))
+
+
+def test_what_only_looks_like_a_parameter_is_none() -> None:
+    (parsed,) = split("INSERT INTO votes VALUES ('?', ':x')")
+    assert count_placeholders(parsed) == 0
