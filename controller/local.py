@@ -23,6 +23,7 @@ from domains.graph import DomainIndex, NodeIndex, Reader
 from domains.packets import Clock, Evicted, Operation, Written
 from domains.types import TableSchema
 from migrations.change import play
+from migrations.dataflow import Placement
 from migrations.explain import explain
 from migrations.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Entry, Recipe
@@ -59,8 +60,11 @@ class LocalDeployment:
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         domains: int = 1,
         read_timeout: float = 5.0,
+        partial: bool = True,
     ) -> LocalDeployment:
         """Open or make a data directory, bring back its dataflow, and begin to serve.
+
+        ``partial=False`` keeps every view full, to compare with.
 
         :raises StorageFailure: the directory is in use by another process, damaged, or cannot be written.
         """
@@ -72,18 +76,18 @@ class LocalDeployment:
         dataflow = await asyncio.to_thread(Dataflow, path, domains=domains, memory_limit=memory_limit)
         try:
             self = cls(path, dataflow, read_timeout)
-            await self._recover(one_domain if domains == 1 else spread_over(domains))
+            await self._recover(one_domain if domains == 1 else spread_over(domains), partial)
         except BaseException:
             await asyncio.to_thread(dataflow.close)
             raise
         return self
 
-    async def _recover(self, placement: Callable[[Any], DomainIndex]) -> None:
+    async def _recover(self, placement: Placement, partial: bool) -> None:
         """Bring tables to what the recipe says, and the dataflow beside them; full views are backfilled."""
         authority = LocalAuthority(self.path / "recipe.json")
         data, _ = authority.read()
         recipe = Recipe() if data is None else Recipe.from_json(data)
-        state = play(recipe, placement)
+        state = play(recipe, placement, partial=partial)
         self.dataflow.start()
         stored = {schema.name: schema for schema in self.dataflow.store.tables()}
         wanted = {schema.name: schema for schema in state.catalog.tables.values()}

@@ -29,6 +29,7 @@ from domains.commands import (
 )
 from domains.domain import Domain, Step
 from domains.graph import Materialization, Node
+from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import Reader
 from domains.packets import Effect
 from domains.types import Delta
@@ -151,11 +152,14 @@ def _begin_backfill(domain: Domain, building: list[Vertex], step: Step) -> None:
             vertex.feeds_building = True
             above.extend(vertex.parents)
     domain.backfill = Backfill(domain.store, sorted(bases, key=lambda v: v.rank))
-    _births(domain, building, step)
+    scalars = [index for vertex in building if (index := _scalar(vertex)) is not None]
+    for index in scalars:
+        index.conceal()
     act = domain.building_pass(step)
     for vertex in full:
         act.inject_output(vertex, whole_state(vertex))
     act.run()
+    _births(domain, building, step)
 
 
 def _take_early(domain: Domain, added: Iterable[Vertex], step: Step) -> None:
@@ -171,16 +175,28 @@ def _take_early(domain: Domain, added: Iterable[Vertex], step: Step) -> None:
 def _births(domain: Domain, building: list[Vertex], step: Step) -> None:
     """What is there over no input at all: a full reader's one key, a scalar aggregate's one row.
 
-    ``building`` has children before parents, so that each birth is known below when one above changes it.
+    The row is concealed until it is born, so that whoever it joins with meets it once, as a delta or as state.
     """
     for vertex in building:
         if isinstance(vertex.operator, Reader):
             vertex.operator.filled.fill((), ())
             step.publish(vertex).filled.append(((), []))
-        elif isinstance(vertex.node.operator, graph.Aggregate) and vertex.node.operator.scalar:
+    for vertex in building:
+        index = _scalar(vertex)
+        if index is not None:
             act = domain.building_pass(step)
-            act.inject_output(vertex, whole_state(vertex))
+            act.inject_output(vertex, index.bear())
             act.run()
+
+
+def _scalar(vertex: Vertex) -> GroupIndex | None:
+    """The state of an aggregate without GROUP BY."""
+    operator = vertex.node.operator
+    if not isinstance(operator, graph.Aggregate) or not operator.scalar:
+        return None
+    index = vertex.indexes[()]
+    assert isinstance(index, GroupIndex)
+    return index
 
 
 def whole_state(vertex: Vertex) -> list[Delta]:

@@ -14,7 +14,7 @@ from itertools import islice
 from domains.encoding import encode_key
 from domains.errors import AlreadyExists, NotFound
 from domains.graph import Columns
-from domains.storage import declared_indexes
+from domains.storage import added_values, declared_indexes
 from domains.types import Delta, Row, TableSchema
 
 _Weights = dict[Row, int]
@@ -124,7 +124,7 @@ class MemoryTable:
 
     def alter(self, schema: TableSchema) -> None:
         """Take a wider schema: every row is padded with the new columns' defaults."""
-        added = tuple(column.default for column in schema.columns[len(self.schema.columns) :])
+        added = added_values(self.schema, schema)
         self.schema = schema
         if added:
             self._rows = {row + added: weight for row, weight in self._rows.items()}
@@ -183,6 +183,10 @@ class MemoryStore:
 
     def alter_table(self, schema: TableSchema) -> MemoryTable:
         table = self.table(schema.name)
+        added = added_values(table.schema, schema)
+        self._log[schema.name] = [
+            (sequence, [(row + added, weight) for row, weight in deltas]) for sequence, deltas in self._log[schema.name]
+        ]
         table.alter(schema)
         return table
 
@@ -218,7 +222,10 @@ class MemoryStore:
         return self._positions[table]
 
     def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
-        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first."""
+        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first.
+
+        Rows have the table's present width.
+        """
         self.table(table)
         entries = self._log[table]
         return list(islice(entries, (start := bisect_right(entries, after, key=lambda entry: entry[0])), start + limit))

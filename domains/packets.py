@@ -24,19 +24,27 @@ from domains.types import Delta, Row, Value
 LinkId = NewType("LinkId", int)
 RequestId = NewType("RequestId", int)
 DOMAINS_MAX = 1024
-"""A link's id is sender × this + receiver: the same in every plan, and its ends can be told from it."""
+LANES_MAX = 64
+"""A link's id is (sender × DOMAINS_MAX + receiver) × LANES_MAX + lane: the same in every plan, and its ends can be told
+from it. The lane is how many links a path has crossed before. Two domains that feed each other would otherwise wait for
+each other's clocks for ever: a clock on one lane depends on those of lower lanes only."""
 
 
-def link_between(sender: DomainIndex, receiver: DomainIndex) -> LinkId:
-    return LinkId(sender * DOMAINS_MAX + receiver)
+def link_between(sender: DomainIndex, receiver: DomainIndex, lane: int = 0) -> LinkId:
+    assert lane < LANES_MAX, f"a path crosses more than {LANES_MAX} links"
+    return LinkId((sender * DOMAINS_MAX + receiver) * LANES_MAX + lane)
 
 
 def sender_of(link: LinkId) -> DomainIndex:
-    return DomainIndex(link // DOMAINS_MAX)
+    return DomainIndex(link // LANES_MAX // DOMAINS_MAX)
 
 
 def receiver_of(link: LinkId) -> DomainIndex:
-    return DomainIndex(link % DOMAINS_MAX)
+    return DomainIndex(link // LANES_MAX % DOMAINS_MAX)
+
+
+def lane_of(link: LinkId) -> int:
+    return link % LANES_MAX
 
 
 Clock = dict[str, int]

@@ -114,3 +114,8 @@ def declared_indexes(schema: TableSchema) -> tuple[Columns, ...]:
             seen.add(tuple(sorted(columns)))
             indexes.append(columns)
     return tuple(indexes)
+
+
+def added_values(old: TableSchema, new: TableSchema) -> Row:
+    """What ALTER TABLE puts behind each stored row: the defaults of the appended columns, else NULL."""
+    return tuple(column.default for column in new.columns[len(old.columns) :])

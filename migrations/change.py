@@ -108,9 +108,9 @@ def change_of(state: State, entry: Entry, placement: Placement) -> Change:
     return work.finish(entry, placement)
 
 
-def play(recipe: Recipe, placement: Placement) -> State:
+def play(recipe: Recipe, placement: Placement, *, partial: bool = True) -> State:
     """The state that a recipe comes to."""
-    state = State()
+    state = State(partial=partial)
     for entry in recipe.entries:
         state = change_of(state, entry, placement).state
     return state
@@ -165,6 +165,9 @@ class _Work:
             try:
                 understand(replace(self.state, catalog=after), view)
             except HeadraceError as error:
+                if view.ad_hoc:
+                    self._forget(view)
+                    continue
                 raise StillInUse(f'view "{name}" needs it: {error.message}', hint="drop the view first") from error
         self.state.catalog = after
         self.tables.append(PlanStep(BASES, commands.AlterTable(schema), f"alter table {schema.name}"))

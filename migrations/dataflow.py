@@ -26,9 +26,9 @@ from domains.graph import (
     Union,
 )
 from domains.graph import Materialization as Kept
-from domains.packets import link_between
+from domains.packets import lane_of, link_between
 from migrations.joint_graph import JointGraph
-from migrations.materialize import Need, Needs, drives_of, indexes_of, keeps
+from migrations.materialize import Need, Needs, drives_of, has_own_state, indexes_of, keeps
 from migrations.provenance import route
 
 Placement = Callable[[Node], DomainIndex]
@@ -148,7 +148,9 @@ class Extension:
         node = self._joint.node(logical)
         need = self._needs[logical]
         complete = bool(need.complete)
-        stateful = need.stateful and self._rests_on_join(node)
+        stateful = (need.stateful and self._rests_on_join(node)) or (
+            keeps(node, need, self._joint.node) is not Kept.NONE and not has_own_state(node)
+        )
         for whole in (True,) if complete else (True, False):
             for state in (True,) if stateful else (False, True):
                 known = self.flow.variants.get(Variant(logical, whole, state))
@@ -201,7 +203,8 @@ class Extension:
         egress = self._put(Node(source, Egress(), (source,), at.columns, kept), at.domain)
         ingress = self._put(Node(source, Ingress(source), (egress,), at.columns), domain)
         self.flow.crossings[source, domain, complete] = ingress
-        link = link_between(at.domain, domain)
+        crossed = (lane_of(self.flow.routes[i].link) + 1 for i in self.flow.ancestors(source) if i in self.flow.routes)
+        link = link_between(at.domain, domain, max(crossed, default=0))
         self.flow.routes[ingress] = Route(egress, link, ingress, self.flow.bases_of(source))
         if complete:
             self.flow.complete.update((egress, ingress))

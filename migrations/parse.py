@@ -93,7 +93,7 @@ class _Parser(MySQLParser):
         at_end = token is None and current is None
         raise _Refusal(message, place.end + 1 if at_end else place.start, None if at_end else place.text)
 
-    def _parse_as_command(self, start: Token) -> NoReturn:  # noqa: ARG002
+    def _parse_as_command(self, start: Token) -> NoReturn:
         """Where sqlglot would shrug and keep the text, we say which word it stumbled over."""
         self.raise_error("Unexpected token")
         raise AssertionError("raise_error raises")
@@ -178,6 +178,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     external = _is_external(tokens)
     if external:
         tokens = [token for token in tokens if token is not tokens[1]]
+    tokens = _with_plain_values(tokens)
     parser = _Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT)
     try:
         trees = parser.parse(tokens, sql)
@@ -190,10 +191,24 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
         ) from None
     except RecursionError:
         raise LimitExceeded("the statement nests too deep", hint="split it into several views") from None
-    tree = trees[0]
-    if tree is None or len(trees) != 1:
+    tree = trees[0] if len(trees) == 1 else None
+    if tree is None:
         raise _syntax_error(sql, tokens[0].start, f'unexpected "{tokens[0].text}"')
     return Parsed(tree, text, external)
+
+
+def _with_plain_values(tokens: list[Token]) -> list[Token]:
+    """``VALUES(c)`` behind ON DUPLICATE KEY UPDATE is a function; sqlglot would read ``(VALUES(c) + 1)`` as rows."""
+    starts = [i for i, token in enumerate(tokens) if token.text.upper() == "DUPLICATE"]
+    if not starts or not any(token.token_type == TokenType.VALUES for token in tokens[starts[-1] :]):
+        return tokens
+
+    def plain(token: Token) -> Token:
+        if token.token_type != TokenType.VALUES:
+            return token
+        return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+    return [*tokens[: starts[-1]], *(plain(token) for token in tokens[starts[-1] :])]
 
 
 def _is_external(tokens: list[Token]) -> bool:

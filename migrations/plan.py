@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from domains.commands import Activate, AddNodes, BuildIndex, Command, ExtendNodes, Feed, RemoveNodes
-from domains.graph import Base, DomainIndex, Node, NodeIndex, Reader
+from domains.errors import Unsupported
+from domains.graph import Base, DomainIndex, Node, NodeIndex, ParameterKind, Reader
 from domains.graph import Materialization as Kept
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.dataflow import Dataflow, Extension, Placement
@@ -57,9 +58,11 @@ class State:
     flow: Dataflow = field(default_factory=Dataflow)
     planned: dict[str, PlannedView] = field(default_factory=dict)
     """By view, lower case: columns and parameters, and the reader where there is one."""
+    partial: bool = True
+    """False: every view is full, whatever its parameters. To compare with, and for data that is small anyway."""
 
     def copy(self) -> State:
-        return State(self.catalog, self.joint.copy(), self.flow.copy(), dict(self.planned))
+        return State(self.catalog, self.joint.copy(), self.flow.copy(), dict(self.planned), self.partial)
 
 
 def one_domain(_: Node) -> DomainIndex:
@@ -102,7 +105,7 @@ def plan_readers(
         planned = plan_view(
             after.catalog, after.joint, definition.name, definition.relation, columns=definition.columns
         )
-        reader = split_key(planned, after.joint)
+        reader = split_key(planned, after.joint, partial=state.partial)
         # A shared node has the names that it was first given; the view has its own.
         columns = (*planned.columns, *after.joint.node(planned.root).columns[reader.visible :])
         readers.append((Node(NodeIndex(-1 - number), reader, (planned.root,), columns), planned.root))
@@ -135,11 +138,17 @@ def plan_removal(state: State, views: Iterable[str]) -> tuple[State, MigrationPl
     return after, MigrationPlan(steps, ())
 
 
-def split_key(planned: PlannedView, joint: JointGraph) -> Reader:
+def split_key(planned: PlannedView, joint: JointGraph, *, partial: bool = True) -> Reader:
     """Keep as key what has a provenance; look the rest up by walking the reader (``seek``)."""
     reader = planned.reader
-    key = tuple(column for column in reader.key if traced(planned.root, column, joint.node))
+    key = tuple(column for column in reader.key if partial and traced(planned.root, column, joint.node))
     rest = tuple(column for column in reader.key if column not in key)
+    listed = [p for p in reader.parameters if p.kind is ParameterKind.IN and p.column in rest]
+    if listed and partial:
+        raise Unsupported(
+            f'the parameter "{listed[0].name}": IN with a column that cannot be followed up to a base table',
+            hint="compare it with =, and look up several keys",
+        )
     return replace(reader, key=key, seek=(*rest, *reader.seek))
 
 

@@ -33,6 +33,7 @@ _INFIX = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "int_divide": "DIV", "modulo": "%",
     "and": "AND", "or": "OR", "xor": "XOR", "like": "LIKE", "regexp": "REGEXP",
 }
+_LOOSE = frozenset({"and", "or", "xor"})
 _POSTFIX = {
     "is_null": "IS NULL",
     "is_not_null": "IS NOT NULL",
@@ -55,7 +56,8 @@ def expression_text(expression: Expression, names: Sequence[str]) -> str:
         case Constant(value):
             return constant_text(value)
         case Call(function, arguments, type):
-            return _call_text(function, [_operand(a, names) for a in arguments], str(type), arguments, names)
+            operands = [_operand(a, names, function) for a in arguments]
+            return _call_text(function, operands, str(type), arguments, names)
 
 
 def constant_text(value: object) -> str:
@@ -66,9 +68,12 @@ def constant_text(value: object) -> str:
     return f"x'{value.hex()}'" if isinstance(value, bytes) else str(value)
 
 
-def _operand(expression: Expression, names: Sequence[str]) -> str:
+def _operand(expression: Expression, names: Sequence[str], within: str) -> str:
     text = expression_text(expression, names)
-    return f"({text})" if isinstance(expression, Call) and expression.function in _INFIX else text
+    if not isinstance(expression, Call) or expression.function not in _INFIX:
+        return text
+    binds_closer = within in _LOOSE and expression.function not in _LOOSE
+    return text if binds_closer else f"({text})"
 
 
 def _call_text(

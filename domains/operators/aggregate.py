@@ -105,6 +105,18 @@ class GroupIndex(Index):
         if grouping.scalar and not partial:
             self.fill((), ())
 
+    def conceal(self) -> None:
+        """Hide the scalar aggregate's row over no input until :meth:`bear`, or until an input comes."""
+        self.entries[()][()].row = None
+
+    def bear(self) -> list[Delta]:
+        """The scalar aggregate's row over no input, if it is still concealed."""
+        group = self.entries[()][()]
+        if group.row is not None:
+            return []
+        group.row = self.grouping.row(group, ())
+        return [(group.row, 1)]
+
     def get(self, key: Row) -> Collection[Delta] | None:
         entry = self.entries.get(key)
         if entry is None:

@@ -1,4 +1,4 @@
-"""``headrace demo``: what partially stateful dataflow is, on one screen of a terminal, with a real server and real data.
+"""``headrace demo``: partially stateful dataflow on a screen or two of a terminal, with a real server and real data.
 
 The server runs in this process, on the main thread, as ``headrace serve`` does. The telling is a thread beside it that
 knows the server only by its URL: whatever it shows, a client can do too.

@@ -1,13 +1,12 @@
 """The demo's data directory: kept from one run to the next, so that the second one starts at once.
 
-A file in it, ``demo.json``, says that the directory is the demo's, how much data it holds, and whether the load came to
-its end. Only a directory that says so is ever emptied.
+A file in it, ``demo.json``, says that the directory is the demo's, how much data it is to hold, and whether the load
+came to its end. Nothing is ever deleted here: a load that was broken off is taken up where it stopped.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,7 +21,7 @@ NOTE = "demo.json"
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What the directory holds: the generator's ``scale`` and ``seed``, and whether all of it has been ``loaded``."""
+    """What the directory is for: the generator's ``scale`` and ``seed``, and whether all of it has been ``loaded``."""
 
     scale: float
     seed: int
@@ -39,17 +38,14 @@ def directory(given: Path | None, once: bool) -> Iterator[Path]:
         yield given or USUAL
 
 
-def prepare(path: Path, wanted: Contents) -> Contents:
-    """What is in the directory; a new one, or one whose load was broken off, is made ready for ``wanted``.
+def contents_of(path: Path, wanted: Contents) -> Contents:
+    """What is in the directory; ``wanted``, where there is nothing yet.
 
     :raises StartFailed: it holds something else than a demo.
     """
     try:
         if path.is_dir() and any(path.iterdir()):
-            found = _read(path)
-            if found.loaded:
-                return found
-            shutil.rmtree(path)
+            return _read(path)
         path.mkdir(parents=True, exist_ok=True)
         note(path, wanted)
     except OSError as error:

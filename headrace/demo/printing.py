@@ -1,4 +1,4 @@
-"""How the demo looks: a narrow column of text with rules, small tables and times, in colour where there is a terminal."""
+"""How the demo looks: a column of text with rules, small tables and times, in colour where there is a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -28,12 +28,12 @@ class Printer:
     def title(self, text: str, subtitle: str) -> None:
         self.console.print()
         self.console.print(Text.assemble((" ≋ ", "bold cyan"), (text, "bold")))
-        self._indented(Text(subtitle, style="dim"))
+        self._line(Text(subtitle, style="dim"))
         self.console.print()
 
     def fact(self, name: str, *parts: str | tuple[str, str]) -> None:
         """``name`` and what there is to say of it, in one line."""
-        self._indented(Text.assemble((f"{name:<10}", "cyan"), *parts))
+        self._line(Text.assemble((f"{name:<10}", "cyan"), *parts))
 
     def heading(self, number: int, text: str) -> None:
         self.console.print()
@@ -42,7 +42,9 @@ class Printer:
     def say(self, text: str) -> None:
         """A paragraph; the markup ``[b]`` and ``[i]`` is for words that are explained."""
         self.console.print()
-        self._indented(Text.from_markup(text))
+        for line in Text.from_markup(text).wrap(self.console, self.console.width - INDENT):
+            line.rstrip()
+            self._line(line)
 
     def request(self, method: str, path: str, body: str = "") -> None:
         self.console.print()
@@ -60,7 +62,7 @@ class Printer:
             table.add_column(title, justify="right" if justify == "right" else "left", no_wrap=justify == "right")
         for row in rows:
             table.add_row(*row)
-        self._indented(table)
+        self.console.print(Padding(table, (0, 0, 0, INDENT), expand=False))
 
     def tree(self, lines: Sequence[str], left_out: int) -> None:
         """A view's dataflow: one line a node, cut at the edge, what is partial in colour."""
@@ -78,27 +80,24 @@ class Printer:
         """A line for the reader's own terminal, never wrapped, so that it can be copied whole."""
         self.console.print()
         self._line(Text(f"# {comment}", style="dim"))
-        self.console.print(Text(line), soft_wrap=True)
+        self._line(Text(line))
 
     def progress(self) -> Progress:
+        """A bar that stays when it is full. Where there is no terminal it is printed once, at the end."""
         return Progress(
-            TextColumn(" " * (INDENT - 1) + "[cyan]{task.description:<9}[/]"),
-            BarColumn(bar_width=32, complete_style="cyan"),
-            MofNCompleteColumn(),
-            TextColumn("rows  [dim]{task.fields[note]}[/]"),
-            TimeRemainingColumn(compact=True),
+            TextColumn(" " * INDENT + "[cyan]{task.description:<9}[/]"),
+            BarColumn(bar_width=32, complete_style="cyan", finished_style="cyan"),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} rows"),
+            TextColumn("[dim]{task.fields[note]}[/]"),
             console=self.console,
-            transient=True,
         )
 
     def blank(self) -> None:
         self.console.print()
 
     def _line(self, text: Text) -> None:
-        self.console.print(Padding(text, (0, 0, 0, INDENT)), soft_wrap=True)
-
-    def _indented(self, what: Text | Table) -> None:
-        self.console.print(Padding(what, (0, 0, 0, INDENT)))
+        """One line, however long: the terminal may wrap it, we do not."""
+        self.console.print(Text(" " * INDENT).append_text(text), soft_wrap=True)
 
 
 def _without_middle(line: str, room: int) -> str:

@@ -9,7 +9,7 @@ from headrace import settings as settings_module
 from headrace.client.connection import Connection
 from headrace.demo import directory as directories
 from headrace.demo.directory import Contents
-from headrace.demo.loading import load, make_program
+from headrace.demo.loading import describe, load, make_program
 from headrace.demo.printing import Printer
 from headrace.demo.telling import Story
 from headrace.errors import ConnectionFailed
@@ -42,7 +42,7 @@ def run(
     printer = printer or Printer()
     with directories.directory(data, once) as path:
         settings = settings_module.load(data=path, host=host, port=_port(host, port, once), log_level="warning")
-        contents = directories.prepare(path, Contents(USUAL_SCALE * scale, SEED))
+        contents = directories.contents_of(path, Contents(USUAL_SCALE * scale, SEED))
         telling = _Telling(settings, contents, printer, once)
         serve(settings, telling.begin)
         telling.end()
@@ -81,7 +81,7 @@ class _Telling:
         if isinstance(self._error, ConnectionFailed) and not self._once:
             # Nothing but Ctrl-C takes the server away from under its own process.
             self._printer.blank()
-            self._printer.fact("stopped", "before the end; the next run begins anew")
+            self._printer.fact("stopped", "before the end; the next run goes on from here")
         elif self._error is not None:
             raise self._error
         elif not self._once:
@@ -108,4 +108,5 @@ class _Telling:
                 make_program(db, printer)
                 load(db, data, printer)
                 directories.note(path, Contents(contents.scale, contents.seed, loaded=True))
+            describe(data, printer)
             Story(db, url, data, printer).tell(once=self._once)

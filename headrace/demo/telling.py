@@ -71,9 +71,9 @@ class Story:
         printer = self._printer
         printer.heading(1, "A miss")
         printer.say(
-            "A story's page asks for the story with its votes and its number of comments. No column holds these numbers: "
-            f"[b]{VIEW}[/b] is SQL over the votes themselves. Nobody has asked for this story yet, so there is a "
-            "[b]hole[/b] where its answer would be."
+            "A story's page asks for the story with its votes and its number of comments. No column holds these: "
+            f"[b]{VIEW}[/b] is SQL over the votes and comments themselves. Nobody has asked for this story yet, so "
+            "there is a [b]hole[/b] where its answer would be."
         )
         self._filled_before = self._fills()
         rows, took = timed(lambda: self._view.lookup(short_id=self.short_id))
@@ -98,7 +98,10 @@ class Story:
     def _hit(self, miss: float) -> None:
         printer = self._printer
         printer.heading(3, "The hit after it")
-        printer.say("The same request again is one look-up in a memory-mapped file: no dataflow, no SQL, no lock.")
+        printer.say(
+            "The same request again is one look-up in a memory-mapped file: no dataflow, no SQL, no lock. Most of the "
+            "time is HTTP's."
+        )
         took = median(timed(lambda: self._view.lookup(short_id=self.short_id))[1] for _ in range(HITS))
         printer.request("GET", self.path)
         printer.outcome("hit", "green", took, f"median of {HITS}; the miss took {miss / took:.0f} times as long")
@@ -107,8 +110,8 @@ class Story:
         printer = self._printer
         printer.heading(4, "A vote changes the answer")
         printer.say(
-            "One row into [b]votes[/b]. Nothing is invalidated: the row flows down to every view that has asked for it. "
-            "The write answers a [b]token[/b], and a read that carries it waits until it reflects the write."
+            "One row into [b]votes[/b]. Nothing is invalidated: the row flows down to every answer that it is a part "
+            "of. The write answers a [b]token[/b]; a read that carries it waits until it reflects the write."
         )
         before, before_hotness = self._read(), self._hotness()
         row = {"user_id": self._voter(), "story_id": self.number, "vote": 1}
@@ -158,7 +161,7 @@ class Story:
             else "The server keeps running. From another terminal:"
         )
         printer.command("read a view", f"curl '{url}{self.path}'")
-        printer.command("vote, and read again", f"curl {url}/v1/tables/votes/rows -d '{vote}'")
+        printer.command("vote", f"curl {url}/v1/tables/votes/rows -d '{vote}'")
         printer.command(
             "run any SQL: it becomes a view and stays fresh", f"curl {url}/v1/sql -d '{_json({'sql': select})}'"
         )
@@ -215,8 +218,9 @@ def _headrace() -> str:
     """The command as the user's shell finds it."""
     if shutil.which("headrace"):
         return "headrace"
-    beside = Path(sys.executable).parent / "headrace"
-    here = Path.cwd()
+    beside, here = Path(sys.executable).parent / "headrace", Path.cwd()
+    if not beside.exists():
+        return f"{sys.executable} -m headrace"
     return str(beside.relative_to(here)) if beside.is_relative_to(here) else str(beside)
 
 

@@ -84,9 +84,11 @@ def summary(node: exp.Expr, translate: Translate) -> Summary:
 
 def _arguments(node: exp.Expr) -> tuple[list[exp.Expr], bool]:
     inner = node.this
-    if isinstance(inner, exp.Distinct):
-        return list(inner.expressions), True
-    return [inner, *node.expressions], False
+    is_distinct = isinstance(inner, exp.Distinct)
+    parts = list(inner.expressions) if is_distinct else [inner, *node.expressions]
+    if not parts or parts[0] is None:
+        raise SqlError(f"{text_of(node)}: an argument is wanted")
+    return parts, is_distinct
 
 
 def _number(argument: Expression) -> Expression:
@@ -140,6 +142,8 @@ def _group_concat(node: exp.Expr, translate: Translate) -> Summary:
         inner = inner.this
     is_distinct = isinstance(inner, exp.Distinct)
     parts = list(inner.expressions) if is_distinct else [inner]
+    if not parts or parts[0] is None:
+        raise SqlError("GROUP_CONCAT wants an argument")
     arguments = [translate(part) for part in parts]
     argument = arguments[0] if len(arguments) == 1 else call("concat", *arguments)
     if is_distinct and any(term.expression != argument for term in order):

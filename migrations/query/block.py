@@ -66,12 +66,14 @@ class Block:
 
     def names_group(self, name: str) -> bool:
         """Whether an unqualified name is one of the groups' columns (any source's, without groups)."""
-        found = self.scope.find(name)
-        return found is not None and (self.groups is None or found in self.groups)
+        fields = self.scope.fields(name)
+        return len(fields) == 1 and (self.groups is None or fields[0] in self.groups)
 
     def item(self, name: str) -> exp.Expr | None:
-        """The expression of the SELECT list that has this alias."""
-        for item in self.node.expressions:
+        """The expression of the SELECT list that has this name: as its alias, else as a column's own name."""
+        items = self.node.expressions
+        for item in items:
             if isinstance(item, exp.Alias) and item.alias.lower() == name.lower():
                 return item.this  # type: ignore[no-any-return]
-        return None
+        own = (i for i in items if isinstance(i, exp.Column) and not isinstance(i.this, exp.Star))
+        return next((item for item in own if item.name.lower() == name.lower()), None)

@@ -77,7 +77,7 @@ def read_comparisons(node: exp.Expr) -> tuple[list[Comparison], list[exp.Expr]]:
     if isinstance(node, exp.In) and node.args.get("query") is None and not is_parameterised(node.this):
         values = [_bare(value) for value in node.expressions]
         placeholders = tuple(value for value in values if isinstance(value, exp.Placeholder))
-        if len(placeholders) == len(values):
+        if placeholders and len(placeholders) == len(values):
             return [Comparison(node.this, ParameterKind.IN, placeholders)], []
         if placeholders:
             raise Unsupported("an IN list that mixes parameters and values", hint="make all of them parameters")

@@ -7,7 +7,7 @@ travels up, visible or not, until the view's reader makes a key of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from domains.errors import Unsupported
@@ -94,13 +94,15 @@ class Context:
     ctes: Mapping[str, Relation] = field(default_factory=dict)
     outer: Scope | None = None
     views: dict[str, Relation] = field(default_factory=dict)
+    edits: list[Callable[[], object]] = field(default_factory=list)
+    """What would write ``*`` and NATURAL out in the text: see :func:`~migrations.query.view.frozen`."""
 
     def inside(self, outer: Scope | None) -> Context:
         """The context of a subquery."""
-        return Context(self.catalog, self.ctes, outer, self.views)
+        return Context(self.catalog, self.ctes, outer, self.views, self.edits)
 
     def with_cte(self, name: str, relation: Relation) -> Context:
-        return Context(self.catalog, {**self.ctes, name.lower(): relation}, self.outer, self.views)
+        return Context(self.catalog, {**self.ctes, name.lower(): relation}, self.outer, self.views, self.edits)
 
 
 def of_table(schema: TableSchema) -> Relation:
@@ -145,7 +147,7 @@ def settled(relation: Relation, *, extra: Iterable[Expression] = ()) -> tuple[Re
 
     plan = relation.plan
     carried = tuple(Carried(place(plan.field(c.column), plan.columns[c.column].name), c.slot) for c in relation.carried)
-    places = [place(expression, "sort_key") for expression in extra]
+    places = [place(e, plan.columns[e.position].name if isinstance(e, Field) else "sort_key") for e in extra]
     result = projected(plan, row, names)
     outputs = tuple(Output(o.name, Field(i, o.expression.type)) for i, o in enumerate(relation.outputs))
     return replace(relation, plan=result, outputs=outputs, carried=carried, key=()), places

@@ -178,6 +178,8 @@ def _is(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 def _in(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     if node.args.get("query") is not None:
         raise Unsupported(f"IN (SELECT …) in {setting.place}", hint="join with the subquery")
+    if not node.expressions:
+        raise SqlError("IN wants a list in parentheses, or a SELECT")
     row = _row(node.this)
     if row is None:
         return call("in", scalar(node.this, scope, setting), *(scalar(v, scope, setting) for v in node.expressions))
@@ -221,7 +223,8 @@ def _if(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 
 
 def _coalesce(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
-    return call("coalesce", *(scalar(part, scope, setting) for part in (node.this, *node.expressions)))
+    parts = [part for part in (node.this, *node.expressions) if part is not None]
+    return call("coalesce", *(scalar(part, scope, setting) for part in parts))
 
 
 def _cast(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
@@ -262,7 +265,7 @@ def _now(name: str, parts: list[exp.Expr], setting: Setting) -> Expression:
     return calls.clock(name, Constant(setting.now, DATETIME))
 
 
-def _placeholder(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:  # noqa: ARG001
+def _placeholder(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     assert isinstance(node, exp.Placeholder)
     if setting.placeholder is None:
         raise Unsupported(
@@ -272,7 +275,7 @@ def _placeholder(node: exp.Expr, scope: Scope, setting: Setting) -> Expression: 
     return setting.placeholder(node)
 
 
-def _subquery(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:  # noqa: ARG001
+def _subquery(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     raise Unsupported(f"a subquery in {setting.place}", hint="move it into FROM or WHERE")
 
 
@@ -280,7 +283,7 @@ def _concatenation(node: exp.Expr, scope: Scope, setting: Setting) -> Expression
     return call("concat", *(scalar(part, scope, setting) for part in node.expressions))
 
 
-def _aggregate(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:  # noqa: ARG001
+def _aggregate(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     raise _misplaced(node, setting)
 
 

@@ -76,6 +76,11 @@ class Scope:
             raise SqlError(f'column "{name}" is ambiguous: it is in {where}', hint=f'write "{tables[0]}.{name}"')
         return candidates[0].field if candidates else None
 
+    def fields(self, name: str) -> list[Field]:
+        """Every column that an unqualified name could mean."""
+        candidates = self._candidates(name, "")
+        return list(dict.fromkeys(b.field for b in [b for b in candidates if not b.merged] or candidates))
+
     def star(self, table: str = "") -> list[Bound]:
         """The columns of ``*`` or ``table.*``.
 

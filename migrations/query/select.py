@@ -23,13 +23,18 @@ def list_outputs(block: Block) -> None:
     if not block.node.expressions:
         raise SqlError("the SELECT list is empty")
     taken: set[str] = set()
+    written: list[exp.Expr] = []
     for item in block.node.expressions:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             bounds = block.scope.star(item.table if isinstance(item, exp.Column) else "")
             found = [(bound.name, block.column(bound.field, bound.name)) for bound in bounds]
+            written += [exp.column(bound.name, table=bound.table or None, quoted=True) for bound in bounds]
         else:
             found = [(output_name(item), block.translate(item, "the SELECT list"))]
+            written.append(item)
         block.outputs += [Output(_unique(name, taken), expression) for name, expression in found]
+    if written != block.node.expressions:
+        block.context.edits.append(lambda: block.node.set("expressions", written))
 
 
 def sort_rows(block: Block) -> None:

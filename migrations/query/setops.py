@@ -8,6 +8,7 @@ from dataclasses import replace
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Expression
 from domains.functions import call, common_type
+from domains.rewriting import fold
 from domains.types import Column, Kind, SqlType
 from migrations.parse import exp
 from migrations.query.block import Plan
@@ -136,7 +137,7 @@ def _as(expression: Expression, target: SqlType) -> Expression:
     same = expression.type.kind is target.kind
     if same and (target.kind is not Kind.DECIMAL or expression.type.scale == target.scale):
         return expression
-    return call("cast", expression, type=target)
+    return fold(call("cast", expression, type=target))
 
 
 def _union(branches: Sequence[Relation]) -> Relation:

@@ -147,7 +147,9 @@ class FromClause:
         if str(join.method or "").upper() != "NATURAL":
             return []
         theirs = {bound.name.lower() for bound in right.bounds if not bound.merged}
-        return list(dict.fromkeys(b.name for b in left.bounds if not b.merged and b.name.lower() in theirs))
+        shared = list(dict.fromkeys(b.name for b in left.bounds if not b.merged and b.name.lower() in theirs))
+        self._context.edits.append(lambda: _write_out(join, shared))
+        return shared
 
     def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list[Expression]:
         condition = join.args.get("on")
@@ -225,6 +227,15 @@ def _field(side: Named, name: str) -> Field:
     if found is None:
         raise unknown("column", name, (bound.name for bound in side.bounds))
     return found
+
+
+def _write_out(join: exp.Join, shared: Sequence[str]) -> None:
+    """NATURAL JOIN as the JOIN … USING (or CROSS JOIN) that it is today."""
+    join.set("method", None)
+    if shared:
+        join.set("using", [exp.to_identifier(name, quoted=True) for name in shared])
+    elif join.side:
+        join.set("on", exp.true())
 
 
 def _merged(left: Named, right: Named, shared: Sequence[str], side: str) -> tuple[Bound, ...]:

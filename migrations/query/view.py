@@ -49,6 +49,23 @@ def plan_view(
         raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
 
 
+def frozen(catalog: Catalog, relation: exp.Query) -> exp.Query:
+    """The query with ``*`` and NATURAL written out, as MySQL keeps a view: columns that a table gets later stay out.
+
+    The text given is left as it is. To be kept in a :class:`ViewDefinition`, whose query is planned anew wherever the
+    view is read.
+    """
+    copy = relation.copy()
+    context = Context(catalog)
+    try:
+        plan_query(copy, context)
+    except RecursionError:
+        raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
+    for edit in context.edits:
+        edit()
+    return copy
+
+
 def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
     visible = relation.columns
     limit, offset = relation.limit, relation.offset

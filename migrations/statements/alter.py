@@ -56,7 +56,7 @@ def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | NoOperation:
     if on is None:
         raise SqlError("DROP INDEX needs a table", hint="DROP INDEX name ON table")
     schema = known_table(catalog, on.this)
-    named = drop.args["tables"][0]
+    named = _dropped(drop)
     if drop.args.get("exists") and _index_at(schema, named.name) is None:
         return NoOperation(f'no index "{named.name}"')
     at = _known_index(schema, named)
@@ -69,7 +69,7 @@ def _act(schema: TableSchema, action: exp.Expr, now: str) -> TableSchema:
     if isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
         return _drop_column(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") == "INDEX":
-        return _without_index(schema, _known_index(schema, action.args["tables"][0]))
+        return _without_index(schema, _known_index(schema, _dropped(action)))
     if isinstance(action, exp.AddConstraint):
         for part in action.expressions:
             schema = _add_key(schema, part)
@@ -136,7 +136,7 @@ def _padded(column: TableColumn, now: str) -> TableColumn:
 
 
 def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
-    named = drop.args["tables"][0]
+    named = _dropped(drop)
     if drop.args.get("exists") and schema.position(named.name) is None:
         return schema
     at = column_position(schema, named.name, named)
@@ -152,6 +152,13 @@ def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
         raise SqlError(f'{shown} is the last column of "{schema.name}"', hint=f"DROP TABLE {schema.name}")
     dropped = replace(schema.columns[at], dropped=True)
     return replace(schema, columns=(*schema.columns[:at], dropped, *schema.columns[at + 1 :]))
+
+
+def _dropped(drop: exp.Expr) -> exp.Expr:
+    tables: list[exp.Expr] = drop.args.get("tables") or []
+    if len(tables) != 1:
+        raise SqlError("DROP wants one name")
+    return tables[0]
 
 
 def _index_at(schema: TableSchema, name: str) -> int | None:

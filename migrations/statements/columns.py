@@ -47,7 +47,7 @@ def column_declaration(definition: exp.ColumnDef) -> ColumnDeclaration:
     declared = ColumnDeclaration(TableColumn(name, sql_type(definition.args["kind"])))
     default: exp.Expr | None = None
     for constraint in definition.args.get("constraints") or ():
-        kind = constraint.args["kind"]
+        kind = constraint.args.get("kind") or constraint
         if isinstance(kind, exp.DefaultColumnConstraint):
             default = kind.this
         else:

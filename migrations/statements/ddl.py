@@ -84,7 +84,8 @@ def drop_view(parsed: Parsed, catalog: Catalog) -> DropView | NoOperation:
 
 def _dropped(parsed: Parsed) -> tuple[str, bool]:
     drop = parsed.expression
-    assert len(drop.args["tables"]) == 1, "split() makes one statement for each name"
+    if len(drop.args.get("tables") or ()) != 1:
+        raise SqlError("DROP wants one name")
     if drop.args.get("temporary"):
         raise Unsupported("temporary tables")
     return relation_name(drop.args["tables"][0]), bool(drop.args.get("exists"))

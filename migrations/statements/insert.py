@@ -119,7 +119,7 @@ def _updates(
     def new_value(part: exp.Expr) -> Expression | None:
         """``VALUES(column)``, else what a subquery has become."""
         if isinstance(part, exp.Anonymous) and part.name.upper() == "VALUES":
-            if len(part.expressions) != 1:
+            if len(part.expressions) != 1 or part.expressions[0] is None:
                 raise SqlError("VALUES() wants one column")
             position = column_position(schema, part.expressions[0].name, part.expressions[0])
             return Field(width + position, schema.columns[position].type)

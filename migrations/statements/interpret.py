@@ -6,22 +6,22 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from domains.errors import BadRequest, SqlError, Unsupported
-from domains.types import Column
+from domains.errors import BadRequest, Unsupported
+from domains.types import Value
 from migrations.catalog import Catalog
 from migrations.parse import Parsed, exp, parse, text_of
-from migrations.query.scalar import Setting, scalar
+from migrations.query.constant import constant_select, reads_nothing
+from migrations.query.scalar import Setting
 from migrations.statements import alter, ddl, dml, show
 from migrations.statements.constants import (
-    NO_COLUMNS,
     Argument,
     check_params,
     constant_of,
     count_placeholders,
     placeholders,
     scalars,
-    value_of,
 )
+from migrations.statements.literal_nodes import literal_node
 from migrations.statements.statement import ConstantSelect, SelectStatement, Statement
 
 __all__ = ["count_placeholders", "interpret", "interpret_one", "split"]
@@ -109,16 +109,14 @@ def _definition(parsed: Parsed, catalog: Catalog, now: str) -> Statement:
 
 def _select(parsed: Parsed, query: exp.Query, arguments: tuple[Argument, ...], now: str) -> Statement:
     while isinstance(query, exp.Subquery) and not _has_own_clauses(query):
-        inner = query.this
-        assert isinstance(inner, exp.Query)
-        query = inner
+        if not isinstance(query.this, exp.Query):
+            raise Unsupported(f"{query.this.key.upper()} as a statement", hint="SELECT … FROM …")
+        query = query.this
     if query.args.get("into") is not None:
         raise Unsupported("SELECT … INTO", hint="INSERT INTO table SELECT …")
     if query.args.get("locks"):
         raise Unsupported("SELECT … FOR UPDATE", hint="a SELECT locks nothing; leave it out")
-    if isinstance(query, exp.Select) and query.args.get("from_") is None and query.args.get("with_") is None:
-        return _constant(query, scalars(arguments), now)
-    if isinstance(query, exp.Select) and _reads_dual(query):
+    if reads_nothing(query):
         return _constant(query, scalars(arguments), now)
     return SelectStatement(query, parsed.sql, arguments)
 
@@ -127,34 +125,12 @@ def _has_own_clauses(query: exp.Subquery) -> bool:
     return any(query.args.get(clause) for clause in ("order", "limit", "offset", "with_"))
 
 
-def _reads_dual(query: exp.Select) -> bool:
-    source = query.args["from_"].this if query.args.get("from_") is not None else None
-    return isinstance(source, exp.Table) and source.name.upper() == "DUAL" and not query.args.get("joins")
-
-
-def _constant(query: exp.Select, values: tuple[Any, ...], now: str) -> ConstantSelect:
-    """A SELECT that reads nothing: one row, unless WHERE or LIMIT takes it."""
-    for clause in ("group", "having", "windows", "qualify"):
-        if query.args.get(clause) is not None:
-            raise SqlError(f"{clause.upper()} without FROM")
+def _constant(query: exp.Query, values: tuple[Value, ...], now: str) -> ConstantSelect:
+    query = query.copy()
     by_node = {id(node): constant_of(value) for node, value in zip(placeholders(query), values, strict=True)}
+    for clause in (query.args.get("limit"), query.args.get("offset")):
+        for node in clause.find_all(exp.Placeholder) if clause is not None else ():
+            node.replace(literal_node(by_node[id(node)].value))
     setting = Setting(placeholder=lambda node: by_node[id(node)], now=now, place="SELECT without FROM")
-    columns: list[Column] = []
-    row = []
-    for item in query.expressions:
-        expression = scalar(item, NO_COLUMNS, setting)
-        columns.append(Column(item.alias or text_of(item), expression.type))
-        row.append(value_of(expression))
-    kept = True
-    where = query.args.get("where")
-    if where is not None:
-        truth = value_of(scalar(exp.Is(this=where.this, expression=exp.true()), NO_COLUMNS, setting))
-        kept = bool(truth)
-    for clause, least in (("limit", 1), ("offset", 0)):
-        bound = query.args.get(clause)
-        if bound is not None:
-            number = value_of(scalar(bound.expression, NO_COLUMNS, setting))
-            if type(number) is not int or number < 0:
-                raise SqlError(f"{clause.upper()} wants a number that is not negative")
-            kept = kept and (number >= least if clause == "limit" else number == 0)
-    return ConstantSelect(tuple(columns), (tuple(row),) if kept else ())
+    answer = constant_select(query, setting)
+    return ConstantSelect(answer.columns, answer.rows)

@@ -15,9 +15,11 @@ from domains.functions import call
 from domains.types import Row, Value
 from migrations.parse import exp, text_of
 from migrations.query import literals
+from migrations.query.constant import reads_nothing
 from migrations.query.scalar import Setting, scalar
 from migrations.query.scope import Scope
 from migrations.statements.constants import constant_of, placeholders
+from migrations.statements.literal_nodes import literal_node
 from migrations.statements.statement import SelectStatement
 
 MOST_ANSWERS = 100_000
@@ -41,13 +43,19 @@ def subqueries(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def select_of(node: exp.Expr, values: Mapping[int, Value]) -> SelectStatement:
-    """The SELECT of a subquery, with the values of its own ``?``."""
+    """The SELECT of a subquery, with the values of its own ``?`` (in its text where it reads nothing)."""
     query = node.args["query"] if isinstance(node, exp.In) else node.this if isinstance(node, exp.Exists) else node
     while isinstance(query, exp.Subquery):
         query = query.this
     if not isinstance(query, exp.Query):
         raise Unsupported(f'"{text_of(node)[:60]}"')
-    return SelectStatement(query, text_of(query), tuple(values[id(found)] for found in placeholders(query)))
+    own = tuple(values[id(found)] for found in placeholders(query))
+    if not reads_nothing(query):
+        return SelectStatement(query, text_of(query), own)
+    constant = query.copy()
+    for found, value in zip(placeholders(constant), own, strict=True):
+        found.replace(literal_node(value))
+    return SelectStatement(constant, text_of(constant))
 
 
 def answered(

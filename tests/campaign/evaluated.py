@@ -16,7 +16,7 @@ from domains.types import Row
 from migrations.catalog import ViewDefinition
 from migrations.change import change_of
 from migrations.joint_graph import JointGraph
-from migrations.query.view import plan_view
+from migrations.query.view import PlannedView, plan_view
 from migrations.recipe import Entry
 from migrations.statements.adhoc import AdHoc
 from tests.campaign.planned import Planned
@@ -27,15 +27,24 @@ _COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
 
 
 class Evaluated(Planned):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting, 1)
+        self._plans: dict[str, tuple[JointGraph, PlannedView]] = {}
+        """By view, as of its creation: ``SELECT *`` means the columns of then."""
+
     def read(self, view: str, arguments: Sequence[Any]) -> list[Row]:
-        return self._recomputed(self.state.catalog.views[view.lower()], arguments)
+        return self._recomputed(*self._plans[view.lower()], arguments)
 
     def read_ad_hoc(self, ad_hoc: AdHoc, arguments: Sequence[Any]) -> list[Row]:
-        return self._recomputed(ad_hoc.definition(), arguments)
+        return self._recomputed(*self._plan(ad_hoc.definition()), arguments)
 
-    def _recomputed(self, definition: ViewDefinition, arguments: Sequence[Any]) -> list[Row]:
+    def _plan(self, definition: ViewDefinition) -> tuple[JointGraph, PlannedView]:
         graph = JointGraph()
-        planned = plan_view(self.state.catalog, graph, definition.name, definition.relation, columns=definition.columns)
+        return graph, plan_view(
+            self.state.catalog, graph, definition.name, definition.relation, columns=definition.columns
+        )
+
+    def _recomputed(self, graph: JointGraph, planned: PlannedView, arguments: Sequence[Any]) -> list[Row]:
         reader = planned.reader
         if any(a is None for a, p in zip(arguments, reader.parameters, strict=True) if p.kind not in _COUNTS):
             # A comparison with NULL is never true.
@@ -49,6 +58,8 @@ class Evaluated(Planned):
             while not self.simulation.command(step.domain, step.command) and step.sliced:
                 pass
         self.state = change.state
+        views = self.state.catalog.views
+        self._plans = {name: self._plans.get(name) or self._plan(view) for name, view in views.items()}
 
     def evict(self, view: str, values: Sequence[Any]) -> None:
         """Nothing is kept."""
@@ -70,4 +81,4 @@ class Evaluated(Planned):
 
 
 def evaluated(setting: Setting) -> Evaluated:
-    return Evaluated(setting, 1)
+    return Evaluated(setting)

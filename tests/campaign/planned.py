@@ -15,7 +15,7 @@ from domains.errors import NotFound, Unsupported
 from domains.packets import Failed, Outcome, Write, Written
 from domains.types import Row
 from migrations.change import change_of
-from migrations.plan import State, one_domain, spread_over, understand
+from migrations.plan import MigrationPlan, State, one_domain, spread_over, understand
 from migrations.query.view import PlannedView
 from migrations.recipe import Entry
 from migrations.statements.adhoc import AdHoc, exact_arguments, parameterise, verbatim
@@ -79,9 +79,7 @@ class Planned:
 
     def _migrate(self, entry: Entry) -> None:
         change = change_of(self.state, entry, self.placement)
-        for step in change.steps:
-            while not self.simulation.command(step.domain, step.command) and step.sliced:
-                self.between()
+        self.simulation.migrate(MigrationPlan(change.steps, ()), self.between)
         self.state = change.state
 
     def _write(self, operation: Any) -> Answer:
@@ -138,7 +136,7 @@ class Planned:
     def read_ad_hoc(self, ad_hoc: AdHoc, arguments: Sequence[Any]) -> list[Row]:
         """The same for a SELECT, which becomes a view."""
         if ad_hoc.name not in self.state.catalog.views:
-            self._migrate(Entry((f"CREATE EXT VIEW `{ad_hoc.name}` AS {ad_hoc.view_sql}",), ad_hoc=True))
+            self._migrate(Entry((ad_hoc.view_sql,), ad_hoc=True))
         return self.read(ad_hoc.name, arguments)
 
     def between(self) -> None:

@@ -59,8 +59,10 @@ def _spoiled(random: Random, columns: list[Column], row: tuple[Value, ...]) -> t
     position = random.randrange(len(columns))
     column = columns[position]
     bad: Value = None if not column.nullable else "no number"
-    if column.type.kind is Kind.TXT:
-        bad = None if not column.nullable else "x" * 70_000
+    if column.type.kind is Kind.TXT and column.width is not None:
+        bad = "longer than the column" if column.nullable else None
+    elif column.type.kind is Kind.TXT:
+        return row if column.nullable else (*row[:position], None, *row[position + 1 :])
     elif column.type.kind is Kind.DATE and column.nullable:
         bad = "2024-02-31"
     elif column.type.kind is Kind.DEC and column.nullable:

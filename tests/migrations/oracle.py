@@ -77,10 +77,10 @@ def random_tables(seed: int) -> dict[str, list[Row]]:
             (i, maybe(rng.randint(1, 4)), maybe(rng.choice(words)), maybe(rng.randint(-3, 6)))
             for i in sorted(rng.sample(range(1, 10), 7))
         ],
-        "votes": [
-            (maybe(rng.randint(1, 4)), maybe(rng.randint(1, 9)), maybe(rng.randint(-1, 1))) for _ in range(14)
+        "votes": [(maybe(rng.randint(1, 4)), maybe(rng.randint(1, 9)), maybe(rng.randint(-1, 1))) for _ in range(14)],
+        "users": [
+            (i, maybe(rng.choice(words)), maybe(rng.randint(0, 8) / 2), maybe(rng.randint(1, 5))) for i in range(1, 5)
         ],
-        "users": [(i, maybe(rng.choice(words)), maybe(rng.randint(0, 8) / 2), maybe(rng.randint(1, 5))) for i in range(1, 5)],
         "tags": [
             (story, tag, maybe(rng.randint(0, 3)))
             for story in range(1, 8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from domains.errors import HeadraceError, LimitExceeded, SqlError, SqlSyntaxError, UnknownName, Unsupported
@@ -79,6 +81,10 @@ WRONG = {
     "SELECT id FROM stories WHERE id IN (SELECT id, name FROM users)": "IN compares 1",
     "SELECT id FROM stories s LEFT JOIN users u": "ON or USING",
     "SELECT id FROM stories LIMIT 'x'": "LIMIT wants",
+    "SELECT COUNT() FROM stories": "an argument is wanted",
+    "SELECT COUNT(DISTINCT) FROM stories": "an argument is wanted",
+    "SELECT GROUP_CONCAT(ORDER BY id) FROM stories": "wants an argument",
+    "SELECT id FROM stories WHERE id IN author": "IN wants a list",
     "SELECT FROM stories": "the SELECT list is empty",
     "SELECT id FROM (SELECT id FROM stories) x (a, b)": "2 names",
     "WITH x AS (SELECT id FROM stories), x AS (SELECT id FROM users) SELECT * FROM x": "twice",
@@ -158,10 +164,8 @@ def deep(levels: int) -> dict[str, str]:
 @pytest.mark.parametrize("shape", deep(1))
 @pytest.mark.parametrize("levels", [60, 3000])
 def test_deep_nesting_is_planned_or_refused_cleanly(shape: str, levels: int) -> None:
-    try:
+    with suppress(LimitExceeded):
         plan(deep(levels)[shape], CATALOG)
-    except HeadraceError as error:
-        assert isinstance(error, LimitExceeded)
 
 
 def test_long_texts() -> None:
@@ -169,7 +173,7 @@ def test_long_texts() -> None:
     plan(f"SELECT id FROM stories WHERE id IN ({many})", CATALOG)
     with pytest.raises(HeadraceError):
         parse("SELECT " + "x" * 2**24)
-    with pytest.raises(SqlSyntaxError):
+    with pytest.raises(HeadraceError):
         parse("(" * 500_000 + "1")
 
 

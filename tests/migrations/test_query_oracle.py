@@ -8,7 +8,7 @@ import pytest
 
 from domains.types import Row
 from tests.migrations.oracle import as_bag, catalog, comparable, judge, plan, planned_answer, random_tables
-from tests.migrations.query_cases import ORDERED, PARAMETERISED, PLAIN, SPELLED_DIFFERENTLY, Case, lines
+from tests.migrations.query_cases import Case, read_cases
 
 SEEDS = range(4)
 CATALOG = catalog()
@@ -25,7 +25,7 @@ def worlds() -> list[tuple[int, dict[str, list[Row]], sqlite3.Connection]]:
     return made
 
 
-@pytest.mark.parametrize("case", [*lines(PLAIN), *SPELLED_DIFFERENTLY, *PARAMETERISED], ids=lambda case: case.sql)
+@pytest.mark.parametrize("case", read_cases("queries.txt"), ids=lambda case: case.sql)
 def test_same_rows(case: Case, worlds: list[tuple[int, dict[str, list[Row]], sqlite3.Connection]]) -> None:
     graph, view = plan(case.sql, CATALOG)
     for seed, tables, connection in worlds:
@@ -35,7 +35,7 @@ def test_same_rows(case: Case, worlds: list[tuple[int, dict[str, list[Row]], sql
             assert as_bag(found) == as_bag(expected), f"seed {seed}, values {values}"
 
 
-@pytest.mark.parametrize("case", lines(ORDERED), ids=lambda case: case.sql)
+@pytest.mark.parametrize("case", read_cases("queries_in_order.txt"), ids=lambda case: case.sql)
 def test_same_rows_in_order(case: Case, worlds: list[tuple[int, dict[str, list[Row]], sqlite3.Connection]]) -> None:
     graph, view = plan(case.sql, CATALOG)
     for seed, tables, connection in worlds:

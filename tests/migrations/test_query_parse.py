@@ -11,6 +11,7 @@ from domains.types import BIGINT, TableColumn, TableSchema
 from migrations.catalog import Catalog, names_read
 from migrations.parse import exp, parse, parse_select, position, quote
 from migrations.query.constant import constant_select, reads_nothing
+from migrations.query.literals import text
 from migrations.query.scalar import Setting
 from tests.migrations.oracle import catalog, with_view
 
@@ -56,7 +57,7 @@ def test_functions_keep_their_names() -> None:
 def test_placeholders_know_where_they_stand() -> None:
     query = parse_select("SELECT a FROM t WHERE a = ? AND b IN (:x, ?) LIMIT ?, ?")
     places = sorted(position(p) for p in query.find_all(exp.Placeholder))
-    assert places == [26, 38, 42, 51, 54]
+    assert places == [26, 39, 42, 51, 54]
 
 
 def test_quoted_names_read_back() -> None:
@@ -94,7 +95,7 @@ def test_dependents_are_transitive() -> None:
 def test_select_without_from() -> None:
     query = parse_select("SELECT 1 + 1 AS two, 7 / 2, 'x', NULL, ? FROM dual WHERE 1 < 2")
     assert reads_nothing(query)
-    setting = Setting(placeholder=lambda _node: __import__("migrations.query.literals", fromlist=["text"]).text("p"))
+    setting = Setting(placeholder=lambda _node: text("p"))
     answer = constant_select(query, setting)
     assert answer.rows == ((2, Decimal("3.5000"), "x", None, "p"),)
     assert [column.name for column in answer.columns][:2] == ["two", "7 / 2"]
@@ -105,7 +106,15 @@ def test_select_without_from() -> None:
 
 def test_now_is_what_the_caller_says() -> None:
     setting = Setting(now="2026-01-31 08:00:00")
-    query = parse_select("SELECT NOW(), CURDATE(), DATE_ADD(NOW(), INTERVAL 1 DAY), CURRENT_TIMESTAMP - INTERVAL 1 HOUR")
+    query = parse_select(
+        "SELECT NOW(), CURDATE(), DATE_ADD(NOW(), INTERVAL 1 DAY), CURRENT_TIMESTAMP - INTERVAL 1 HOUR"
+    )
     assert constant_select(query, setting).rows == (
         ("2026-01-31 08:00:00", "2026-01-31", "2026-02-01 08:00:00", "2026-01-31 07:00:00"),
     )
+
+
+def test_values_is_a_function_on_duplicate_key() -> None:
+    [statement] = parse("INSERT INTO t (a) VALUES (1) ON DUPLICATE KEY UPDATE a = (VALUES(a) + -1), b = VALUES(b)")
+    conflict = statement.expression.args["conflict"]
+    assert [call.name for call in conflict.find_all(exp.Anonymous)] == ["VALUES", "VALUES"]

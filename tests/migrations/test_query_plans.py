@@ -8,10 +8,10 @@ import pytest
 
 from domains.graph import ParameterKind, Reader
 from migrations.joint_graph import JointGraph, render
-from migrations.parse import parse
-from migrations.query.view import PlannedView, plan_view
+from migrations.parse import exp, parse, text_of
+from migrations.query.view import PlannedView, frozen, plan_view
 from migrations.rendering import names_of
-from tests.migrations.oracle import catalog, plan
+from tests.migrations.oracle import catalog, plan, with_view
 
 CATALOG = catalog()
 
@@ -36,8 +36,7 @@ def reader_text(graph: JointGraph, view: PlannedView) -> list[str]:
 @pytest.mark.parametrize(("title", "sql", "expected"), pairs(), ids=lambda value: value[:40])
 def test_plan(title: str, sql: str, expected: str) -> None:
     graph, view = plan(sql, CATALOG)
-    renamed = render(graph, view.root)
-    assert "\n".join([renamed, *reader_text(graph, view)]) == expected, title
+    assert "\n".join([render(graph, view.root), *reader_text(graph, view)]) == expected, title
 
 
 def reader_of(sql: str) -> tuple[PlannedView, Reader]:
@@ -73,10 +72,7 @@ def test_one_column_compared_twice_is_in_the_key_once() -> None:
 
 
 def test_parameters_of_a_view_come_where_its_name_stands() -> None:
-    known = catalog()
-    from tests.migrations.oracle import with_view
-
-    known = with_view(known, "CREATE VIEW Mine AS SELECT id, author FROM stories WHERE score = ? AND title = ?")
+    known = with_view(catalog(), "CREATE VIEW Mine AS SELECT id, author FROM stories WHERE score = ? AND title = ?")
     _, view = plan("SELECT m.id FROM users u JOIN Mine m ON m.author = u.id WHERE u.name = ?", known)
     assert [p.name for p in view.parameters] == ["score", "title", "name"]
     _, twice = plan("SELECT m.id FROM Mine m JOIN Mine n ON m.author = n.author", known)
@@ -84,7 +80,9 @@ def test_parameters_of_a_view_come_where_its_name_stands() -> None:
 
 
 def test_visible_columns_have_unique_names() -> None:
-    view, _ = reader_of("SELECT s.id, u.id, s.id AS ID, COUNT(*) FROM stories s JOIN users u ON u.id = s.author GROUP BY 1, 2")
+    view, _ = reader_of(
+        "SELECT s.id, u.id, s.id AS ID, COUNT(*) FROM stories s JOIN users u ON u.id = s.author GROUP BY 1, 2"
+    )
     assert [column.name for column in view.columns] == ["id", "id_2", "ID_3", "COUNT(*)"]
 
 
@@ -129,3 +127,27 @@ def test_a_copy_is_independent_and_numbers_are_not_used_again() -> None:
     assert view.root not in twin
     again = plan_view(CATALOG, twin, "v", parse("SELECT title FROM stories WHERE id = ?")[0].expression)
     assert again.root > view.root
+
+
+@pytest.mark.parametrize(
+    ("sql", "written"),
+    [
+        ("SELECT * FROM tags", "SELECT `tags`.`story_id`, `tags`.`tag`, `tags`.`weight` FROM tags"),
+        ("SELECT t.*, 1 FROM vacant AS t", "SELECT `t`.`x`, `t`.`y`, 1 FROM vacant AS t"),
+        (
+            "SELECT * FROM (SELECT * FROM vacant) AS v",
+            "SELECT `v`.`x`, `v`.`y` FROM (SELECT `vacant`.`x`, `vacant`.`y` FROM vacant) AS v",
+        ),
+        (
+            "SELECT tag FROM votes NATURAL JOIN tags",
+            "SELECT tag FROM votes JOIN tags USING (`story_id`)",
+        ),
+        ("SELECT COUNT(*) FROM vacant", "SELECT COUNT(*) FROM vacant"),
+        ("SELECT * FROM Titles", "SELECT `Titles`.`story`, `Titles`.`words` FROM Titles"),
+    ],
+)
+def test_frozen_views_have_no_star(sql: str, written: str) -> None:
+    query = parse(sql)[0].expression
+    assert isinstance(query, exp.Query)
+    assert text_of(frozen(CATALOG, query)) == written
+    assert text_of(query) == sql

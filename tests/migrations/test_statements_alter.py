@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.migrations.statement_catalog import CATALOG, NOW, names, one, perform, schema_of
 
 from domains.errors import AlreadyExists, HeadraceError, SqlError, StillInUse, UnknownName, Unsupported
 from migrations.statements.statement import AlterTable, CreateIndex, DropIndex, NoOperation
+from tests.migrations.statement_catalog import CATALOG, NOW, names, one, perform, schema_of
 
 
 def test_added_columns_come_last_and_pad_what_is_stored() -> None:
     schema = schema_of(
-        "ALTER TABLE votes ADD COLUMN a INT DEFAULT 3, ADD b TEXT NOT NULL, ADD COLUMN c DATETIME NOT NULL DEFAULT NOW(),"
-        " ADD COLUMN d DECIMAL(4,2) NOT NULL, ADD COLUMN e INT, ADD KEY (b), ADD CONSTRAINT f FOREIGN KEY (e) REFERENCES x (y)"
+        "ALTER TABLE votes ADD COLUMN a INT DEFAULT 3, ADD b TEXT NOT NULL, ADD c DATETIME NOT NULL DEFAULT NOW(),"
+        " ADD COLUMN d DECIMAL(4,2) NOT NULL, ADD COLUMN e INT, ADD KEY (b),"
+        " ADD CONSTRAINT f FOREIGN KEY (e) REFERENCES x (y)"
     )
     assert names(schema, schema.live()) == ("user", "story_id", "a", "b", "c", "d", "e")
     added = schema.columns[2:]

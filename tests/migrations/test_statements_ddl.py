@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.migrations.statement_catalog import CATALOG, NOW, names, one, schema_of
 
 from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, UnknownName, Unsupported
 from domains.types import TableSchema
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView, NoOperation
+from tests.migrations.statement_catalog import CATALOG, NOW, names, one, schema_of
 
 BIG = """CREATE TABLE `T` (
   `id` int(11) unsigned NOT NULL AUTO_INCREMENT COMMENT 'the key',

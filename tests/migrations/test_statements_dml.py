@@ -105,7 +105,8 @@ UPDATES: list[tuple[str, dict[int, Any]]] = [
     ),
     ("INSERT INTO votes VALUES (1, 2) AS new ON DUPLICATE KEY UPDATE votes.user = new.user + user", {0: 11}),
     (
-        "INSERT INTO votes (story_id, user) VALUES (2, 1) AS n(s, u) ON DUPLICATE KEY UPDATE user = s + n.u, story_id = DEFAULT",
+        "INSERT INTO votes (story_id, user) VALUES (2, 1) AS n(s, u)"
+        " ON DUPLICATE KEY UPDATE user = s + n.u, story_id = DEFAULT",
         {0: 3, 1: None},
     ),
 ]
@@ -255,7 +256,8 @@ def test_scalar_subqueries_and_exists() -> None:
 
 def test_insert_select() -> None:
     statement = pending(
-        "INSERT INTO votes (story_id, user) SELECT id, author FROM stories ON DUPLICATE KEY UPDATE user = (SELECT 7 FROM log)"
+        "INSERT INTO votes (story_id, user) SELECT id, author FROM stories"
+        " ON DUPLICATE KEY UPDATE user = (SELECT 7 FROM log)"
     )
     assert [select.sql for select in statement.subqueries] == ["SELECT id, author FROM stories", "SELECT 7 FROM log"]
     operation = resolve(statement, [[(1, 2), ("3", Decimal("4"))], [(7,)]]).operation
@@ -265,6 +267,11 @@ def test_insert_select() -> None:
         resolve(statement, [[(1,)], []])
     with pytest.raises(TypeViolation, match=r"row 2: 'x' does not fit type INT of column \"story_id\""):
         resolve(statement, [[(1, 1), ("x", 1)], []])
+
+
+def test_a_subquery_that_reads_nothing_has_its_values_in_its_text() -> None:
+    statement = pending("INSERT INTO votes SELECT ?, 2 + ?", 5, "a'b")
+    assert [(select.sql, select.params) for select in statement.subqueries] == [("SELECT 5, 2 + 'a''b'", ())]
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

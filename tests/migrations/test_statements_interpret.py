@@ -31,6 +31,8 @@ CONSTANTS: list[tuple[str, tuple[Any, ...], list[str], list[tuple[Any, ...]]]] =
     ("SELECT 1 AS x LIMIT 0", (), ["x"], []),
     ("SELECT 1 AS x LIMIT 1 OFFSET 1", (), ["x"], []),
     ("(SELECT 1 AS x)", (), ["x"], [(1,)]),
+    ("SELECT ? AS x LIMIT ?", (7, 0), ["x"], []),
+    ("SELECT ? AS x LIMIT ? OFFSET ?", (7, 1, 0), ["x"], [(7,)]),
 ]
 
 
@@ -105,8 +107,8 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("SELECT @@version", Unsupported, "session variables (@@name)"),
     ("SELECT id", UnknownName, 'unknown column "id"'),
     ("SELECT COUNT(*)", SqlError, "the aggregate COUNT(*) cannot stand in SELECT without FROM"),
-    ("SELECT 1 HAVING 1", SqlError, "HAVING without FROM"),
-    ("SELECT 1 LIMIT 'x'", SqlError, "LIMIT wants a number that is not negative"),
+    ("SELECT 1 HAVING 1", Unsupported, "GROUP BY without FROM"),
+    ("SELECT 1 LIMIT 'x'", SqlError, "LIMIT wants a number or ?, not 'x'"),
     ("SELEC 1", SqlSyntaxError, ""),
 ]
 

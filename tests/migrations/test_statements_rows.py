@@ -20,7 +20,7 @@ LOG = CATALOG.table("log")
 
 
 def test_rows_with_the_same_keys_and_with_others() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"author": 1, "title": "a"},
         {"author": 2, "title": None},
         {"TITLE": "b", "author": 3},

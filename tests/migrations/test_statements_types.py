@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.migrations.statement_catalog import schema_of
 
 from domains.errors import HeadraceError, SqlError, Unsupported
 from domains.types import BLOB, BOOL, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
+from tests.migrations.statement_catalog import schema_of
 
 
 def integer(name: str, low: int, high: int) -> SqlType:

@@ -42,6 +42,13 @@ class Simulation:
         self.checking = check
         self._requests = 0
 
+    def adopt(self, base: MemoryStore) -> None:
+        """Begin anew on base tables that survived a crash."""
+        self.stores[0] = base
+        self.domains[0] = Domain(DomainIndex(0), base)
+        for schema in base.tables():
+            self.domains[0].clocks.local[schema.name] = base.position(schema.name)
+
     def request(self) -> RequestId:
         self._requests += 1
         return RequestId(self._requests)

@@ -247,3 +247,15 @@ def test_entries_fit_into_lmdb(readers: ReaderMap) -> None:
     answer = b",".join(b'{"id":%d}' % at for at in range(29, -1, -1))
     assert readers.client().page(many, (5,)) == answer
     assert readers.client().rows(many, [(5,)], limit=3, offset=27) == b'{"id":2},{"id":1},{"id":0}'
+
+
+def test_rows_that_look_alike_keep_their_own_places(readers: ReaderMap) -> None:
+    # Their orders differ only behind what fits into an entry's key.
+    node, long = NodeIndex(3), "z" * 600
+    layouts = {node: ReaderLayout(3, Reader("m", (), (), (OrderTerm(1),), 1), COLUMNS)}
+    rows: list[Row] = [(7, long + "a"), (8, long + "b"), (7, long + "c")]
+    readers.publish([Publish(node, filled=[((), [(row, 1) for row in rows])])], layouts)
+    assert readers.client().page(layouts[node], ()) == b'{"id":7},{"id":8},{"id":7}'
+    readers.publish([Publish(node, deltas=[((), (rows[0], -1))])], layouts)
+    assert readers.client().page(layouts[node], ()) == b'{"id":8},{"id":7}'
+    assert readers.client().page(layouts[node], (), limit=1) == b'{"id":8}'

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -108,6 +108,27 @@ def read(answer: bytes | None) -> list[tuple[Value, ...]] | None:
     return None if answer is None else [tuple(row.values()) for row in json.loads(b"[" + answer + b"]")]
 
 
+def matches(found: Reader, row: Row, seek: Row, low: Bound | None, high: Bound | None) -> bool:
+    equal = all(row[at] == value for at, value in zip(found.seek, seek, strict=False))
+    return equal and (not found.seek or within(row[found.seek[-1]], low, high))
+
+
+def judge(found: Reader, bags: Sequence[Bag], answer: list[tuple[Value, ...]] | None) -> None:
+    """Whether the answer is these rows in the reader's order (ties in any)."""
+    rows = [row for bag in bags for row in bag.elements()]
+    if not rows and found.empty is not None:
+        assert answer == [found.empty]
+        return
+    assert answer is not None
+    rows.sort(key=lambda row: sort_key(found, row))
+    at = 0
+    for _, tied in groupby(rows, key=lambda row: sort_key(found, row)):
+        expected = [shown(row) for row in tied]
+        assert Counter(answer[at : at + len(expected)]) == Counter(expected)
+        at += len(expected)
+    assert at == len(answer)
+
+
 class ReaderMapMachine(RuleBasedStateMachine):
     @initialize(data=st.data())
     def open(self, data: st.DataObject) -> None:
@@ -181,7 +202,7 @@ class ReaderMapMachine(RuleBasedStateMachine):
                     if bag is None:
                         assert answer is None
                     elif found.limit is None:
-                        self.judge(found, [bag], read(answer))
+                        judge(found, [bag], read(answer))
                     else:
                         whole = read(snapshot.page(layout, key, limit=1000))
                         assert read(answer) == (whole or [])[: found.limit]
@@ -217,13 +238,13 @@ class ReaderMapMachine(RuleBasedStateMachine):
             if answer is None:
                 continue
             parts = [
-                Counter({row: n for row, n in bag.items() if self.matches(found, row, seek, low, high)})
+                Counter({row: n for row, n in bag.items() if matches(found, row, seek, low, high)})
                 for bag in taken
                 if bag is not None
             ]
             # The reader's own offset holds as well; what it cuts off is judged by the readers that have none.
             if not found.offset:
-                self.judge(found, parts, read(answer))
+                judge(found, parts, read(answer))
         if limit is not None and not found.offset:
             cut = slice(offset, offset + limit)
             for short, whole in (
@@ -231,25 +252,6 @@ class ReaderMapMachine(RuleBasedStateMachine):
                 (self.client.page(layout, keys[0], seek, low, high, limit, offset), one),
             ):
                 assert read(short) == (None if whole is None else (read(whole) or [])[cut])
-
-    def matches(self, found: Reader, row: Row, seek: Row, low: Bound | None, high: Bound | None) -> bool:
-        equal = all(row[at] == value for at, value in zip(found.seek, seek, strict=False))
-        return equal and (not found.seek or within(row[found.seek[-1]], low, high))
-
-    def judge(self, found: Reader, bags: Sequence[Bag], answer: list[tuple[Value, ...]] | None) -> None:
-        """Whether the answer is these rows in the reader's order (ties in any)."""
-        rows = [row for bag in bags for row in bag.elements()]
-        if not rows and found.empty is not None:
-            assert answer == [found.empty]
-            return
-        assert answer is not None
-        rows.sort(key=lambda row: sort_key(found, row))
-        at = 0
-        for _, tied in groupby(rows, key=lambda row: sort_key(found, row)):
-            expected = [shown(row) for row in tied]
-            assert Counter(answer[at : at + len(expected)]) == Counter(expected)
-            at += len(expected)
-        assert at == len(answer)
 
 
 ReaderMapMachine.TestCase.settings = settings(
@@ -262,3 +264,38 @@ ReaderMapMachine.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 TestReaderMapModel = ReaderMapMachine.TestCase
+
+
+RANGED = [
+    reader((4,), seek=(3,), order=((3, False), (0, True))),
+    reader((4,), seek=(3,), order=((3, True),)),
+    reader((4,), seek=(3,), order=((1, False),)),
+    reader((4,), seek=(2, 1)),
+    reader((4,), seek=(0, 3), order=((3, False), (1, True))),
+    reader((), seek=(1,), order=((1, True),), empty=(0, None, None)),
+]
+SEEKS: dict[int, st.SearchStrategy[Value]] = {
+    0: IDS,
+    1: TEXTS,
+    2: st.sampled_from([None, 0.0, 2.5]),
+    3: st.sampled_from([None, -1, 0, 1]),
+}
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@given(data=st.data(), contents=st.lists(CONTENTS, max_size=12))
+def test_ranges_take_what_sql_takes(data: st.DataObject, contents: list[Row]) -> None:
+    found = data.draw(st.sampled_from(RANGED))
+    layout, key = ReaderLayout(9, found, COLUMNS), (1,) if found.key else ()
+    bag = Counter((*content, 1, "k") for content in contents)
+    bound = st.none() | st.tuples(SEEKS[found.seek[-1]], st.booleans())
+    with tempfile.TemporaryDirectory() as directory:
+        readers = ReaderMap(directory, initial_size=2**20)
+        readers.publish([Publish(NodeIndex(9), filled=[(key, list(bag.items()))])], {NodeIndex(9): layout})
+        with readers.client().snapshot() as snapshot:
+            for _ in range(8):
+                seek = data.draw(st.tuples(*(SEEKS[at] for at in found.seek[:-1])))
+                low, high = data.draw(bound), data.draw(bound)
+                part = Counter({row: n for row, n in bag.items() if matches(found, row, seek, low, high)})
+                judge(found, [part], read(snapshot.page(layout, key, seek, low, high)))
+        readers.close()

@@ -160,13 +160,16 @@ class Database:
 
     def close(self) -> None:
         """Sync what was written, unless writing has failed, and release the directory."""
+        failed_before = self._failed is not None
         try:
-            if self._failed is None:
+            try:
                 self._db.flush_wal(True)
+            finally:
+                self._db.close()
         except Exception as error:
-            self._fail("sync", error)
-        finally:
-            self._db.close()
+            # After a failure RocksDB says the same again, and whoever closes has been told.
+            if not failed_before:
+                self._fail("close", error)
 
     def statistics(self) -> StorageStatistics:
         files = (entry for entry in self.path.iterdir() if entry.suffix in (".sst", ".log"))

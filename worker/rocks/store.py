@@ -189,7 +189,10 @@ class RocksStore:
     # --- log ----------------------------------------------------------------------------------------------------
 
     def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
-        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first."""
+        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first.
+
+        Rows have the table's present width.
+        """
         found = self.table(table)
         return read_log(self._database, found.number, found.codec, after, limit)
 

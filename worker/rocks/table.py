@@ -12,6 +12,7 @@ from typing import Any
 
 from domains.encoding import Encoder, row_encoder
 from domains.graph import Columns
+from domains.storage import added_values
 from domains.types import Delta, Row, TableSchema, Value
 from worker.rocks import layout
 from worker.rocks.codec import RowCodec, schema_to_json, value_to_json
@@ -263,7 +264,7 @@ class RocksTable:
 
     def alter(self, schema: TableSchema) -> None:
         """Take a wider schema; stored rows are padded when they are read."""
-        added = tuple(column.default for column in schema.columns[len(self.schema.columns) :])
+        added = added_values(self.schema, schema)
         self.indexes.alter(schema)
         self._adopt(schema, self.pads + added)
         self._save_catalog(self, ())
