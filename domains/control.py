@@ -155,6 +155,10 @@ def _begin_backfill(domain: Domain, building: list[Vertex], step: Step) -> None:
     scalars = [index for vertex in building if (index := _scalar(vertex)) is not None]
     for index in scalars:
         index.conceal()
+    for vertex in building:
+        if isinstance(vertex.operator, Reader):
+            vertex.operator.filled.fill((), ())
+            step.publish(vertex).filled.append(((), []))
     act = domain.building_pass(step)
     for vertex in full:
         act.inject_output(vertex, whole_state(vertex))
@@ -173,14 +177,10 @@ def _take_early(domain: Domain, added: Iterable[Vertex], step: Step) -> None:
 
 
 def _births(domain: Domain, building: list[Vertex], step: Step) -> None:
-    """What is there over no input at all: a full reader's one key, a scalar aggregate's one row.
+    """What is there over no input at all: a scalar aggregate's one row.
 
-    The row is concealed until it is born, so that whoever it joins with meets it once, as a delta or as state.
+    It is concealed until it is born, so that whoever it joins with meets it once, as a delta or as state.
     """
-    for vertex in building:
-        if isinstance(vertex.operator, Reader):
-            vertex.operator.filled.fill((), ())
-            step.publish(vertex).filled.append(((), []))
     for vertex in building:
         index = _scalar(vertex)
         if index is not None:

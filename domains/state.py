@@ -67,10 +67,6 @@ class Index(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def adopt(self, other: Index) -> None:
-        """Take over all that another full index of the same node holds."""
-
-    @abstractmethod
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         """Whether filling the key anew from ``material`` would give what it holds (for the invariants)."""
 

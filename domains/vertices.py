@@ -12,6 +12,7 @@ from domains.operators.aggregate import Aggregate
 from domains.operators.join import Join
 from domains.operators.operator import Operator
 from domains.operators.topk import TopK
+from domains.state import RowIndex
 from domains.storage import Store
 from domains.vertex import Vertex
 
@@ -68,8 +69,8 @@ class Vertices:
         partial = vertex.node.materialization is Materialization.PARTIAL
         index = vertex.operator.make_index(columns, partial)
         if not partial:
-            same = [known for known in vertex.indexes.values() if type(known) is type(index)]
-            index.adopt((same or list(vertex.indexes.values()))[0])
+            assert isinstance(index, RowIndex), "a full aggregate has its groups from the beginning"
+            index.adopt(next(iter(vertex.indexes.values())))
         vertex.indexes[columns] = index
 
     def remove(self, index: NodeIndex) -> Vertex:

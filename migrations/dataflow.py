@@ -16,39 +16,26 @@ from domains.graph import (
     Columns,
     DomainIndex,
     Egress,
-    Filter,
     Ingress,
-    Join,
     Node,
     NodeIndex,
-    Project,
     Reader,
-    Union,
 )
 from domains.graph import Materialization as Kept
 from domains.packets import lane_of, link_between
 from migrations.joint_graph import JointGraph
-from migrations.materialize import Need, Needs, drives_of, has_own_state, indexes_of, keeps
-from migrations.provenance import route
+from migrations.materialize import Need, Needs, drives_of, indexes_of, keeps
 
 Placement = Callable[[Node], DomainIndex]
 """In which domain a new node stands. Bases are always in domain 0."""
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One standing of a joint-graph node: with or without all rows, with or without state for a join to consult."""
-
-    logical: NodeIndex
-    complete: bool
-    stateful: bool
-
 
 @dataclass(slots=True)
 class Dataflow:
     """All placed nodes in topological order."""
 
     nodes: dict[NodeIndex, Node] = field(default_factory=dict)
-    variants: dict[Variant, NodeIndex] = field(default_factory=dict)
+    variants: dict[NodeIndex, tuple[NodeIndex, ...]] = field(default_factory=dict)
+    """Joint-graph node → where it stands: more than once where views need more of it than a running one has."""
     complete: set[NodeIndex] = field(default_factory=set)
     """Nodes with no partial state at or above them."""
     crossings: dict[tuple[NodeIndex, DomainIndex, bool], NodeIndex] = field(default_factory=dict)
@@ -95,7 +82,8 @@ class Dataflow:
     def remove(self, doomed: set[NodeIndex]) -> None:
         for index in doomed:
             del self.nodes[index]
-        self.variants = {key: index for key, index in self.variants.items() if index not in doomed}
+        left = {key: tuple(i for i in standing if i not in doomed) for key, standing in self.variants.items()}
+        self.variants = {key: standing for key, standing in left.items() if standing}
         self.crossings = {
             key: index for key, index in self.crossings.items() if index not in doomed and key[0] not in doomed
         }
@@ -142,45 +130,60 @@ class Extension:
         return bool(self._needs[logical].complete)
 
     def _resolve(self, logical: NodeIndex) -> NodeIndex:
-        """Where a joint-graph node stands: the running variant that serves, or a new one."""
+        """Where a joint-graph node stands: a running variant that serves, or a new one."""
         if logical in self._resolved:
             return self._resolved[logical]
         node = self._joint.node(logical)
         need = self._needs[logical]
-        complete = bool(need.complete)
-        stateful = (need.stateful and self._rests_on_join(node)) or (
-            keeps(node, need, self._joint.node) is not Kept.NONE and not has_own_state(node)
+        kept = keeps(node, need, self._joint.node)
+        known = self._running(logical, need, kept)
+        if known is None:
+            known = self._add_variant(logical, node, need, kept)
+        self._resolved[logical] = known
+        return known
+
+    def _running(self, logical: NodeIndex, need: Need, kept: Kept) -> NodeIndex | None:
+        """A variant that has all rows if that is needed, and state if that is, over parents that serve as well.
+
+        What has full state answers every look-up itself, so its parents do not matter.
+        """
+        variants = self.flow.variants.get(logical, ())
+        for index in variants:
+            if self.flow.nodes[index].materialization is Kept.FULL or isinstance(
+                self.flow.nodes[index].operator, Base
+            ):
+                return index
+        for index in variants:
+            running = self.flow.nodes[index]
+            if need.complete and index not in self.flow.complete:
+                continue
+            if kept is not Kept.NONE and running.materialization is Kept.NONE:
+                continue
+            resolved = [self._resolve(parent) for parent in self._joint.node(logical).parents]
+            if all(
+                self._sees(at, source, running.domain) for at, source in zip(running.parents, resolved, strict=True)
+            ):
+                return index
+        return None
+
+    def _sees(self, parent: NodeIndex, source: NodeIndex, domain: DomainIndex) -> bool:
+        """Whether ``parent``, a running node's parent in ``domain``, is ``source`` or an ingress of it."""
+        return parent == source or any(
+            self.flow.crossings.get((source, domain, whole)) == parent for whole in (True, False)
         )
-        for whole in (True,) if complete else (True, False):
-            for state in (True,) if stateful else (False, True):
-                known = self.flow.variants.get(Variant(logical, whole, state))
-                if known is not None:
-                    self._resolved[logical] = known
-                    for parent in node.parents:  # its parents may be asked for more
-                        self._resolve(parent)
-                    return known
+
+    def _add_variant(self, logical: NodeIndex, node: Node, need: Need, kept: Kept) -> NodeIndex:
         domain = DomainIndex(0) if isinstance(node.operator, Base) else self._placement(node)
         parents = tuple(self._here(self._resolve(p), domain, self._parent_complete(p)) for p in node.parents)
         index = self._put(replace(node, parents=parents), domain)
-        whole = self._is_complete(index, node, need)
-        if whole:
+        if self._is_complete(index, node, need, kept):
             self.flow.complete.add(index)
-        self.flow.variants[Variant(logical, whole, stateful)] = index
-        self._resolved[logical] = index
+        self.flow.variants[logical] = (*self.flow.variants.get(logical, ()), index)
         return index
 
-    def _rests_on_join(self, node: Node) -> bool:
-        """Whether look-ups of a join above would pass from here to a join without coming to state before."""
-        if isinstance(node.operator, Join):
-            return True
-        if isinstance(node.operator, Filter | Project | Union):
-            return any(self._rests_on_join(self._joint.node(parent)) for parent in node.parents)
-        return False
-
-    def _is_complete(self, index: NodeIndex, node: Node, need: Need) -> bool:
+    def _is_complete(self, index: NodeIndex, node: Node, need: Need, kept: Kept) -> bool:
         if need.complete or isinstance(node.operator, Base):
             return True
-        kept = keeps(node, need, self._joint.node)
         return kept is not Kept.PARTIAL and all(p in self.flow.complete for p in self.flow.nodes[index].parents)
 
     def _put(self, node: Node, domain: DomainIndex) -> NodeIndex:
@@ -228,6 +231,9 @@ class Extension:
         if isinstance(node.operator, Egress):
             return
         kept = keeps(node, need, self.flow.node)
+        if isinstance(node.operator, Ingress):
+            fed = self.flow.nodes[node.parents[0]].materialization
+            assert (kept is Kept.FULL) == (fed is Kept.FULL), f"{node} is {kept}, and its egress is {fed}"
         self.flow.nodes[node.index] = replace(
             node,
             materialization=kept,
@@ -259,14 +265,6 @@ class Extension:
         if node.materialization is not Kept.FULL:
             for columns in fresh:
                 needs._pass_on(node, columns, self.flow.node)
-        elif any(columns not in node.indexes for columns in fresh) and not isinstance(node.operator, Ingress):
-            self._feed_new_index(node, fresh, needs)
-
-    def _feed_new_index(self, node: Node, fresh: dict[Columns, None], needs: Needs) -> None:
-        """A further index of a full aggregate or TopK refills by its own columns."""
-        for columns in fresh:
-            for step in route(node, columns, self.flow.node) or ():
-                needs[node.parents[step.parent]].lookups[step.columns] = None
 
     def _topological(self) -> list[NodeIndex]:
         """Parents before children: running nodes first, then the new ones in order of making."""

@@ -49,6 +49,8 @@ class Needs:
         need = self[node.index]
         operator = node.operator
         if isinstance(operator, Base):
+            if () in need.lookups:
+                need.complete = need.complete or "it is looked up as a whole"
             return
         if isinstance(operator, Reader):
             need.complete = need.complete or ("" if operator.key else _reader_reason(operator))

@@ -10,7 +10,6 @@ Also DISTINCT, which is the aggregate over all columns with no functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from copy import deepcopy
 from typing import Any
 
 from domains import graph
@@ -166,14 +165,6 @@ class GroupIndex(Index):
     def __len__(self) -> int:
         return len(self.entries)
 
-    def adopt(self, other: Index) -> None:
-        assert isinstance(other, GroupIndex)
-        for entry in other.entries.values():
-            for name, group in entry.items():
-                assert group.row is not None
-                self.entries.setdefault(self.key_of(group.row), {})[name] = deepcopy(group)
-        self.bytes = sum(map(self._bytes, self.entries.values()))
-
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key, {}), self.build(material)
         return {k: g.row for k, g in mine.items()} == {k: g.row for k, g in anew.items()}
@@ -241,9 +232,9 @@ class Aggregate(Operator):
         self._places: list[Columns] = [tuple(place) for place in places]
 
     def make_index(self, columns: Columns, partial: bool) -> Index:
-        if all(column < len(self.grouping.group) for column in columns):
+        """Groups are kept once where the state is full, and its other indexes hold rows."""
+        if partial or columns == tuple(range(len(self.grouping.group))):
             return GroupIndex(columns, partial, self.grouping)
-        assert not partial, "a function's result has no provenance"
         return RowIndex(columns, partial)
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:

@@ -102,9 +102,6 @@ class ReaderIndex(Index):
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def adopt(self, other: Index) -> None:
-        raise AssertionError("a reader has one index")
-
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         raise AssertionError("a reader's rows are in the reader map")
 

@@ -49,11 +49,6 @@ class Group:
         self.ranked: list[Ranked] = []
         self.whole = True
 
-    def copy(self) -> Group:
-        twin = Group()
-        twin.ranked, twin.whole = list(self.ranked), self.whole
-        return twin
-
     def show(self, ranking: Ranking) -> list[Row]:
         return [row for _, row in self.ranked[ranking.offset : ranking.shown]]
 
@@ -116,14 +111,6 @@ class TopIndex(Index):
 
     def __len__(self) -> int:
         return len(self.entries)
-
-    def adopt(self, other: Index) -> None:
-        assert isinstance(other, TopIndex)
-        for entry in other.entries.values():
-            for name, group in entry.items():
-                if group.ranked:
-                    self.entries.setdefault(self.key_of(group.ranked[0][1]), {})[name] = group.copy()
-        self.bytes = sum(map(self._bytes, self.entries.values()))
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key, {}), self.build(material)
@@ -189,9 +176,9 @@ class TopK(Operator):
         self.group = descriptor.group
 
     def make_index(self, columns: Columns, partial: bool) -> Index:
-        if all(column in self.group for column in columns):
+        """Ranked rows are kept once where the state is full, and its other indexes hold the shown rows."""
+        if partial or columns == self.group:
             return TopIndex(columns, partial, self.ranking)
-        assert not partial, "only a TopK's group columns have a provenance"
         return RowIndex(columns, partial)
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:

@@ -7,6 +7,7 @@ loads them (the demo, a load run, a test) talks to Headrace by its public faces.
 ::
 
     shape.py ─ how many, how unequal ─┐
-    words.py ─ names, titles, texts ──┴─► data.py ─ (table, rows) ─► demo, load, tests
+    words.py ─ names, titles, texts ──┼─► data.py ─ (table, rows) ─► demo, load, tests
+    margins.py ─ the small tables ────┘
     *.sql ─────────────────────────────► program.py ─ SQL text ────► demo, load, tests
 """

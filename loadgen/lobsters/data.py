@@ -23,12 +23,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import accumulate, islice
 from random import Random
-from typing import Any
 
 from loadgen.lobsters import shape, words
+from loadgen.lobsters.margins import Margins
 from loadgen.lobsters.shape import Shape, heavy_tail
-
-RowDict = dict[str, Any]
+from loadgen.lobsters.words import RowDict, sql_time
 
 UNTIL = datetime(2018, 4, 20, tzinfo=UTC)
 """The default present: the month of the published figures."""
@@ -36,7 +35,6 @@ UNTIL = datetime(2018, 4, 20, tzinfo=UTC)
 _STORY_PACE = 75 * 60
 """Seconds from one story to the next: 40,650 of them between July 2012 and the present. A small site is a young site,
 so that its front page is a contest between votes and age, as on the real one."""
-_TEXTS = 512
 _COMMENT_PACE = 1200
 """Seconds from one comment of a story to the next, with jitter below that: a parent is always older than a reply."""
 
@@ -49,7 +47,7 @@ class Data:
         self.until = int(until.timestamp())
         self._random = random = Random(seed)
         self._since = self.until - _STORY_PACE * size.stories
-        self._texts = words.texts(random, _TEXTS)
+        self._texts = words.texts(random)
         self._titles = words.titles()
         random.shuffle(self._titles)
 
@@ -85,6 +83,7 @@ class Data:
         self._comment_before = array("I", bytes(4 * size.comments))
         self._comment_thread = array("I", bytes(4 * size.comments))
         self._last_comment = array("I", bytes(4 * size.stories))
+        self._margins = Margins(size, random, self._someone, self._texts, self._titles, self.until)
         self.totals = self._count()
 
     def batches(self, size: int = 1000) -> Iterator[tuple[str, list[RowDict]]]:
@@ -96,19 +95,8 @@ class Data:
             ("taggings", self._taggings()),
             ("comments", self._comments()),
             ("votes", self._votes()),
-            ("tag_filters", self._tag_filters()),
             ("read_ribbons", self._read_ribbons()),
-            ("hidden_stories", self._marks(self.totals["hidden_stories"])),
-            ("saved_stories", self._saved_stories()),
-            ("hats", self._hats()),
-            ("keystores", self._keystores()),
-            ("suggested_taggings", self._suggested_taggings()),
-            ("suggested_titles", self._suggested_titles()),
-            ("invitations", self._invitations()),
-            ("invitation_requests", self._invitation_requests()),
-            ("hat_requests", self._hat_requests()),
-            ("messages", self._messages()),
-            ("moderations", self._moderations()),
+            *self._margins.tables(),
         ):
             while batch := list(islice(rows, size)):
                 yield table, batch
@@ -122,19 +110,8 @@ class Data:
             "taggings": sum(_tags_of(story) for story in range(1, size.stories + 1)),
             "comments": size.comments,
             "votes": sum(self.story_votes) + sum(self.comment_votes),
-            "tag_filters": len(range(5, size.users + 1, 5)) * 2,
             "read_ribbons": sum(min(count + 3, size.users) for count in self.story_comments),
-            "hidden_stories": size.stories // 4,
-            "saved_stories": size.stories // 2,
-            "hats": size.users // 80,
-            "keystores": size.users,
-            "suggested_taggings": size.stories // 50,
-            "suggested_titles": size.stories // 80,
-            "invitations": size.users // 4,
-            "invitation_requests": size.users // 20,
-            "hat_requests": size.users // 200,
-            "messages": size.users // 2,
-            "moderations": size.stories // 100,
+            **self._margins.totals,
         }
 
     # --- users, tags, stories ---------------------------------------------------------------------------------------
@@ -154,11 +131,11 @@ class Data:
                 "username": name,
                 "email": f"{name}@example.com",
                 "password_digest": f"$2a$10${name}",
-                "created_at": _text_of(self._since + span * user // (self.shape.users + 1)),
+                "created_at": sql_time(self._since + span * user // (self.shape.users + 1)),
                 "is_admin": 1 if user == 1 else 0,
                 "is_moderator": 1 if user <= 5 else 0,
                 "session_token": f"session-{user}",
-                "about": self._texts[user % _TEXTS],
+                "about": self._texts[user % words.TEXTS],
                 "invited_by_user_id": user // 3 or None,
             }
 
@@ -181,11 +158,11 @@ class Data:
             self._story_time[story - 1] = created
             self._story_author[story - 1] = author
             is_text = random() < 0.1
-            text = self._texts[story % _TEXTS] if is_text else ""
+            text = self._texts[story % words.TEXTS] if is_text else ""
             short_id = words.story_short_id(story)
             yield {
                 "id": story,
-                "created_at": _text_of(created),
+                "created_at": sql_time(created),
                 "user_id": author,
                 "url": "" if is_text else f"https://{author % 997}.example.com/{short_id}",
                 "title": self._titles[story % len(self._titles)],
@@ -235,8 +212,8 @@ class Data:
                 self._comment_thread[comment - 1] = thread
                 self._last_comment[index] = comment
                 created = self._story_time[index] + int(_COMMENT_PACE * (round_number + random()))
-                created_text = _text_of(min(created, self.until))
-                text = self._texts[comment * 31 % _TEXTS]
+                created_text = sql_time(min(created, self.until))
+                text = self._texts[comment * 31 % words.TEXTS]
                 yield {
                     "id": comment,
                     "created_at": created_text,
@@ -309,19 +286,12 @@ class Data:
 
     # --- what readers leave behind ----------------------------------------------------------------------------------
 
-    def _tag_filters(self) -> Iterator[RowDict]:
-        for number in range(self.totals["tag_filters"]):
-            user = 5 * (number // 2 + 1)
-            when = _text_of(self.until - user)
-            tag = 1 + (user * 7 + number % 2 * 11) % len(words.TAGS)
-            yield {"id": number + 1, "created_at": when, "updated_at": when, "user_id": user, "tag_id": tag}
-
     def _read_ribbons(self) -> Iterator[RowDict]:
         random = self._random.random
         number = 0
         for index, comments in enumerate(self.story_comments):
             created = self._story_time[index]
-            created_text = _text_of(created)
+            created_text = sql_time(created)
             discussion = _COMMENT_PACE * (comments + 1)
             for user in self._distinct_users(self._writers(index), min(comments + 3, self.shape.users)):
                 number += 1
@@ -330,7 +300,7 @@ class Data:
                     "id": number,
                     "is_following": 0 if random() < 0.05 else 1,
                     "created_at": created_text,
-                    "updated_at": _text_of(min(read, self.until)),
+                    "updated_at": sql_time(min(read, self.until)),
                     "user_id": user,
                     "story_id": index + 1,
                 }
@@ -344,107 +314,6 @@ class Data:
             comment = self._comment_before[comment - 1]
         return tuple(writers)
 
-    def _marks(self, count: int) -> Iterator[RowDict]:
-        """``count`` marks (hidden or saved): each by another pair of a user and a story."""
-        stories = self.shape.stories
-        for number in range(1, count + 1):
-            yield {"id": number, "user_id": next(self._someone), "story_id": number * 2 % stories + 1}
-
-    def _saved_stories(self) -> Iterator[RowDict]:
-        when = _text_of(self.until)
-        for row in self._marks(self.totals["saved_stories"]):
-            yield {**row, "created_at": when, "updated_at": when}
-
-    # --- the rest ---------------------------------------------------------------------------------------------------
-
-    def _stamps(self) -> RowDict:
-        when = _text_of(self.until - int(86_400 * 365 * self._random.random()))
-        return {"created_at": when, "updated_at": when}
-
-    def _hats(self) -> Iterator[RowDict]:
-        for number in range(1, self.totals["hats"] + 1):
-            yield {
-                "id": number,
-                **self._stamps(),
-                "user_id": number * 80,
-                "granted_by_user_id": 1,
-                "hat": f"Maintainer of project {number}",
-                "link": f"https://project{number}.example.org",
-            }
-
-    def _keystores(self) -> Iterator[RowDict]:
-        for user in range(1, self.shape.users + 1):
-            yield {"key": f"user:{user}:unread_messages", "value": user * 7 % 4}
-
-    def _suggested_taggings(self) -> Iterator[RowDict]:
-        for number in range(1, self.totals["suggested_taggings"] + 1):
-            tag = 1 + number % len(words.TAGS)
-            yield {"id": number, "story_id": number * 50, "tag_id": tag, "user_id": next(self._someone)}
-
-    def _suggested_titles(self) -> Iterator[RowDict]:
-        for number in range(1, self.totals["suggested_titles"] + 1):
-            title = self._titles[(number * 80 + 1) % len(self._titles)]
-            yield {"id": number, "story_id": number * 80, "user_id": next(self._someone), "title": title}
-
-    def _invitations(self) -> Iterator[RowDict]:
-        for number in range(1, self.totals["invitations"] + 1):
-            yield {
-                "id": number,
-                "user_id": next(self._someone),
-                "email": f"guest{number}@example.com",
-                "code": f"invitation-{number}",
-                **self._stamps(),
-                "memo": "",
-            }
-
-    def _invitation_requests(self) -> Iterator[RowDict]:
-        for number in range(1, self.totals["invitation_requests"] + 1):
-            yield {
-                "id": number,
-                "code": f"request-{number}",
-                "is_verified": number % 2,
-                "email": f"hopeful{number}@example.com",
-                "name": f"Hopeful {number}",
-                "memo": self._texts[number % _TEXTS],
-                "ip_address": f"192.0.2.{number % 254 + 1}",
-                **self._stamps(),
-            }
-
-    def _hat_requests(self) -> Iterator[RowDict]:
-        for number in range(1, self.totals["hat_requests"] + 1):
-            yield {
-                "id": number,
-                **self._stamps(),
-                "user_id": number * 200 - 1,
-                "hat": f"Author of book {number}",
-                "link": f"https://book{number}.example.org",
-                "comment": self._texts[number % _TEXTS],
-            }
-
-    def _messages(self) -> Iterator[RowDict]:
-        for number in range(1, self.totals["messages"] + 1):
-            yield {
-                "id": number,
-                "created_at": self._stamps()["created_at"],
-                "author_user_id": next(self._someone),
-                "recipient_user_id": next(self._someone),
-                "has_been_read": number % 3 % 2,
-                "subject": "Your comment",
-                "body": self._texts[number % _TEXTS],
-                "short_id": f"m{number}",
-            }
-
-    def _moderations(self) -> Iterator[RowDict]:
-        for number in range(1, self.totals["moderations"] + 1):
-            yield {
-                "id": number,
-                **self._stamps(),
-                "moderator_user_id": 1 + number % 5,
-                "story_id": number * 100,
-                "action": "changed the title",
-                "reason": "more precise",
-            }
-
 
 def _tags_of(story: int) -> int:
     """How many tags a story has: six of ten have one, three two, one three."""
@@ -457,8 +326,3 @@ def _placed(order: list[int], values: list[int]) -> array[int]:
     for position, value in zip(order, values, strict=True):
         placed[position] = value
     return placed
-
-
-def _text_of(seconds: int) -> str:
-    """Seconds since 1970 as SQL writes them, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

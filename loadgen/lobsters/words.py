@@ -6,7 +6,15 @@ run that knows ids knows names without reading them.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from random import Random
+from typing import Any
+
+RowDict = dict[str, Any]
+"""One row by column name."""
+
+TEXTS = 512
+"""How many texts there are; stories, comments and users take them in turn."""
 
 
 def _listed(text: str, separator: str = "|") -> tuple[str, ...]:
@@ -129,6 +137,11 @@ def titles() -> list[str]:
     return [title[0].upper() + title[1:] for title in made]
 
 
-def texts(random: Random, count: int) -> list[str]:
-    """``count`` texts of one to five sentences."""
-    return [" ".join(random.sample(_SENTENCES, random.randint(1, 5))) for _ in range(count)]
+def texts(random: Random) -> list[str]:
+    """:data:`TEXTS` texts of one to five sentences."""
+    return [" ".join(random.sample(_SENTENCES, random.randint(1, 5))) for _ in range(TEXTS)]
+
+
+def sql_time(seconds: int) -> str:
+    """Seconds since 1970 as SQL writes them, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -38,7 +38,12 @@ def placeholders(node: exp.Expr) -> list[exp.Placeholder]:
 
 
 def count_placeholders(parsed: Parsed) -> int:
-    """How many parameters a statement takes."""
+    """How many values a statement takes; those of a view are given when it is read.
+
+    :raises Unsupported: a parameter is named.
+    """
+    if isinstance(parsed.expression, (exp.Create, exp.Alter, exp.Drop)):
+        return 0
     return len(placeholders(parsed.expression)) if "?" in parsed.sql or ":" in parsed.sql else 0
 
 

@@ -22,6 +22,10 @@ class Different(Exception):
     """Says what differs, with both sides."""
 
 
+class WrongType(Different):
+    """A value, or a row's width, is not of the view's columns."""
+
+
 def canonical(value: Any, type: Type) -> Any:
     """One form for a value of the engine, of JSON and of SQLite. Raises ValueError on a value of a wrong kind."""
     if value is None:
@@ -60,7 +64,7 @@ def compare(found: Sequence[Sequence[Any]], expected: Expected, types: Sequence[
     try:
         got = [canonical_row(row, types) for row in found]
     except ValueError as error:
-        raise Different(str(error)) from error
+        raise WrongType(str(error)) from error
     entries = [(canonical_row(row, types), keys) for row, keys in expected.rows]
     for position in reversed(range(len(order))):
         entries.sort(key=lambda entry: _sortable(entry[1][position]), reverse=order[position].descending)

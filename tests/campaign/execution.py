@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Unsupported
-from tests.campaign.comparison import Different, compare
+from tests.campaign.comparison import Different, WrongType, compare
 from tests.campaign.judge import MOST_ROWS, Judge, Verdict
 from tests.campaign.kinds import Kind, Type, Value, absent, draw, literal
 from tests.campaign.queries import Query, View, read_tables, read_views, used_columns
@@ -262,7 +262,8 @@ class Execution:
             compare(rows, expected, [output.term.type for output in query.outputs], query.order)
         except Different as difference:
             self._note(f"-- WRONG: {difference}")
-            raise Finding("different", f"{what}\n  {difference}") from difference
+            kind = "wrong type" if isinstance(difference, WrongType) else "different"
+            raise Finding(kind, f"{what}\n  {difference}") from difference
 
     # --- what still makes sense -----------------------------------------------------------------------------------
 

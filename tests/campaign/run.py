@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import Any
 
 from tests.campaign.cases import Case, case_of, setting_of
@@ -16,6 +20,8 @@ from tests.campaign.statements import Operation
 from tests.campaign.subject import Setting, SubjectFactory
 
 SHRINK_SECONDS = 40.0
+CASE_SECONDS = 30.0
+"""A case takes a fraction of a second; one that takes this long goes round in circles."""
 MOST_UNSUPPORTED = 0.25
 """More than this share of refused views, and the campaign would be testing something else than it says."""
 
@@ -98,9 +104,12 @@ class Campaign:
         judge = Judge()
         execution = Execution(subject, judge, case.seed, trace)
         try:
-            execution.run(operations)
+            with time_limit(CASE_SECONDS):
+                execution.run(operations)
         except Finding as finding:
             return finding, execution.tally, trace
+        except TooLong:
+            return Finding("hangs", f"the case was not over after {CASE_SECONDS:.0f} s"), execution.tally, trace
         finally:
             judge.close()
             subject.close()
@@ -164,6 +173,29 @@ class Campaign:
             "unsupported": dict(self.tally.unsupported.most_common()),
             "findings": [{"seed": r.seed, "kind": r.kind, "command": r.command} for r in self.reports],
         }
+
+
+class TooLong(BaseException):
+    """No Exception: nothing on the way may take it for a failure of its own."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises TooLong inside the block. Signals reach the main thread only; elsewhere there is no limit."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _setting_text(setting: Setting) -> str:

@@ -105,6 +105,8 @@ def _fewer_outputs(select: Select) -> Iterator[Select]:
     for i, output in enumerate(select.outputs):
         if output.term.arguments and not output.term.aggregate and select.group is None and not select.order:
             for argument in output.term.arguments:
+                if argument.type != output.term.type:
+                    continue
                 changed = replace(output, term=argument, aliased=True)
                 yield replace(select, outputs=(*select.outputs[:i], changed, *select.outputs[i + 1 :]))
 

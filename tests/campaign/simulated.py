@@ -6,12 +6,12 @@ The default subject of the campaign. Base tables live in ``MemoryStore``; a rest
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from random import Random
 from typing import Any
 
-from controller.binding import Binding, BoundLookup
-from domains.graph import Node, Reader
+from domains.graph import Node, ParameterKind, Reader
 from domains.packets import EvictKeys, EvictMemory, Read
 from domains.types import Row
 from migrations.plan import plan_start
@@ -33,20 +33,15 @@ class Simulated(Planned):
 
     def read(self, view: str, arguments: Sequence[Any]) -> list[Row]:
         node = self._reader_of(view)
-        bound = self._bound(view, node, arguments)
         reader = node.operator
         assert isinstance(reader, Reader)
-        if bound.keys:
-            self._fill(node, bound.keys)
+        keys = keys_of(reader, arguments)
+        if keys:
+            self._fill(node, keys)
         rows: Counter[Row] = Counter()
-        for key in bound.keys:
+        for key in keys:
             rows.update(self.simulation.readers[node.index][key])
-        found = [row[: reader.visible] for row in sorted_rows(_sought(rows, reader, bound), reader.order)]
-        if not found and reader.empty is not None:
-            found = [reader.empty[: reader.visible]]
-        limit = reader.limit if bound.limit is None else bound.limit
-        offset = reader.offset or bound.offset
-        return found[offset:] if limit is None else found[offset : offset + limit]
+        return rows_of(reader, rows, arguments)
 
     def _reader_of(self, view: str) -> Node:
         """The view's reader; one that has none is given it now."""
@@ -54,11 +49,6 @@ class Simulated(Planned):
             self.planned(view)
             self._migrate(Entry(readers=(view.lower(),)))
         return self.state.flow.node(self.state.flow.readers[view.lower()])
-
-    def _bound(self, view: str, node: Node, arguments: Sequence[Any]) -> BoundLookup:
-        planned = self.planned(view)
-        assert isinstance(node.operator, Reader)
-        return Binding(planned.name, node.operator, planned.parameters).from_arguments(arguments)
 
     def _fill(self, node: Node, keys: tuple[Row, ...]) -> None:
         """Ask for the keys that are holes, and deliver packets until they are filled."""
@@ -80,7 +70,8 @@ class Simulated(Planned):
     def evict(self, view: str, values: Sequence[Any]) -> None:
         if view.lower() in self.state.flow.readers:
             node = self._reader_of(view)
-            keys = self._bound(view, node, self.arguments(view, values)).keys
+            assert isinstance(node.operator, Reader)
+            keys = keys_of(node.operator, self.arguments(view, values))
             self.simulation.send(node.domain, EvictKeys(self.simulation.request(), node.index, keys))
 
     def evict_some(self, random: Random) -> None:
@@ -110,25 +101,49 @@ class Simulated(Planned):
         self.simulation.check()
 
 
-def _sought(rows: Counter[Row], reader: Reader, bound: BoundLookup) -> list[Row]:
-    """The rows that agree with the further equalities and lie in the range: what a walk in the reader map finds."""
-    found = []
-    for row in rows.elements():
-        equal, ranged = reader.seek[: len(bound.seek)], reader.seek[len(bound.seek) :]
-        if any(row[column] != value for column, value in zip(equal, bound.seek, strict=True)):
+def keys_of(reader: Reader, arguments: Sequence[Any]) -> tuple[Row, ...]:
+    """The reader's keys that a look-up reads; none where a comparison with NULL makes it empty."""
+    wanted: dict[int, list[Any]] = {}
+    for parameter, argument in zip(reader.parameters, arguments, strict=True):
+        if parameter.kind in _COUNTS:
             continue
-        if (bound.low or bound.high) and not _within(row[ranged[0]], bound):
-            continue
-        found.append(row)
-    return found
+        values = [value for value in (argument if isinstance(argument, tuple) else (argument,)) if value is not None]
+        if not values:
+            return ()
+        if parameter.column is not None and parameter.kind in (ParameterKind.EQUAL, ParameterKind.IN):
+            before = wanted.get(parameter.column)
+            wanted[parameter.column] = [v for v in dict.fromkeys(values) if before is None or v in before]
+    return tuple(product(*(wanted[column] for column in reader.key)))
 
 
-def _within(value: Any, bound: BoundLookup) -> bool:
-    if value is None:
-        return False
-    if bound.low is not None and not (value > bound.low[0] or (bound.low[1] and value == bound.low[0])):
-        return False
-    return bound.high is None or bool(value < bound.high[0] or (bound.high[1] and value == bound.high[0]))
+def rows_of(reader: Reader, rows: Counter[Row], arguments: Sequence[Any]) -> list[Row]:
+    """Of the rows of the keys: those that meet every parameter, in order, cut to LIMIT and OFFSET."""
+    limit, offset = reader.limit, reader.offset
+    found = list(rows.elements())
+    for parameter, argument in zip(reader.parameters, arguments, strict=True):
+        if parameter.kind is ParameterKind.LIMIT:
+            limit = argument
+        elif parameter.kind is ParameterKind.OFFSET:
+            offset = argument
+        else:
+            column, meets = parameter.column, _MEETS[parameter.kind]
+            assert column is not None
+            found = [row for row in found if row[column] is not None and meets(row[column], argument)]
+    shown = [row[: reader.visible] for row in sorted_rows(found, reader.order)]
+    if not shown and reader.empty is not None:
+        shown = [reader.empty[: reader.visible]]
+    return shown[offset:] if limit is None else shown[offset : offset + limit]
+
+
+_COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
+_MEETS: dict[ParameterKind, Callable[[Any, Any], bool]] = {
+    ParameterKind.EQUAL: lambda value, argument: argument is not None and value == argument,
+    ParameterKind.IN: lambda value, argument: value in argument,
+    ParameterKind.LESS: lambda value, argument: argument is not None and value < argument,
+    ParameterKind.LESS_EQUAL: lambda value, argument: argument is not None and value <= argument,
+    ParameterKind.GREATER: lambda value, argument: argument is not None and value > argument,
+    ParameterKind.GREATER_EQUAL: lambda value, argument: argument is not None and value >= argument,
+}
 
 
 def simulated(setting: Setting) -> Simulated:

@@ -9,9 +9,10 @@ from itertools import islice
 import pytest
 
 from loadgen.lobsters import words
-from loadgen.lobsters.data import Data, RowDict
+from loadgen.lobsters.data import Data
 from loadgen.lobsters.program import TABLES
 from loadgen.lobsters.shape import Shape, heavy_tail
+from loadgen.lobsters.words import RowDict
 
 SMALL = 0.02
 

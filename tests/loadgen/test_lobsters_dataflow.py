@@ -174,11 +174,6 @@ def _is_decimal(value: Any) -> bool:
     return isinstance(value, str) and value.lstrip("-").replace(".", "", 1).isdigit() and "." in value
 
 
-@pytest.fixture(params=[1, 4], ids=["one domain", "four domains"])
-def domains(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
-
-
 @pytest.fixture
 def judge() -> Iterator[sqlite3.Connection]:
     connection = open_site(Data(SCALE))
@@ -186,10 +181,20 @@ def judge() -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="one domain"),
+        pytest.param({"domains": 4}, id="four domains"),
+        pytest.param({"memory_limit": "5MB"}, id="little memory"),
+    ],
+)
 @pytest.mark.parametrize("seed", [1])
-def test_every_page_query_agrees(tmp_path: Path, judge: sqlite3.Connection, domains: int, seed: int) -> None:
+def test_every_page_query_agrees(
+    tmp_path: Path, judge: sqlite3.Connection, settings: dict[str, Any], seed: int
+) -> None:
     data = Data(SCALE)
-    with embedded(tmp_path, domains=domains) as db:
+    with embedded(tmp_path, **settings) as db:
         db.migrate(program.program()).wait()
         for table, rows in data.batches():
             db.table(table).insert(rows)
@@ -202,7 +207,7 @@ def test_every_page_query_agrees(tmp_path: Path, judge: sqlite3.Connection, doma
                 site.write()
                 site.check(site.random.choice(list(KEYS)))
                 site.evict()
-    with embedded(tmp_path, domains=domains) as db:
+    with embedded(tmp_path, **settings) as db:
         site.db, site.token = db, ""
         for view in KEYS:
             site.check(view)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import re
 from contextlib import suppress
 
 import pytest
 
 from domains.errors import HeadraceError, LimitExceeded, SqlError, SqlSyntaxError, UnknownName, Unsupported
+from migrations.joint_graph import JointGraph
 from migrations.parse import parse
+from migrations.query.view import plan_view
 from tests.migrations.oracle import catalog, plan
+from tests.migrations.query_cases import read_cases
 
 CATALOG = catalog()
 
@@ -180,3 +185,21 @@ def test_long_texts() -> None:
 @pytest.mark.parametrize("junk", ["", ";;", "  ", "-- only a comment", "/* x */ ;"])
 def test_nothing_is_no_statement(junk: str) -> None:
     assert parse(junk) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mangled_texts_fail_cleanly(seed: int) -> None:
+    """Words of known queries dropped, swapped and mixed: each text is planned, or refused by an error of ours."""
+    rng = random.Random(seed)
+    texts = [re.findall(r"'[^']*'|\w+|<=>|[<>!]=|[^\w\s]", case.sql) for case in read_cases("queries.txt")]
+    words = sorted({word for text in texts for word in text})
+    for _ in range(1500):
+        text = list(rng.choice(texts))
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(text))
+            text[at : at + rng.randint(0, 2)] = rng.choice(([], [rng.choice(words)], rng.choice(texts)[:3])) or [
+                "SELECT"
+            ]
+        with suppress(HeadraceError):
+            for parsed in parse(" ".join(text)):
+                plan_view(CATALOG, JointGraph(), "v", parsed.expression)

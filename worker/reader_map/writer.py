@@ -26,7 +26,8 @@ class ReaderMap:
     """
 
     REAP_EVERY = 4096
-    """Steps between two looks for dead readers. A look takes 20 µs; a dead reader meanwhile costs only file size."""
+    """Steps between two looks for dead readers. A look is a system call for each reading process; a dead reader
+    meanwhile costs only file size."""
 
     def __init__(self, path: str | Path, *, initial_size: int = environment.INITIAL_SIZE) -> None:
         self.path = Path(path)

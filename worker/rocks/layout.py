@@ -33,8 +33,9 @@ INLINE_LIMIT = 64
 """A bag's row of so many bytes stands in its key. Not more: the key is repeated in every index entry."""
 
 COVERING_LIMIT = 128
-"""A keyed row of so many bytes is repeated in its index entries, which saves the second read (0.8 µs a row, of 1.1).
-Not more: a table with long texts would be stored once for each index."""
+"""A keyed row of so many bytes is repeated in its index entries: a look-up of five rows of 70 bytes takes 8 µs so, 19
+with a second read of each, and an insert 3.0 µs where it took 2.5. Not more: a table with long texts would be stored
+once for each index."""
 
 INLINE, DIGEST = b"\x00", b"\x01"
 UNIQUE_BYTES = 8

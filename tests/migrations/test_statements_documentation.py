@@ -1,0 +1,119 @@
+"""docs/sql.md is run: what it calls supported is interpreted and planned, what it does not is refused by name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from domains.errors import HeadraceError, SqlSyntaxError, Unsupported
+from domains.functions import FUNCTIONS
+from migrations.catalog import Catalog
+from migrations.joint_graph import JointGraph
+from migrations.query.view import plan_view
+from migrations.statements.adhoc import AdHoc, parameterise, verbatim
+from migrations.statements.interpret import count_placeholders, interpret_one, split
+from migrations.statements.statement import CreateView, Explain, PendingWrite, SelectStatement, Statement
+from tests.migrations.statement_catalog import NOW, perform
+
+TEXT = (Path(__file__).parents[2] / "docs" / "sql.md").read_text()
+SCHEMA = re.search(r"```sql\n(.*?)```", TEXT, re.DOTALL)
+assert SCHEMA is not None
+CATALOG = perform(SCHEMA[1], Catalog())
+EXAMPLES = re.findall(r"^\| (.+?) \| `([^`]+)` \| (.+?) \|$", TEXT, re.MULTILINE)
+STATES = ("supported", "differs", "ours", "not supported")
+
+OPERATORS = """
+and or not xor in between like regexp case cast is_null is_not_null is_true is_false eq ne lt le gt ge null_safe_eq
+add subtract multiply divide int_divide modulo negate bit_and bit_or bit_xor bit_not shift_left shift_right
+"""
+NOT_CALLED = frozenset(OPERATORS.split())
+"""Names of ``domains/functions`` that SQL writes as operators."""
+
+
+def understand(sql: str) -> None:
+    for parsed in split(sql):
+        statement = interpret_one(parsed, CATALOG, [1] * count_placeholders(parsed), NOW)
+        for select in selects(statement):
+            plan_ad_hoc(select)
+        if isinstance(statement, CreateView):
+            definition = statement.definition
+            plan_view(CATALOG, JointGraph(), definition.name, definition.relation, columns=definition.columns)
+
+
+def selects(statement: Statement) -> tuple[SelectStatement, ...]:
+    match statement:
+        case SelectStatement() as select:
+            return (select,)
+        case Explain(target=SelectStatement() as select):
+            return (select,)
+        case PendingWrite(subqueries=found):
+            return found
+        case _:
+            return ()
+
+
+def plan_ad_hoc(select: SelectStatement) -> None:
+    def plan(view: AdHoc) -> None:
+        plan_view(CATALOG, JointGraph(), view.name, view.definition().relation)
+
+    try:
+        plan(parameterise(select.query, CATALOG, select.params))
+    except Unsupported:
+        plan(verbatim(select.query, CATALOG, select.params))
+
+
+@pytest.mark.parametrize(("construct", "sql", "state"), EXAMPLES, ids=[construct for construct, _, _ in EXAMPLES])
+def test_an_example_is_in_the_state_that_the_page_says(construct: str, sql: str, state: str) -> None:
+    assert state.startswith(STATES), construct
+    if not state.startswith("not supported"):
+        understand(sql)
+        return
+    with pytest.raises(HeadraceError) as caught:
+        understand(sql)
+    assert isinstance(caught.value, (Unsupported, SqlSyntaxError)), construct
+
+
+def test_every_table_row_of_the_page_is_an_example() -> None:
+    rows = [
+        line for line in TEXT.split("\n") if line.startswith("| ") and not line.startswith(("| construct", "| types"))
+    ]
+    assert len(rows) == len(EXAMPLES)
+
+
+FUNCTION_TEXT = TEXT[TEXT.index("### Functions") : TEXT.index("The clock, in writes")]
+CLOCK_TEXT = TEXT[TEXT.index("The clock, in writes") : TEXT.index("Any other function")]
+
+
+def names_in(text: str) -> list[str]:
+    return re.findall(r"\b[A-Z][A-Z0-9_]+\b", text)
+
+
+def test_every_function_of_the_engine_is_on_the_page() -> None:
+    listed = {name.lower() for name in names_in(FUNCTION_TEXT)}
+    assert sorted(name for name in FUNCTIONS if name not in NOT_CALLED and name not in listed) == []
+
+
+@pytest.mark.parametrize("name", names_in(FUNCTION_TEXT))
+def test_a_function_of_the_page_can_be_called(name: str) -> None:
+    """With some number of arguments, of some kinds."""
+    arguments = ["title", "made", "id", "2", "'%Y'"]
+    tried = [f"{name}({', '.join(arguments[i : i + n])})" for n in range(4) for i in range(len(arguments) - n + 1)]
+    tried += [f"{name}(DAY, {rest})" for rest in ("made, made", "1, made")]
+    tried += [f"{name}(made, INTERVAL 1 DAY)", f"{name}('a' IN title)", f"{name}(DAY FROM made)"]
+    for expression in tried:
+        try:
+            understand(f"SELECT {expression} AS x FROM stories")
+        except HeadraceError:
+            continue
+        return
+    pytest.fail(f"none of {tried}")
+
+
+@pytest.mark.parametrize("name", [name for name in names_in(CLOCK_TEXT) if name not in ("SELECT", "FROM")])
+def test_a_function_of_the_clock_is_for_writes_and_constants(name: str) -> None:
+    understand(f"SELECT {name}()")
+    understand(f"UPDATE stories SET title = {name}()")
+    with pytest.raises(Unsupported, match="its answer would change without a write"):
+        understand(f"SELECT {name}() FROM stories")
