@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from domains.deltas import Entry, add_row
-from domains.evict import agreement
+from domains.evict import means
 from domains.graph import Columns
 from domains.packets import Fill, LinkId, Pattern
 from domains.types import Delta, Row
@@ -48,7 +48,7 @@ class Ingresses:
         again: list[Hole] = []
         for hole, pending in self.pending.items():
             of, columns, key = hole
-            if of is vertex and link in pending.pieces and any(_means(columns, key, p) for p in patterns):
+            if of is vertex and link in pending.pieces and any(means(columns, key, p) for p in patterns):
                 del pending.pieces[link]
                 again.append(hole)
         return again
@@ -94,7 +94,3 @@ class Ingresses:
         for hole in [hole for hole in self.pending if hole[0] is vertex]:
             del self.pending[hole]
 
-
-def _means(columns: Columns, key: Row, pattern: Pattern) -> bool:
-    agreed = agreement(columns, pattern)
-    return agreed is not None and all(key[position] == value for position, value in agreed.items())

@@ -201,7 +201,9 @@ def _before(rows: Iterable[Delta], changes: list[Delta]) -> Iterable[Delta]:
     """The rows as they were before the changes that they already reflect."""
     if not changes:
         return rows
-    entry: Entry = dict(rows)
+    entry: Entry = {}
+    for row, weight in rows:  # A projection on the way may have made rows equal.
+        add_row(entry, row, weight)
     for row, weight in changes:
         add_row(entry, row, -weight)
     return entry.items()

@@ -6,7 +6,7 @@
         db.table(table).insert(rows)
 
 ``Data.totals`` knows beforehand how many rows each table gets. What is kept in memory is a few whole numbers a story
-and a comment (about 10 MB at scale 1), never the rows. The pace is measured in ``docs/lobsters.md``.
+and a comment (about 4 MB at scale 1), never the rows. The pace is measured in ``docs/lobsters.md``.
 
 * Every story has its author's upvote, one to three tags and a number of further votes and of comments from a heavy
   tail; the stories with the most votes tend to have the most comments.
@@ -123,7 +123,6 @@ class Data:
             yield from self._random.choices(everyone, cum_weights=self._activity, k=4096)
 
     def _users(self) -> Iterator[RowDict]:
-        span = self.until - self._since
         for user in range(1, self.shape.users + 1):
             name = words.username(user)
             yield {
@@ -131,7 +130,7 @@ class Data:
                 "username": name,
                 "email": f"{name}@example.com",
                 "password_digest": f"$2a$10${name}",
-                "created_at": sql_time(self._since + span * user // (self.shape.users + 1)),
+                "created_at": sql_time(self._since - 3600 * (self.shape.users + 1 - user)),  # before the first story
                 "is_admin": 1 if user == 1 else 0,
                 "is_moderator": 1 if user <= 5 else 0,
                 "session_token": f"session-{user}",

@@ -186,14 +186,19 @@ def _meet(left: Arranged, right: Arranged, conditions: list[Expression]) -> Arra
         if positions(condition) <= ours | theirs:
             conditions.remove(condition)
             link = _link(condition, ours, theirs)
-            if link is None:
+            if link is None or _meets_again(link, links):
                 others.append(condition)
-            elif link not in links:
+            else:
                 links.append(link)
     left, right, left_on, right_on = _keyed(left, right, links)
     plan = joined(JoinKind.INNER, left.plan, right.plan, left_on, right_on)
     met = Arranged(plan, left.layout + right.layout)
     return Arranged(filtered(plan, [met.put(other) for other in others]), met.layout)
+
+
+def _meets_again(link: tuple[Expression, Expression], links: Sequence[tuple[Expression, Expression]]) -> bool:
+    """Whether one of its sides is a join column already: an index has no column twice."""
+    return any(link[0] == one or link[1] == other for one, other in links)
 
 
 def _left(source: Left, conditions: Sequence[Expression]) -> Arranged:
@@ -205,9 +210,8 @@ def _left(source: Left, conditions: Sequence[Expression]) -> Arranged:
         link = _link(condition, ours, theirs)
         if positions(condition) and positions(condition) <= theirs:
             inside.append(condition)
-        elif link is not None:
-            if link not in links:
-                links.append(link)
+        elif link is not None and not _meets_again(link, links):
+            links.append(link)
         else:
             residual.append(condition)
     above = [condition for condition in conditions if not positions(condition) <= ours]

@@ -14,30 +14,27 @@ from domains.types import TableColumn, TableSchema
 from migrations.catalog import Catalog, unknown
 from migrations.parse import Parsed, exp, text_of
 from migrations.statements.columns import column_declaration, implicit_default, key_columns
-from migrations.statements.constants import coerced
 from migrations.statements.ddl import MOST_COLUMNS, MOST_INDEXES, index_clause, with_index
 from migrations.statements.names import column_position, known_table, located
-from migrations.statements.statement import AlterTable, CreateIndex, DropIndex, NoOperation
+from migrations.statements.statement import AlterTable, CreateIndex, DropIndex
 
 
-def alter_table(parsed: Parsed, catalog: Catalog, now: str) -> AlterTable | NoOperation:
+def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTable:
     """:raises Unsupported: an action other than ADD/DROP COLUMN and ADD/DROP INDEX; named."""
     alter = parsed.expression
     if alter.args.get("kind") == "VIEW":
         raise Unsupported("ALTER VIEW", hint="CREATE OR REPLACE VIEW")
-    before = known_table(catalog, alter.this)
+    schema = known_table(catalog, alter.this)
     actions = alter.args.get("actions") or []
     if not actions:
         raise Unsupported("ALTER TABLE with table options", hint="ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX")
-    schema = before
     for action in actions:
-        schema = _act(schema, action, now)
-    if schema == before:
-        return NoOperation(f'nothing to change in table "{before.name}"')
+        schema = _act(schema, action)
     return AlterTable(schema.name, schema)
 
 
-def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | NoOperation:
+def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | AlterTable:
+    """With IF NOT EXISTS, and an index of that name there, the table is altered to what it is."""
     create = parsed.expression
     index = create.this
     schema = known_table(catalog, index.args["table"])
@@ -45,12 +42,13 @@ def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | NoOperation:
         raise _unique_later(schema)
     name = index.name
     if create.args.get("exists") and _index_at(schema, name) is not None:
-        return NoOperation(f'index "{name}" exists')
+        return AlterTable(schema.name, schema)
     columns = key_columns(schema, index.args["params"].args.get("columns") or [], "index")
     return CreateIndex(schema.name, columns, _limited(with_index(schema, columns, name)))
 
 
-def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | NoOperation:
+def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | AlterTable:
+    """With IF EXISTS, and no such index, the table is altered to what it is."""
     drop = parsed.expression
     on = drop.args.get("cluster")
     if on is None:
@@ -58,14 +56,14 @@ def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | NoOperation:
     schema = known_table(catalog, on.this)
     named = _dropped(drop)
     if drop.args.get("exists") and _index_at(schema, named.name) is None:
-        return NoOperation(f'no index "{named.name}"')
+        return AlterTable(schema.name, schema)
     at = _known_index(schema, named)
     return DropIndex(schema.name, schema.indexes[at], _without_index(schema, at))
 
 
-def _act(schema: TableSchema, action: exp.Expr, now: str) -> TableSchema:
+def _act(schema: TableSchema, action: exp.Expr) -> TableSchema:
     if isinstance(action, exp.ColumnDef):
-        return _add_column(schema, action, now)
+        return _add_column(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
         return _drop_column(schema, action)
     if isinstance(action, exp.Drop) and action.args.get("kind") == "INDEX":
@@ -99,7 +97,7 @@ def _add_key(schema: TableSchema, item: exp.Expr) -> TableSchema:
     return schema
 
 
-def _add_column(schema: TableSchema, definition: exp.ColumnDef, now: str) -> TableSchema:
+def _add_column(schema: TableSchema, definition: exp.ColumnDef) -> TableSchema:
     declared = column_declaration(definition)
     column = declared.column
     if definition.args.get("position") is not None:
@@ -117,20 +115,21 @@ def _add_column(schema: TableSchema, definition: exp.ColumnDef, now: str) -> Tab
         raise LimitExceeded(
             f'table "{schema.name}" has {MOST_COLUMNS} columns', hint="dropped ones count: rows keep their places"
         )
-    return replace(schema, columns=(*schema.columns, _padded(column, now)))
+    return replace(schema, columns=(*schema.columns, _padded(column)))
 
 
-def _padded(column: TableColumn, now: str) -> TableColumn:
-    """The column with the value that the rows get which are stored already."""
-    if column.default_now:
-        return replace(column, default=coerced(now, column))
+def _padded(column: TableColumn) -> TableColumn:
+    """The column with the value that the rows get which are stored already.
+
+    That is not the time, whatever the default: a recipe that is played again must give the same schema.
+    """
     if column.nullable or column.has_default:
         return column
-    value = implicit_default(column.type)
+    value = None if column.default_now else implicit_default(column.type)
     if value is None:
         raise Unsupported(
-            f'ADD COLUMN "{column.name}" {column.type} NOT NULL without DEFAULT',
-            hint="give it a DEFAULT, or allow NULL",
+            f'ADD COLUMN "{column.name}" {column.type} NOT NULL without a constant DEFAULT',
+            hint="give it one, or allow NULL and UPDATE the stored rows",
         )
     return replace(column, default=value)
 

@@ -10,8 +10,8 @@ from domains.types import TableSchema
 from migrations.catalog import Catalog, ViewDefinition, unknown
 from migrations.parse import Parsed, exp, parse_select, text_of
 from migrations.statements.columns import ColumnDeclaration, column_declaration, key_columns
-from migrations.statements.names import checked, existing, located, new_relation_name, refuse_existing, relation_name
-from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView, NoOperation
+from migrations.statements.names import checked, located, new_relation_name, refuse_existing, relation_name
+from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView
 
 MOST_COLUMNS = 1_017
 """Columns of a table, as in MySQL's InnoDB; dropped ones count, because rows keep their places."""
@@ -19,7 +19,8 @@ MOST_INDEXES = 64
 """Secondary indexes of a table, as in InnoDB: each one is written with every row."""
 
 
-def create_table(parsed: Parsed, catalog: Catalog) -> CreateTable | NoOperation:
+def create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
+    """With IF NOT EXISTS also where the table exists: whoever performs it then does nothing."""
     create = parsed.expression
     _refuse_properties(create, "TABLE")
     name = new_relation_name(create.this, "table")
@@ -30,25 +31,25 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTable | NoOperation:
     if not isinstance(create.this, exp.Schema) or not create.this.expressions:
         raise SqlError(f'table "{name}" has no columns')
     if_not_exists = bool(create.args.get("exists"))
-    if if_not_exists and name.lower() in catalog.tables:
-        return NoOperation(f"{existing(catalog, name)} exists")
-    refuse_existing(catalog, name)
+    if not if_not_exists or name.lower() not in catalog.tables:
+        refuse_existing(catalog, name)
     return CreateTable(_schema(name, create.this.expressions), if_not_exists)
 
 
-def drop_table(parsed: Parsed, catalog: Catalog) -> DropTable | NoOperation:
+def drop_table(parsed: Parsed, catalog: Catalog) -> DropTable:
     name, if_exists = _dropped(parsed)
     if name.lower() in catalog.tables:
         return DropTable(catalog.tables[name.lower()].name, if_exists)
     if if_exists:
-        return NoOperation(f'no table "{name}"')
+        return DropTable(name, if_exists)
     if name.lower() in catalog.views:
         raise SqlError(f'"{name}" is a view', hint=f"DROP VIEW {name}")
     known = (table.name for table in catalog.tables.values())
     raise located(unknown("table", name, known), parsed.expression.args["tables"][0])
 
 
-def create_view(parsed: Parsed, catalog: Catalog) -> CreateView | NoOperation:
+def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
+    """With IF NOT EXISTS also where the view exists: whoever performs it then does nothing."""
     create = parsed.expression
     _refuse_properties(create, "VIEW")
     name = new_relation_name(create.this, "view")
@@ -62,20 +63,18 @@ def create_view(parsed: Parsed, catalog: Catalog) -> CreateView | NoOperation:
     or_replace, if_not_exists = bool(create.args.get("replace")), bool(create.args.get("exists"))
     if name.lower() in catalog.tables or not (or_replace or if_not_exists):
         refuse_existing(catalog, name)
-    elif if_not_exists and name.lower() in catalog.views:
-        return NoOperation(f"{existing(catalog, name)} exists")
     definition = ViewDefinition(
         name, _select_text(parsed.sql, query), parsed.external, ad_hoc=False, relation=query, columns=columns
     )
     return CreateView(definition, or_replace, if_not_exists)
 
 
-def drop_view(parsed: Parsed, catalog: Catalog) -> DropView | NoOperation:
+def drop_view(parsed: Parsed, catalog: Catalog) -> DropView:
     name, if_exists = _dropped(parsed)
     if name.lower() in catalog.views:
         return DropView(catalog.views[name.lower()].name, if_exists)
     if if_exists:
-        return NoOperation(f'no view "{name}"')
+        return DropView(name, if_exists)
     if name.lower() in catalog.tables:
         raise SqlError(f'"{name}" is a table', hint=f"DROP TABLE {name}")
     known = (view.name for view in catalog.views.values() if not view.ad_hoc)

@@ -67,11 +67,13 @@ def interpret(sql: str, catalog: Catalog, params: Sequence[Any] = (), *, now: st
 def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:
     """What one statement means, given the values of its ``?`` and the time (``2026-01-31 08:00:00``).
 
+    A definition (CREATE, ALTER, DROP) takes neither: what it means follows from the catalog alone.
+
     :raises HeadraceError: of the kinds that the called modules name.
     """
     node = parsed.expression
     if isinstance(node, (exp.Create, exp.Alter, exp.Drop)):
-        return _definition(parsed, catalog, now)
+        return _definition(parsed, catalog)
     arguments = check_params(parsed, params)
     if isinstance(node, (exp.Insert, exp.Update, exp.Delete)):
         return dml.write(parsed, catalog, scalars(arguments), now)
@@ -96,10 +98,10 @@ _DEFINITIONS: dict[tuple[type[exp.Expr], str], Callable[[Parsed, Catalog], State
 }
 
 
-def _definition(parsed: Parsed, catalog: Catalog, now: str) -> Statement:
+def _definition(parsed: Parsed, catalog: Catalog) -> Statement:
     node = parsed.expression
     if isinstance(node, exp.Alter):
-        return alter.alter_table(parsed, catalog, now)
+        return alter.alter_table(parsed, catalog)
     kind = str(node.args.get("kind") or "").upper()
     known = _DEFINITIONS.get((type(node), kind))
     if known is None:

@@ -25,7 +25,7 @@ class CreateTable:
 @dataclass(frozen=True, slots=True)
 class DropTable:
     name: str
-    """As the catalog has it."""
+    """As the catalog has it, if it has it."""
     if_exists: bool = False
 
 
@@ -38,7 +38,7 @@ class AlterTable:
     """The new one: columns appended, dropped ones marked, ``indexes`` as they are to be.
 
     An appended column's ``default`` is what the rows that are stored get, also where ``has_default`` is false (a NOT
-    NULL column without DEFAULT pads with zero or the empty string).
+    NULL column without DEFAULT pads with zero or the empty string). It may be the schema that the table has.
     """
 
 
@@ -68,7 +68,7 @@ class CreateView:
 @dataclass(frozen=True, slots=True)
 class DropView:
     name: str
-    """As the catalog has it."""
+    """As the catalog has it, if it has it."""
     if_exists: bool = False
 
 

@@ -12,9 +12,11 @@ from random import Random
 from typing import Any
 
 from domains.errors import NotFound, Unsupported
+from domains.graph import DomainIndex
 from domains.packets import Failed, Outcome, Write, Written
 from domains.types import Row
 from migrations.change import change_of
+from migrations.dataflow import Placement
 from migrations.plan import MigrationPlan, State, one_domain, spread_over, understand
 from migrations.query.view import PlannedView
 from migrations.recipe import Entry
@@ -47,10 +49,19 @@ class Planned:
 
     def __init__(self, setting: Setting, domains: int) -> None:
         self.setting = setting
-        self.placement = one_domain if domains == 1 else spread_over(domains)
-        self.state = State()
+        self.domains = domains
+        self.placement = self._placement()
+        self.state = State(partial=setting.partial)
         self.simulation = Simulation(domains, check=False)
         self.random = Random(f"subject {setting.seed}")
+
+    def _placement(self) -> Placement:
+        """As a worker places, or anywhere: neighbours in different domains, and paths from one to another and back."""
+        if self.domains == 1:
+            return one_domain
+        if self.setting.seed % 2:
+            return spread_over(self.domains)
+        return lambda node: DomainIndex(Random(f"{self.setting.seed} {node.index}").randrange(self.domains))
 
     # --- statements -----------------------------------------------------------------------------------------------
 

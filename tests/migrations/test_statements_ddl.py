@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, UnknownName, Unsupported
-from domains.types import TableSchema
 from migrations.statements.interpret import interpret_one, split
-from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView, NoOperation
+from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView
 from tests.migrations.statement_catalog import CATALOG, NOW, names, one, schema_of
 
 BIG = """CREATE TABLE `T` (
@@ -186,20 +185,21 @@ def test_too_many_columns_and_indexes() -> None:
 
 
 def test_if_exists_and_if_not_exists() -> None:
-    assert one("CREATE TABLE IF NOT EXISTS STORIES (a INT)") == NoOperation('table "stories" exists')
-    assert one("DROP TABLE IF EXISTS t") == NoOperation('no table "t"')
-    assert one("DROP VIEW IF EXISTS v") == NoOperation('no view "v"')
+    assert one("DROP TABLE IF EXISTS t") == DropTable("t", if_exists=True)
+    assert one("DROP VIEW IF EXISTS v") == DropView("v", if_exists=True)
     assert one("DROP VIEW IF EXISTS votecount") == DropView("VoteCount", if_exists=True)
-    assert one("CREATE VIEW IF NOT EXISTS VoteCount AS SELECT 1") == NoOperation('view "VoteCount" exists')
-    created = one("CREATE TABLE IF NOT EXISTS t (a INT)")
-    assert isinstance(created, CreateTable)
-    assert created.if_not_exists
-    assert isinstance(created.schema, TableSchema)
+    for name in ("t", "STORIES"):
+        created = one(f"CREATE TABLE IF NOT EXISTS {name} (a INT)")
+        assert isinstance(created, CreateTable)
+        assert (created.schema.name, created.if_not_exists) == (name, True)
+    view = one("CREATE VIEW IF NOT EXISTS VoteCount AS SELECT id FROM stories")
+    assert isinstance(view, CreateView)
+    assert view.if_not_exists
 
 
 def test_drop_table_of_several_is_several_statements() -> None:
     dropped = [interpret_one(parsed, CATALOG, (), NOW) for parsed in split("DROP TABLE IF EXISTS votes, nothing, LOG")]
-    assert dropped == [DropTable("votes", True), NoOperation('no table "nothing"'), DropTable("log", True)]
+    assert dropped == [DropTable("votes", True), DropTable("nothing", True), DropTable("log", True)]
     assert [parsed.sql for parsed in split("drop table votes, log")] == ["DROP TABLE votes", "DROP TABLE log"]
 
 

@@ -1,4 +1,4 @@
-"""INSERT, REPLACE, UPDATE, DELETE and TRUNCATE to operations; by what rows are found; subqueries."""
+"""INSERT, REPLACE, UPDATE, DELETE and TRUNCATE to operations; subqueries."""
 
 from __future__ import annotations
 
@@ -121,58 +121,6 @@ def test_on_duplicate_key_update_sees_the_old_row_and_the_new(sql: str, expected
     assert isinstance(operation, Insert)
     both = (10, 20, *operation.rows[0])
     assert {at: compile_expression(expression)(both) for at, expression in operation.assignments} == expected
-
-
-ACCESS: list[tuple[str, tuple[Any, ...], Any]] = [
-    ("id = 7", (), ((0, (7,)),)),
-    ("7 = id AND author IN (1, 2, 1, NULL)", (), ((0, (7,)), (1, (1, 2)))),
-    ("(id = 1 + 6) AND title LIKE 'a%'", (), ((0, (7,)),)),
-    ("id = '7'", (), ((0, (7,)),)),
-    ("id = '7 apples'", (), ((0, (7,)),)),
-    ("id = 7.0", (), ((0, (7,)),)),
-    ("id = 7.5", (), ()),
-    ("id = 7e0", (), ((0, (7,)),)),
-    ("id = 1e300", (), ()),
-    ("id = -7", (), ((0, (-7,)),)),
-    ("id = TRUE", (), ((0, (1,)),)),
-    ("id = NULL", (), ((0, ()),)),
-    ("id = ? AND title = ?", (7, "x"), ((0, (7,)), (2, ("x",)))),
-    ("title = 7", (), ()),
-    ("title IN ('a', 7)", (), ()),
-    ("score = 1.5", (), ((3, (Decimal("1.50"),)),)),
-    ("score = 1", (), ((3, (Decimal("1.00"),)),)),
-    ("score = 1.505", (), ()),
-    ("score = 1.5e0", (), ()),
-    ("made = '2026-1-2'", (), ((4, ("2026-01-02 00:00:00",)),)),
-    ("made = 'yesterday'", (), ()),
-    ("made = NOW()", (), ((4, (NOW,)),)),
-    ("id = 1 OR id = 2", (), ()),
-    ("NOT id = 1", (), ()),
-    ("id = author", (), ()),
-    ("id > 7", (), ()),
-    ("id = 1 AND id IN (1, 2)", (), ((0, (1,)),)),
-    ("id = 1 AND id = 2", (), ((0, ()),)),
-]
-
-
-@pytest.mark.parametrize(("where", "params", "access"), ACCESS, ids=[case[0] for case in ACCESS])
-def test_access_is_what_every_row_must_meet_exactly(where: str, params: tuple[Any, ...], access: Any) -> None:
-    operation = write(f"DELETE FROM stories WHERE {where}", *params)
-    assert isinstance(operation, Delete)
-    assert operation.access == access
-    updated = write(f"UPDATE stories AS s SET author = 1 WHERE {where}", *params)
-    assert isinstance(updated, Update)
-    assert updated.access == access
-
-
-def test_access_of_dates_and_doubles() -> None:
-    operation = write("DELETE FROM log WHERE day = '2026-1-2' AND weight = 1 AND body = 'é'")
-    assert isinstance(operation, Delete)
-    assert operation.access == ((0, ("2026-01-02",)), (1, ("é".encode(),)), (2, (1.0,)))
-    assert type(operation.access[2][1][0]) is float
-    late = write("DELETE FROM log WHERE day = '2026-1-2 10:00'")
-    assert isinstance(late, Delete)
-    assert late.access == ()
 
 
 def test_update_and_delete() -> None:
