@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from domains.graph import Aggregate, AggregateFunction, Base, Columns, Ingress, Join, Node, NodeIndex, Reader, TopK
+from domains.graph import Aggregate, Base, Columns, Ingress, Join, Node, NodeIndex, Reader, TopK
 from domains.graph import Materialization as Kept
 from migrations.provenance import NodeOf, driving_side, route
 
@@ -73,8 +73,9 @@ class Needs:
         elif need.stateful and not has_own_state(node):
             for parent in node.parents:
                 self[parent].stateful = True
-        if need.complete and refills(node):
-            self[node.parents[0]].lookups[refill_columns(node)] = None
+        if need.complete and isinstance(operator, TopK):
+            # It may have to be computed anew from its parent (rule 8); the group of NULLs from all of it.
+            self[node.parents[0]].lookups.update({operator.group: None, (): None})
 
     def _pass_on(self, node: Node, columns: Columns, node_of: NodeOf) -> None:
         if keeps(node, self[node.index], node_of) is Kept.FULL:
@@ -86,20 +87,6 @@ class Needs:
 def has_own_state(node: Node) -> bool:
     """Operators that keep state wherever they stand."""
     return isinstance(node.operator, Aggregate | TopK | Ingress | Reader)
-
-
-def refills(node: Node) -> bool:
-    """Whether the operator may have to be computed anew from its parent (rule 8)."""
-    operator = node.operator
-    if isinstance(operator, Aggregate):
-        return any(call.function in (AggregateFunction.MIN, AggregateFunction.MAX) for call in operator.calls)
-    return isinstance(operator, TopK)
-
-
-def refill_columns(node: Node) -> Columns:
-    """The parent's columns by which a full state is computed anew."""
-    assert isinstance(node.operator, Aggregate | TopK)
-    return node.operator.group
 
 
 def keeps(node: Node, need: Need, node_of: NodeOf) -> Kept:

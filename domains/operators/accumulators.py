@@ -164,6 +164,35 @@ class Extremum(Accumulator):
         return best
 
 
+class KeptExtremum(Extremum):
+    """The extremum where the state is full: ``[it, value → how often]``, so that no retraction asks the parent.
+
+    A full state's group may be NULL, by which no parent can be looked up; and who keeps all groups can afford it.
+    """
+
+    def start(self) -> list[Any]:
+        return [None, {}]
+
+    def update(self, state: list[Any], deltas: Sequence[Delta]) -> bool:
+        best, values = state
+        column = self.column
+        for row, weight in deltas:
+            value: Any = row[column]
+            if value is None:
+                continue
+            total = values.get(value, 0) + weight
+            if total:
+                values[value] = total
+            else:
+                del values[value]
+            if best is None or (value > best if self.greatest else value < best):
+                best = value
+        if best not in values:
+            best = (max if self.greatest else min)(values, default=None)
+        state[0] = best
+        return True
+
+
 class Multiset(Accumulator):
     """``[value → how often]`` for the functions over distinct values."""
 
@@ -246,6 +275,7 @@ _ACCUMULATORS: dict[AggregateFunction, type[Accumulator]] = {
 }
 
 
-def accumulator(call: AggregateCall, kind: Kind) -> Accumulator:
-    """``kind`` is the argument column's."""
-    return _ACCUMULATORS[call.function](call, kind)
+def accumulator(call: AggregateCall, kind: Kind, *, full: bool) -> Accumulator:
+    """``kind`` is the argument column's; ``full`` whether the node's state is."""
+    chosen = _ACCUMULATORS[call.function]
+    return (KeptExtremum if full and chosen is Extremum else chosen)(call, kind)

@@ -15,7 +15,7 @@ from typing import Any
 from domains import graph
 from domains.deltas import group_by_key, key_function
 from domains.graph import AggregateFunction, Columns
-from domains.operators.accumulators import Accumulator, Multiset, accumulator
+from domains.operators.accumulators import Accumulator, KeptExtremum, Multiset, accumulator
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
 from domains.packets import Pattern
 from domains.state import ENTRY_BYTES, Index, RowIndex, row_bytes
@@ -44,15 +44,14 @@ class Group:
 class Grouping:
     """How a group changes: shared by all indexes of the node."""
 
-    def __init__(self, descriptor: graph.Aggregate, parent: Sequence[Column]) -> None:
+    def __init__(self, descriptor: graph.Aggregate, parent: Sequence[Column], *, full: bool) -> None:
         self.group = descriptor.group
         self.scalar = descriptor.scalar
         self.key_of = key_function(descriptor.group)
         self.accumulators: list[Accumulator] = [
-            accumulator(call, parent[call.argument or 0].type.kind) for call in descriptor.calls
+            accumulator(call, parent[call.argument or 0].type.kind, full=full) for call in descriptor.calls
         ]
-        self.refills = any(c.function in (AggregateFunction.MIN, AggregateFunction.MAX) for c in descriptor.calls)
-        self.keeps_values = any(isinstance(a, Multiset) for a in self.accumulators)
+        self.keeps_values = any(isinstance(a, (Multiset, KeptExtremum)) for a in self.accumulators)
         self._group_bytes = GROUP_BYTES + ACCUMULATOR_BYTES * len(self.accumulators)
         self._only_counts = all(c.function is AggregateFunction.COUNT_ROWS for c in descriptor.calls)
 
@@ -86,7 +85,7 @@ class Grouping:
         """The group's accounted bytes; the key is counted within the row."""
         size = self._group_bytes + row_bytes(group.row or ())
         if self.keeps_values:
-            size += sum(VALUE_BYTES * len(state[0]) for state in group.states if state and isinstance(state[0], dict))
+            size += sum(VALUE_BYTES * len(kept) for state in group.states for kept in state if isinstance(kept, dict))
         return size
 
 
@@ -225,7 +224,7 @@ class GroupIndex(Index):
 
 class Aggregate(Operator):
     def __init__(self, descriptor: graph.Aggregate, parent: Sequence[Column]) -> None:
-        self.grouping = Grouping(descriptor, parent)
+        self._descriptor, self._parent = descriptor, parent
         places: list[list[int]] = [[] for _ in parent]
         for position, column in enumerate(descriptor.group):
             places[column].append(position)
@@ -233,8 +232,8 @@ class Aggregate(Operator):
 
     def make_index(self, columns: Columns, partial: bool) -> Index:
         """Groups are kept once where the state is full, and its other indexes hold rows."""
-        if partial or columns == tuple(range(len(self.grouping.group))):
-            return GroupIndex(columns, partial, self.grouping)
+        if partial or columns == tuple(range(len(self._descriptor.group))):
+            return GroupIndex(columns, partial, Grouping(self._descriptor, self._parent, full=not partial))
         return RowIndex(columns, partial)
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
@@ -265,7 +264,7 @@ class Aggregate(Operator):
 
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """The parent's rows: what an index entry is built from."""
-        sources = tuple(self.grouping.group[column] for column in columns)
+        sources = tuple(self._descriptor.group[column] for column in columns)
         return lookups.find(self.vertex.parents[0], sources, keys)
 
     def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:

@@ -184,18 +184,29 @@ class TopK(Operator):
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         output: list[Delta] = []
         earlier: list[TopIndex] = []
-        parent = self.vertex.parents[0]
         for index in self.vertex.indexes.values():
             if not isinstance(index, TopIndex):
                 continue
-            columns = index.columns
-            changes = index.apply(inputs[0], lambda key, c=columns: act.peek(parent, c, [key])[0])  # type: ignore[misc]
+            changes = index.apply(inputs[0], self._refill(index, act))
             if not index.partial:
                 output = output or changes
             else:
                 output.extend(d for d in changes if not any(other.key_of(d[0]) in other for other in earlier))
             earlier.append(index)
         return output
+
+    def _refill(self, index: TopIndex, act: Forward) -> Callable[[Row], Found]:
+        """Ask the parent for an entry's rows. By NULL nothing is looked up: a full state's NULL group is picked out of
+        everything."""
+        parent, columns, key_of = self.vertex.parents[0], index.columns, index.key_of
+
+        def ask(key: Row) -> Found:
+            if None not in key:
+                return act.peek(parent, columns, [key])[0]
+            everything = act.peek(parent, (), [()])[0]
+            return None if everything is None else [delta for delta in everything if key_of(delta[0]) == key]
+
+        return ask
 
     def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
         for index in self.vertex.indexes.values():

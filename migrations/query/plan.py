@@ -123,6 +123,8 @@ def _as_join_column(plan: Plan, predicate: Expression) -> Plan | None:
     pairs = [*zip(plan.operator.left_on, plan.operator.right_on, strict=True)]
     pair = (one.position, other.position - left.width)
     if pair not in pairs:
+        if any(pair[0] == a or pair[1] == b for a, b in pairs):
+            return None  # An index has no column twice.
         pairs.append(pair)
     return joined(JoinKind.INNER, left, right, [a for a, _ in pairs], [b for _, b in pairs])
 
