@@ -1,7 +1,7 @@
 """The controller: decides what the dataflow is, and has it so.
 
-It turns statements into changes of the recipe, carries their plans out on the domains step by step, and answers what the
-outside asks of a deployment (``deployment.py``, the one door that ``api/`` goes through).
+It turns statements into changes of the recipe, carries their plans out on the domains step by step, and answers what
+the outside asks of a deployment (``deployment.py``, the one door that ``api/`` goes through).
 
 ::
 

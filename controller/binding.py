@@ -132,9 +132,7 @@ class Binding:
             return BoundLookup(())
         keys = self._keys([equal[column] for column in self.reader.key])
         seek = tuple(equal[column][0] for column in self.reader.seek if column in equal)
-        return BoundLookup(
-            keys, seek, low, high, counts.get(ParameterKind.LIMIT), counts.get(ParameterKind.OFFSET, 0)
-        )
+        return BoundLookup(keys, seek, low, high, counts.get(ParameterKind.LIMIT), counts.get(ParameterKind.OFFSET, 0))
 
     def _keys(self, values: Sequence[list[Value]]) -> tuple[Row, ...]:
         count = 1

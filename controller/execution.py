@@ -70,4 +70,3 @@ def _rows(dataflow: Dataflow, step: PlanStep) -> int:
     if isinstance(step.command, Feed):
         return sum(dataflow.store.table(schema.name).row_count for schema in dataflow.store.tables())
     return 0
-

@@ -1,8 +1,8 @@
 """Migrations of one deployment: one at a time, in the order in which they came.
 
-Tables change first and by a recipe entry of their own, written *before* it is carried out: whatever a crash leaves undone
-is done again at the next start. A view's entry is written *after* its nodes are built and before anything that was dropped
-goes: until then a failure or a cancel takes the new nodes back, and the old graph has served all along.
+Tables change first and by a recipe entry of their own, written *before* it is carried out: whatever a crash leaves
+undone is done again at the next start. A view's entry is written *after* its nodes are built and before anything that
+was dropped goes: until then a failure or a cancel takes the new nodes back, and the old graph has served all along.
 """
 
 from __future__ import annotations

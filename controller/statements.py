@@ -134,5 +134,3 @@ def _definitions(statements: Sequence[Parsed]) -> list[Parsed]:
 
 def _texts(column: str, texts: Sequence[str]) -> StatementResult:
     return StatementResult((Column(column, TEXT),), tuple((text,) for text in texts))
-
-

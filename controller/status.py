@@ -51,7 +51,9 @@ def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses
         "views": {
             name: {
                 "materialization": state.flow.node(index).materialization.value,
-                "keys": sum(len(index) for index in dataflow.domains[node.domain].vertices[node.index].indexes.values()),
+                "keys": sum(
+                    len(index) for index in dataflow.domains[node.domain].vertices[node.index].indexes.values()
+                ),
                 "bytes": dataflow.reader_map.bytes_of(node.index),
             }
             for name, index in state.flow.readers.items()

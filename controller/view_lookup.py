@@ -86,7 +86,9 @@ class ViewLookup:
         if not bound.keys:
             return layout.empty or b""
         if len(bound.keys) == 1:
-            page = self._client.page(layout, bound.keys[0], bound.seek, bound.low, bound.high, bound.limit, bound.offset)
+            page = self._client.page(
+                layout, bound.keys[0], bound.seek, bound.low, bound.high, bound.limit, bound.offset
+            )
         else:
             page = self._client.rows(layout, bound.keys, bound.seek, bound.low, bound.high, bound.limit, bound.offset)
         if page is None:

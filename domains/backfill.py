@@ -1,9 +1,10 @@
 """Backfilling full state while updates flow, in slices between steps.
 
-The vertices being built see a base that grows: the rows at or before a cursor, in storage order. A slice moves the cursor
-and feeds the rows that it passed as insertions; an update goes to the building vertices only where its row has been
-passed, and their look-ups see only such rows. So at every moment they hold exactly what their operators give over what
-has been fed, and at the end that is everything. State that was full before is fed whole, in the first slice.
+The vertices being built see a base that grows: the rows at or before a cursor, in storage order. A slice moves the
+cursor and feeds the rows that it passed as insertions; an update goes to the building vertices only where its row has
+been passed, and their look-ups see only such rows. So at every moment they hold exactly what their operators give
+over what has been fed, and at the end that is everything. State that was full before is fed whole, in the first
+slice.
 """
 
 from __future__ import annotations
@@ -63,4 +64,6 @@ class Backfill:
     def _to_bases(self, table: str, rows: list[Delta]) -> list[tuple[Vertex, list[Delta]]]:
         if not rows:
             return []
-        return [(vertex, vertex.operator.cut(rows)) for vertex in self._bases[table] if isinstance(vertex.operator, Base)]
+        return [
+            (vertex, vertex.operator.cut(rows)) for vertex in self._bases[table] if isinstance(vertex.operator, Base)
+        ]

@@ -1,7 +1,7 @@
 """What changes a domain's graph: the control plane's vocabulary (``packets.py`` is the data plane's).
 
-A migration's order is: tables, ``AddNodes`` (invisible), ``BuildIndex`` and ``Feed`` in slices between steps, ``Activate``.
-Until the last, ``RemoveNodes`` undoes all of it.
+A migration's order is: tables, ``AddNodes`` (invisible), ``BuildIndex`` and ``Feed`` in slices between steps,
+``Activate``. Until the last, ``RemoveNodes`` undoes all of it.
 """
 
 from __future__ import annotations

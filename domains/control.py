@@ -1,8 +1,8 @@
 """Commands performed on a domain: how its graph changes while it serves.
 
-New vertices stand beside the running ones at once. Partial ones begin as holes and are ready; full ones, and the stateless
-ones above them, are *building* until their backfill is complete. Every command is a step of its own and answers effects
-like any other.
+New vertices stand beside the running ones at once. Partial ones begin as holes and are ready; full ones, and the
+stateless ones above them, are *building* until their backfill is complete. Every command is a step of its own and
+answers effects like any other.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _births(domain: Domain, building: list[Vertex], step: Step) -> None:
         index = _scalar(vertex)
         if index is not None:
             act = domain.building_pass(step)
-            act.inject_output(vertex, index.bear())
+            act.inject(vertex, index.bear())
             act.run()
 
 

@@ -93,4 +93,3 @@ class Ingresses:
         self.sources.pop(vertex, None)
         for hole in [hole for hole in self.pending if hole[0] is vertex]:
             del self.pending[hole]
-

@@ -1,9 +1,9 @@
 """The rules of design section 3 as code: what must hold between any two steps of a domain.
 
 Every filled entry of a partial index must equal its operator over what the parents hold *now*, read without filling
-anything. One comparison covers several rules: a hole met on the way breaks rule 2 or 3 (something that was consulted was
-evicted and the entry stayed), a different result breaks rule 1 (an update was lost, doubled or dropped). Since parents are
-checked alike, equality reaches down from the base tables by induction.
+anything. One comparison covers several rules: a hole met on the way breaks rule 2 or 3 (something that was consulted
+was evicted and the entry stayed), a different result breaks rule 1 (an update was lost, doubled or dropped). Since
+parents are checked alike, equality reaches down from the base tables by induction.
 
 :func:`check_links` adds the edge between domains: at quiescence an ingress holds what its source would answer.
 """
@@ -43,9 +43,7 @@ def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
         assert key not in vertex.indexes[columns], f"{vertex} has {key} filled and pending"
 
 
-def _check_entry(
-    domain: Domain, peek: Peek, vertex: Vertex, index: Index, key: Row, reader_rows: ReaderRows
-) -> None:
+def _check_entry(domain: Domain, peek: Peek, vertex: Vertex, index: Index, key: Row, reader_rows: ReaderRows) -> None:
     assert None not in key, f"{vertex}: a NULL in key {key}"
     material = vertex.operator.compute(peek, index.columns, [key])[0]
     where = f"domain {domain.index}: {vertex} by {index.columns} at {key}"

@@ -51,7 +51,8 @@ class Links:
                 del link.routes[ingress]
 
     def egress(self, link: LinkId, ingress: NodeIndex) -> Vertex | None:
-        """Who feeds that ingress over the link; None once the route was removed (an upquery may still be on its way)."""
+        """Who feeds that ingress over the link; None once the route was removed (an upquery may still be on its
+        way)."""
         return self.outgoing[link].routes.get(ingress) if link in self.outgoing else None
 
     def accept(self, packet: LinkUpdate) -> None:

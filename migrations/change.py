@@ -1,7 +1,7 @@
 """One recipe entry worked out: statements of a migration, planned together against the state before it.
 
-The order of what is to be done is: tables that are new or changed; views that go; views that come (their nodes are built
-beside the running ones and become visible at the end); tables that go.
+The order of what is to be done is: tables that are new or changed; views that go; views that come (their nodes are
+built beside the running ones and become visible at the end); tables that go.
 """
 
 from __future__ import annotations
@@ -242,4 +242,3 @@ class _Work:
         if wanted:
             self.state, views = plan_readers(self.state, wanted, placement)
         return Change(self.state, entry, self.tables, removal, views, self.drops)
-

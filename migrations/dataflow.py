@@ -1,4 +1,5 @@
-"""The dataflow as it stands on domains: from the joint graph's nodes to placed nodes with state, ingresses and egresses.
+"""The dataflow as it stands on domains: from the joint graph's nodes to placed nodes with state, ingresses and
+egresses.
 
 A node of the joint graph may stand here more than once: when a view needs *complete* rows of something that runs
 partially, it gets a twin of its own, and the running one is left alone. ``Dataflow`` is a value that a migration copies
@@ -28,6 +29,7 @@ from migrations.materialize import Need, Needs, drives_of, indexes_of, keeps
 
 Placement = Callable[[Node], DomainIndex]
 """In which domain a new node stands. Bases are always in domain 0."""
+
 
 @dataclass(slots=True)
 class Dataflow:
@@ -149,9 +151,7 @@ class Extension:
         """
         variants = self.flow.variants.get(logical, ())
         for index in variants:
-            if self.flow.nodes[index].materialization is Kept.FULL or isinstance(
-                self.flow.nodes[index].operator, Base
-            ):
+            if self.flow.nodes[index].materialization is Kept.FULL or isinstance(self.flow.nodes[index].operator, Base):
                 return index
         for index in variants:
             running = self.flow.nodes[index]

@@ -45,9 +45,7 @@ def explain(flow: Dataflow, root: NodeIndex) -> str:
     return "\n".join(lines)
 
 
-def _write(
-    flow: Dataflow, index: NodeIndex, first: str, rest: str, seen: set[NodeIndex], lines: list[str]
-) -> None:
+def _write(flow: Dataflow, index: NodeIndex, first: str, rest: str, seen: set[NodeIndex], lines: list[str]) -> None:
     node = flow.node(index)
     if index in seen:
         lines.append(f"{first}[{index}] {operator_text(flow, node)} (as above)")

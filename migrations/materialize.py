@@ -142,4 +142,3 @@ def _described(node: Node) -> str:
     if isinstance(node.operator, Reader):
         return f'the view "{node.operator.view}"'
     return f"node {node.index}"
-

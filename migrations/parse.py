@@ -57,9 +57,7 @@ KEPT_FUNCTION_PARSERS = (
 
 
 class _Parser(MySQLParser):
-    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
-        name: MySQLParser.FUNCTIONS[name] for name in KEPT_FUNCTIONS
-    }
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {name: MySQLParser.FUNCTIONS[name] for name in KEPT_FUNCTIONS}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: MySQLParser.FUNCTION_PARSERS[name] for name in KEPT_FUNCTION_PARSERS
     }

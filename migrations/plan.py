@@ -6,8 +6,8 @@
              (query/)     (shared)      (provenance)  (placed,     (commands by domain; all but the last
                                                       state)       are undone by removing what was added)
 
-``State`` is what the plans of all migrations so far come to. It is a function of the recipe: whoever plays the recipe again
-has the same nodes under the same numbers.
+``State`` is what the plans of all migrations so far come to. It is a function of the recipe: whoever plays the recipe
+again has the same nodes under the same numbers.
 """
 
 from __future__ import annotations
@@ -212,5 +212,3 @@ def _numbers(nodes: Sequence[Node]) -> str:
         return "no nodes"
     word = "node" if len(nodes) == 1 else "nodes"
     return f"{word} {', '.join(str(node.index) for node in nodes)}"
-
-

@@ -1,8 +1,8 @@
 """Provenance: how a look-up by some columns of a node becomes look-ups of its parents.
 
-A node may be partial by key columns only if each of them can be followed up every path to a base table, or to state that
-holds it. :func:`route` is one step of that path; :func:`traced` follows it to the end. The engine takes the same steps:
-for joins the plan records the side (``Node.drives``), for the others there is nothing to choose.
+A node may be partial by key columns only if each of them can be followed up every path to a base table, or to state
+that holds it. :func:`route` is one step of that path; :func:`traced` follows it to the end. The engine takes the same
+steps: for joins the plan records the side (``Node.drives``), for the others there is nothing to choose.
 """
 
 from __future__ import annotations

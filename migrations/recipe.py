@@ -1,7 +1,7 @@
 """The recipe: every migration so far, in order, as SQL. It is all that a new leader needs.
 
-Playing a recipe gives the same catalog and the same dataflow, node for node, because planning is a function of what came
-before. It is kept as JSON.
+Playing a recipe gives the same catalog and the same dataflow, node for node, because planning is a function of what
+came before. It is kept as JSON.
 """
 
 from __future__ import annotations

@@ -29,9 +29,24 @@ from domains.graph import (
 from domains.types import Column
 
 _INFIX = {
-    "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "null_safe_eq": "<=>",
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "int_divide": "DIV", "modulo": "%",
-    "and": "AND", "or": "OR", "xor": "XOR", "like": "LIKE", "regexp": "REGEXP",
+    "eq": "=",
+    "ne": "<>",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "null_safe_eq": "<=>",
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "int_divide": "DIV",
+    "modulo": "%",
+    "and": "AND",
+    "or": "OR",
+    "xor": "XOR",
+    "like": "LIKE",
+    "regexp": "REGEXP",
 }
 _LOOSE = frozenset({"and", "or", "xor"})
 _POSTFIX = {

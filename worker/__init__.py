@@ -8,9 +8,9 @@ one makes their steps durable and visible (``flusher.py``)::
                                  ▼      │ links between domains of this process           2. publish into the reader map
                               RocksDB (written, not synced)                               3. answer
 
-Effects are held back until the sync has returned, so what anybody has seen is durable; meanwhile the dataflow thread goes
-on with the next steps, and one sync serves all the writes that were gathered. Reads that hit never come here: they are
-look-ups in the reader map (``reader_map/``).
+Effects are held back until the sync has returned, so what anybody has seen is durable; meanwhile the dataflow thread
+goes on with the next steps, and one sync serves all the writes that were gathered. Reads that hit never come here:
+they are look-ups in the reader map (``reader_map/``).
 
 ``rocks/`` is the only room that imports rocksdict, ``reader_map/`` the only one that imports lmdb.
 """

@@ -51,7 +51,8 @@ from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap
 from worker.rocks.store import RocksStore
 
 INBOX_MAX = 10_000
-"""Inputs that may wait. At some 50 µs each this is half a second: past it a client had better hear that it is too fast."""
+"""Inputs that may wait. At some 50 µs each this is half a second: past it a client had better hear that it is too
+fast."""
 BATCH_INPUTS = 128
 """Inputs to one batch: enough that one sync and one publish are shared, few enough that the first is not held long."""
 EVICTION_ROUNDS = 64

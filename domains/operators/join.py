@@ -110,9 +110,7 @@ class Join(Operator):
                 self._extend_left(output, row, weight, rows)
             else:
                 output.extend(
-                    (left + row, w * weight)
-                    for left, w in rows
-                    if self._matches is None or self._matches(left + row)
+                    (left + row, w * weight) for left, w in rows if self._matches is None or self._matches(left + row)
                 )
         for position, column in drive.checks:
             output = [delta for delta in output if delta[0][column] == key[position]]
@@ -248,9 +246,7 @@ def make_drive(join: Join, columns: Columns, side: int) -> Drive:
     # A left join's right join column equals the left one only where there is a match.
     unsure = join.kind is JoinKind.LEFT and side == LEFT
     checks = tuple(
-        (i, column)
-        for i, column in enumerate(columns)
-        if i not in known or (unsure and column >= join.widths[LEFT])
+        (i, column) for i, column in enumerate(columns) if i not in known or (unsure and column >= join.widths[LEFT])
     )
     driving = tuple(own[i] for i in known)
     join_key = None

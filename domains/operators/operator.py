@@ -86,8 +86,6 @@ class Operator(ABC):
         """The pattern of the ``parent``-th parent in terms of the output."""
 
 
-
-
 def rename(pattern: Pattern, places: Sequence[Columns]) -> list[Pattern]:
     """The pattern with each column replaced by its output positions; ``places[c]`` is () where it is projected away.
 

@@ -197,9 +197,7 @@ def _like(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
         node = node.this
     if type(node) is not exp.Like:
         raise _refusal(node)
-    matched = call(
-        "like", scalar(node.this, scope, setting), scalar(node.args["expression"], scope, setting), *escape
-    )
+    matched = call("like", scalar(node.this, scope, setting), scalar(node.args["expression"], scope, setting), *escape)
     return call("not", matched) if node.args.get("negate") else matched
 
 

@@ -141,9 +141,7 @@ def _with_limit(relation: Relation, node: exp.Expr) -> Relation:
     limit, offset = read_limit(node)
     if limit is None and offset == 0:
         return relation
-    return Relation(
-        relation.plan, relation.outputs, relation.carried, relation.empty, relation.order, limit, offset
-    )
+    return Relation(relation.plan, relation.outputs, relation.carried, relation.empty, relation.order, limit, offset)
 
 
 def _refuse_clauses(node: exp.Select) -> None:
@@ -153,5 +151,3 @@ def _refuse_clauses(node: exp.Select) -> None:
     distinct = node.args.get("distinct")
     if distinct is not None and distinct.args.get("on"):
         raise Unsupported("DISTINCT ON")
-
-

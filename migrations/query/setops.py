@@ -35,9 +35,7 @@ def plan_union(node: exp.SetOperation, context: Context, plan: Plan) -> Relation
     branches = [bounded(plan(branch, context)) for branch in (first, *(branch for branch, _ in steps))]
     for branch in branches[1:]:
         if len(branch.outputs) != len(branches[0].outputs):
-            raise SqlError(
-                f"the branches of a UNION have {len(branches[0].outputs)} and {len(branch.outputs)} columns"
-            )
+            raise SqlError(f"the branches of a UNION have {len(branches[0].outputs)} and {len(branch.outputs)} columns")
     last = max((i for i, (_, is_distinct) in enumerate(steps, 1) if is_distinct), default=0)
     aligned = _aligned(branches)
     if last:

@@ -179,5 +179,3 @@ def _refuse_parameters(relation: Relation, construct: str) -> None:
             f'the parameter "{relation.carried[0].slot.name}" below {construct}',
             hint="only rows that are there can be found by a parameter; ask for the subquery as a view of its own",
         )
-
-

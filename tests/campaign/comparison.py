@@ -59,7 +59,9 @@ def canonical_row(row: Sequence[Any], types: Sequence[Type]) -> tuple[Any, ...]:
     return tuple(canonical(value, type) for value, type in zip(row, types, strict=True))
 
 
-def compare(found: Sequence[Sequence[Any]], expected: Expected, types: Sequence[Type], order: Sequence[OrderKey]) -> None:
+def compare(
+    found: Sequence[Sequence[Any]], expected: Expected, types: Sequence[Type], order: Sequence[OrderKey]
+) -> None:
     """Raises Different."""
     try:
         got = [canonical_row(row, types) for row in found]

@@ -1,6 +1,7 @@
 """The planner without the engine: every look-up recomputes the planned query from the stored rows.
 
-Differences found with this subject are the planner's (or the scalar functions'), whatever the engine makes of its plans::
+Differences found with this subject are the planner's (or the scalar functions'), whatever the engine makes of its
+plans::
 
     python -m tests.campaign --subject tests.campaign.evaluated:evaluated
 """

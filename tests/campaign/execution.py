@@ -60,7 +60,8 @@ class Tally:
 
 
 def draw_values(random: Random, view: View, judge: Judge) -> list[Any]:
-    """One look-up's values: often such as some row has just now, else of the columns' domain, some absent, some NULL."""
+    """One look-up's values: often such as some row has just now, else of the columns' domain, some absent, some
+    NULL."""
     asked = parameters(view.query)
     found = judge.candidates(view.query) if asked and random.random() < 0.6 else []
     near = random.choice(found) if found else {}
@@ -120,7 +121,9 @@ class Execution:
                 raise Finding(kind, f"{operation.text()}\n  raised {error!r}") from error
             except Exception as error:
                 self._note(f"-- failed: {error!r}")
-                raise Finding(f"{type(error).__name__} {_place(error)}", f"{operation.text()}\n  raised {error!r}") from error
+                raise Finding(
+                    f"{type(error).__name__} {_place(error)}", f"{operation.text()}\n  raised {error!r}"
+                ) from error
 
     def _note(self, line: str) -> None:
         if self.trace is not None:

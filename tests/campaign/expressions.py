@@ -137,7 +137,10 @@ class Expressions:
                 return call(dec(scale), f"ROUND({{0}}, {scale})", f"my_round({{0}}, {scale})", one)
             case 3:
                 return call(
-                    dec(2), "CAST({0} AS DECIMAL(12,2))", "my_dec({0}, 2)", self.value(random.choice((INT, dec(2))), depth)
+                    dec(2),
+                    "CAST({0} AS DECIMAL(12,2))",
+                    "my_dec({0}, 2)",
+                    self.value(random.choice((INT, dec(2))), depth),
                 )
             case 4:
                 return same(one.type, "ABS({0})", one)

@@ -206,7 +206,9 @@ class Concatenation:
             return None
         items = list(set(self.items)) if self.distinct else self.items
         items.sort(key=lambda item: item[1])
-        items.sort(key=lambda item: (item[0] is not None, item[0] if item[0] is not None else 0), reverse=bool(self.descending))
+        items.sort(
+            key=lambda item: (item[0] is not None, item[0] if item[0] is not None else 0), reverse=bool(self.descending)
+        )
         return self.separator.join(str(x) for _, x in items)
 
 

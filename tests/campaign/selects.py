@@ -155,7 +155,9 @@ class Queries:
     def total_order(self, query: Select) -> Select:
         keys = [OrderKey(o.term, self.random.random() < 0.4, i) for i, o in enumerate(query.outputs)]
         self.random.shuffle(keys)
-        return replace(query, order=tuple(keys), cut=Cut(self.random.choice((1, 2, 3, 5)), self.random.choice((0, 0, 1))))
+        return replace(
+            query, order=tuple(keys), cut=Cut(self.random.choice((1, 2, 3, 5)), self.random.choice((0, 0, 1)))
+        )
 
     def _join_condition(self, sources: Sequence[Source], new: Source) -> Term:
         """One or two equalities between columns of one kind, now and then something more."""

@@ -140,8 +140,10 @@ class _Run:
 
 
 def _key(value: Any) -> Any:
-    """Decimals count with their scale: 1.5 is not 1.50."""
-    return f"decimal {value}" if isinstance(value, Decimal) else value
+    """Decimals count with their scale: 1.5 is not 1.50. With none they are written like integers."""
+    if isinstance(value, Decimal):
+        return f"decimal {value}" if value.as_tuple().exponent else int(value)
+    return value
 
 
 def _as_expected(value: Any) -> Any:
