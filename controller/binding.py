@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from decimal import Decimal, InvalidOperation
 from itertools import product
 from typing import Any
 
@@ -100,8 +101,8 @@ class Binding:
 
     def _bind(self, given: Sequence[list[Any] | None]) -> BoundLookup:
         equal: dict[int, list[Value]] = {}
-        low: Bound | None = None
-        high: Bound | None = None
+        low: dict[int, Bound] = {}
+        high: dict[int, Bound] = {}
         counts: dict[ParameterKind, int] = {}
         possible = True
         for parameter, values, convert in zip(self.parameters, given, self._convert, strict=True):
@@ -121,18 +122,30 @@ class Binding:
                 continue
             assert parameter.column is not None
             if kind in _LOWER:
-                low = _tighter(low, (converted[0], kind is ParameterKind.GREATER_EQUAL), 1)
+                bound = (converted[0], kind is ParameterKind.GREATER_EQUAL)
+                low[parameter.column] = _tighter(low.get(parameter.column), bound, 1)
             elif kind in _UPPER:
-                high = _tighter(high, (converted[0], kind is ParameterKind.LESS_EQUAL), -1)
+                bound = (converted[0], kind is ParameterKind.LESS_EQUAL)
+                high[parameter.column] = _tighter(high.get(parameter.column), bound, -1)
             else:
                 known = equal.get(parameter.column)
                 both = converted if known is None else [value for value in known if value in converted]
                 equal[parameter.column] = list(dict.fromkeys(both))
+        for column in equal:
+            # A range of a key column says which keys are meant; within a key there is nothing left of it to seek.
+            above, below = low.pop(column, None), high.pop(column, None)
+            equal[column] = [value for value in equal[column] if _within(value, above, below)]
         if not possible or not all(equal.values()):
             return BoundLookup(())
         keys = self._keys([equal[column] for column in self.reader.key])
-        seek = tuple(equal[column][0] for column in self.reader.seek if column in equal)
-        return BoundLookup(keys, seek, low, high, counts.get(ParameterKind.LIMIT), counts.get(ParameterKind.OFFSET, 0))
+        assert len({*low, *high}) <= 1, "ranges of several columns, which the planner refuses"
+        return BoundLookup(
+            keys,
+            low=next(iter(low.values()), None),
+            high=next(iter(high.values()), None),
+            limit=counts.get(ParameterKind.LIMIT),
+            offset=counts.get(ParameterKind.OFFSET, 0),
+        )
 
     def _keys(self, values: Sequence[list[Value]]) -> tuple[Row, ...]:
         count = 1
@@ -157,17 +170,21 @@ def _converter(parameter: Parameter) -> Callable[[Any], Value]:
         if type(value) is int and wanted.kind is Kind.INTEGER:
             return convert(value)
         converted = convert(value)
-        if isinstance(value, float) and value != converted:
-            raise TypeViolation(f'parameter "{parameter.name}" is {wanted}, and {value!r} is not')
-        if isinstance(value, str) and wanted.kind is Kind.INTEGER and not _is_whole(value):
+        if not _is_same(value, converted):
             raise TypeViolation(f'parameter "{parameter.name}" is {wanted}, and {value!r} is not')
         return converted
 
     return exact
 
 
-def _is_whole(text: str) -> bool:
-    return text.strip().lstrip("+-").isdigit()
+def _is_same(given: Any, converted: Value) -> bool:
+    """Whether a number is still what was given (a float is what its shortest text says: 0.1 is the DECIMAL 0.1)."""
+    if converted is None:
+        return True
+    try:
+        return Decimal(str(int(given) if isinstance(given, bool) else given).strip()) == converted
+    except InvalidOperation:
+        return False
 
 
 def _unbounded(type: SqlType) -> SqlType:
@@ -180,6 +197,12 @@ def _count(parameter: Parameter, values: Sequence[Value]) -> int:
     if not isinstance(count, int) or count < 0:
         raise BadRequest(f'parameter "{parameter.name}" must be a number from 0')
     return count
+
+
+def _within(value: Any, low: Bound | None, high: Bound | None) -> bool:
+    if low is not None and (value < low[0] or (value == low[0] and not low[1])):
+        return False
+    return high is None or value < high[0] or (value == high[0] and high[1])
 
 
 def _tighter(known: Bound | None, new: Bound, sign: int) -> Bound:

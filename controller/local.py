@@ -179,8 +179,8 @@ class LocalDeployment:
         await self.reached(lookup, token)
         found = lookup.try_pages(keys)
         if None in found:
-            bound = [lookup.binding.from_json(key) for key, page in zip(keys, found, strict=True) if page is None]
-            filled = iter(await self._filled(view, bound))
+            missed = [key for key, page in zip(keys, found, strict=True) if page is None]
+            filled = iter(await self._filled(view, lambda binding: [binding.from_json(key) for key in missed]))
             found = [next(filled) if page is None else page for page in found]
         return [page for page in found if page is not None]
 
@@ -191,7 +191,7 @@ class LocalDeployment:
         await self.reached(lookup, token)
         page = lookup.read(bound)
         if page is None:
-            (page,) = await self._filled(view, [bound])
+            (page,) = await self._filled(view, lambda binding: [bind(binding)])
         return page
 
     async def _ready(self, view: str) -> ViewLookup:
@@ -202,26 +202,25 @@ class LocalDeployment:
             lookup = self.prepare(view)
         return lookup
 
-    async def _filled(self, view: str, bound: Sequence[BoundLookup]) -> list[bytes]:
-        """Have holes filled and read again, until all is there: an eviction may come between the two."""
+    async def _filled(self, view: str, bind: Callable[[Binding], Sequence[BoundLookup]]) -> list[bytes]:
+        """Have the keys filled, and what they hold then. Tried again only where the reader was replaced meanwhile."""
         deadline = self._loop.time() + self.read_timeout
         while True:
             lookup = await self._ready(view)
-            holes = dict.fromkeys(key for each in bound for key in lookup.holes(each))
-            if holes:
-                await self._fill(lookup, tuple(holes), deadline)
-            pages = [lookup.read(each) for each in bound]
+            pages = await self._fill(lookup, bind(lookup.binding), deadline)
             if None not in pages:
                 return [page for page in pages if page is not None]
             self._check(deadline, f'view "{lookup.info.name}" could not be filled')
 
-    async def _fill(self, lookup: ViewLookup, keys: tuple[Any, ...], deadline: float) -> None:
-        future = asyncio.wrap_future(self.dataflow.read(lookup.domain, lookup.node, keys))
+    async def _fill(self, lookup: ViewLookup, bound: Sequence[BoundLookup], deadline: float) -> list[bytes | None]:
+        """All keys are named, not only the holes: what is a hit now may be evicted before the others are filled."""
+        keys = tuple(dict.fromkeys(key for each in bound for key in each.keys))
+        future = self.dataflow.read(lookup.domain, lookup.node, keys, lambda: [lookup.look(each) for each in bound])
         try:
-            await asyncio.wait_for(asyncio.shield(future), max(0.0, deadline - self._loop.time()))
+            return await asyncio.wait_for(asyncio.wrap_future(future), max(0.0, deadline - self._loop.time()))
         except TimeoutError:
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._check(0.0, f'view "{lookup.info.name}" could not be filled')
+            raise
 
     def _check(self, deadline: float, what: str) -> None:
         if self._loop.time() >= deadline:
@@ -314,7 +313,7 @@ class LocalDeployment:
         return explain(self.state.flow, lookup.node)
 
     def graph(self) -> dict[str, Any]:
-        return graph_of(self.state.flow)
+        return graph_of(self.state.flow, self.dataflow)
 
     def status(self) -> dict[str, Any]:
         hits = self._retired[0] + sum(lookup.hits for lookup in self._lookups.values())

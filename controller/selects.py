@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from controller.deployment import StatementResult
 from domains.coercion import coerce
@@ -58,7 +57,7 @@ class Selects:
     async def _read(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], list[dict[str, Any]]]:
         name, planned, arguments = await self._prepared(statement)
         page = await self._deployment.read(name, lambda binding: binding.from_arguments(arguments), token)
-        return planned.columns, orjson.loads(b"[" + page + b"]")
+        return planned.columns, json.loads(b"[" + page + b"]")  # not orjson, to which 2^64 is a float
 
     async def _prepared(self, statement: SelectStatement) -> tuple[str, PlannedView, Sequence[Argument]]:
         """The view and what to read it with: with its constants as parameters, or else with them in its text."""

@@ -63,8 +63,9 @@ def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses
     }
 
 
-def graph_of(flow: Flow) -> dict[str, Any]:
-    """Nodes with what they keep, edges, and the links between domains."""
+def graph_of(flow: Flow, dataflow: Dataflow) -> dict[str, Any]:
+    """Nodes with what they keep and how many keys and bytes that is now, edges, and the links between domains."""
+    indexes = {vertex.index: vertex.indexes for domain in dataflow.domains for vertex in domain.vertices}
     nodes = [
         {
             "node": node.index,
@@ -76,6 +77,8 @@ def graph_of(flow: Flow) -> dict[str, Any]:
             "materialization": node.materialization.value if not isinstance(node.operator, Egress) else "none",
             "state": state_text(node).strip(),
             "reason": node.reason or None,
+            "keys": sum(len(index) for index in indexes.get(node.index, {}).values()),
+            "bytes": sum(index.bytes for index in indexes.get(node.index, {}).values()),
         }
         for node in flow.nodes.values()
     ]

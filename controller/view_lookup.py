@@ -78,19 +78,22 @@ class ViewLookup:
                 return pages
         return [self.read(self.binding.from_json(key)) for key in keys]
 
-    def read(self, bound: BoundLookup) -> bytes | None:
-        """The rows, or None where one of the keys is a hole."""
+    def look(self, bound: BoundLookup) -> bytes | None:
+        """The rows, or None where one of the keys is a hole. Counts nothing: any thread may call it."""
         layout = self.layout
         if layout is None:
             return None
         if not bound.keys:
             return layout.empty or b""
         if len(bound.keys) == 1:
-            page = self._client.page(
+            return self._client.page(
                 layout, bound.keys[0], bound.seek, bound.low, bound.high, bound.limit, bound.offset
             )
-        else:
-            page = self._client.rows(layout, bound.keys, bound.seek, bound.low, bound.high, bound.limit, bound.offset)
+        return self._client.rows(layout, bound.keys, bound.seek, bound.low, bound.high, bound.limit, bound.offset)
+
+    def read(self, bound: BoundLookup) -> bytes | None:
+        """``look``, counted as a hit or a miss."""
+        page = self.look(bound)
         if page is None:
             self.misses += 1
         else:
@@ -98,9 +101,6 @@ class ViewLookup:
             if not self.hits % SAMPLE:
                 self._sample(bound.keys[:1])
         return page
-
-    def holes(self, bound: BoundLookup) -> list[Row]:
-        return [] if self.layout is None else self._client.holes(self.layout, bound.keys)
 
     def _sample(self, keys: Sequence[Row]) -> None:
         self._sampled.extend(keys)

@@ -22,7 +22,7 @@ from domains.evict import all_entries
 from domains.forward import ForwardPass
 from domains.graph import Columns, DomainIndex, NodeIndex
 from domains.ingress import Hole, Ingresses
-from domains.links import Links
+from domains.links import Incoming, Links
 from domains.lookups import Pull
 from domains.memory import accounted_bytes, evict_least_recent
 from domains.operators.edges import Reader
@@ -318,7 +318,7 @@ class Domain:
 
     def _reset(self, packet: LinkReset, step: Step) -> None:
         """The sender lost its state: what it filled is void here, and what awaits it is asked for again."""
-        end = self.links.incoming[packet.link]
+        end = self.links.incoming.setdefault(packet.link, Incoming())
         end.sequence, end.epoch = 0, packet.epoch
         act = self.forward_pass(step)
         for vertex, sources in self.ingresses.sources.items():

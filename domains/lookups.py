@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from domains.deltas import key_function
 from domains.graph import Columns
 from domains.operators.edges import Base
 from domains.operators.operator import Found
@@ -91,7 +92,16 @@ def find_in_base(
     base = vertex.operator
     assert isinstance(base, Base)
     stored = tuple(base.columns[column] for column in columns)
-    found: list[list[Delta]] = store.table(base.table).find_many(stored, keys)
+    table_store = store.table(base.table)
+    unique = table_store.schema.primary_key
+    if unique and len(unique) < len(stored) and set(unique) <= set(stored):
+        # The primary key decides, and what else the look-up names is checked: no index of its own.
+        places = [stored.index(column) for column in unique]
+        rows = table_store.find_many(unique, [tuple(key[place] for place in places) for key in keys])
+        key_of = key_function(stored)
+        found = [[d for d in some if key_of(d[0]) == key] for some, key in zip(rows, keys, strict=True)]
+    else:
+        found = table_store.find_many(stored, keys)
     if visible is not None:
         table = base.table
         found = [[delta for delta in rows if visible(table, delta[0])] for rows in found]

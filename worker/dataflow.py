@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from domains.commands import AddNodes, Command, Progress, RemoveNodes
 from domains.control import perform
@@ -45,7 +45,7 @@ from domains.packets import (
 )
 from domains.storage import Store
 from domains.types import Row
-from worker.batch import Answerer, Batch
+from worker.batch import Answerer, Batch, Look
 from worker.flusher import Flusher
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap
 from worker.rocks.store import RocksStore
@@ -59,6 +59,8 @@ EVICTION_ROUNDS = 64
 """Evictions tried in one go. Accounted and true sizes differ somewhat; what is left over is for the next batch."""
 
 _log = logging.getLogger("headrace.worker")
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Dataflow:
         self._stopping = False
         self._requests = 0
         self._pending: dict[RequestId, Answerer] = {}
+        self._looks: dict[RequestId, Look] = {}
         self.listeners: list[Callable[[], None]] = []
         """Called from the flusher after each run of batches."""
         self.flusher = Flusher(self.store.sync, self.reader_map, self.layouts, self._progressed)
@@ -122,8 +125,23 @@ class Dataflow:
     def write(self, operation: Operation) -> Future[Outcome]:
         return self._ask(DomainIndex(0), lambda request: Write(request, operation))
 
-    def read(self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...]) -> Future[Outcome]:
-        return self._ask(domain, lambda request: Read(request, reader, keys))
+    def read(
+        self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Callable[[], Found]
+    ) -> Future[Found]:
+        """Have the keys filled, and answer what ``look`` finds while they are; the flusher's thread calls it.
+
+        The keys are holes for it only where the reader is no longer there.
+        """
+        future: Future[Found] = Future()
+
+        def run(batch: Batch, _: Answerer) -> None:
+            reading = Look(look)
+            request = self._request(_looker(future, reading))
+            self._looks[request] = reading
+            self._handle(domain, Read(request, reader, keys), batch)
+
+        self._put(run, future)
+        return future
 
     def evict(self, domain: DomainIndex, node: NodeIndex, keys: tuple[Row, ...]) -> Future[Outcome]:
         return self._ask(domain, lambda request: EvictKeys(request, node, keys))
@@ -153,15 +171,21 @@ class Dataflow:
         future: Future[Outcome] = Future()
 
         def run(batch: Batch, answer: Answerer) -> None:
-            self._requests += 1
-            request = RequestId(self._requests)
-            self._pending[request] = answer
-            self._handle(domain, packet(request), batch)
+            self._handle(domain, packet(self._request(answer)), batch)
 
         self._put(run, future)
         return future
 
+    def _request(self, answer: Answerer) -> RequestId:
+        self._requests += 1
+        request = RequestId(self._requests)
+        self._pending[request] = answer
+        return request
+
     def _put(self, run: Callable[[Batch, Answerer], None], future: Future[Any]) -> None:
+        # Whoever waits may go away, but what was begun is carried through: from here on nobody can cancel the future,
+        # and setting its result cannot fail.
+        future.set_running_or_notify_cancel()
         with self._arrived:
             failed = self.failed or self.flusher.failed
             if failed is not None:
@@ -184,18 +208,22 @@ class Dataflow:
             if not inputs:
                 return
             batch = Batch()
-            for number, one in enumerate(inputs):
-                try:
-                    one.run(batch, _answerer(one.future))
-                    self._drain(batch)
-                except HeadraceError as error:
-                    one.future.set_exception(error)
-                except Exception as error:
-                    self._fail(error, inputs[number:])
-                    return
-            self._relieve(batch)
+            try:
+                for one in inputs:
+                    self._take(one, batch)
+                self._relieve(batch)
+            except Exception as error:
+                self._fail(error, inputs)
+                return
             batch.clock = dict(self.domains[0].clocks.local)
             self.flusher.hand(batch)
+
+    def _take(self, one: Input, batch: Batch) -> None:
+        try:
+            one.run(batch, _answerer(one.future))
+            self._drain(batch)
+        except HeadraceError as error:
+            one.future.set_exception(error)
 
     def _fail(self, error: Exception, inputs: list[Input]) -> None:
         """What cannot happen has happened: this batch's effects are not performed, and nothing more is taken."""
@@ -232,6 +260,8 @@ class Dataflow:
                 case Publish():
                     batch.publishes.append(effect)
                 case Reply(request=request, outcome=outcome):
+                    if request in self._looks:
+                        batch.publishes.append(self._looks.pop(request))
                     batch.answers.append((self._pending.pop(request), outcome))
                 case Send(link=link, packet=packet):
                     upwards = isinstance(packet, Upquery)
@@ -262,6 +292,20 @@ class Dataflow:
     def _progressed(self) -> None:
         for listener in self.listeners:
             listener()
+
+
+def _looker(future: Future[Any], reading: Look) -> Answerer:
+    def answer(outcome: Outcome | Progress) -> None:
+        if future.done():
+            return
+        if isinstance(outcome, Failed):
+            future.set_exception(outcome.error)
+        elif reading.error is not None:
+            future.set_exception(reading.error)
+        else:
+            future.set_result(reading.found)
+
+    return answer
 
 
 def _answerer(future: Future[Any]) -> Answerer:

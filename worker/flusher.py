@@ -14,8 +14,8 @@ from threading import Condition, Thread
 
 from domains.errors import HeadraceError, Unavailable
 from domains.graph import NodeIndex
-from domains.packets import Clock, Failed
-from worker.batch import Batch
+from domains.packets import Clock, Failed, Publish
+from worker.batch import Batch, Look
 from worker.reader_map import ReaderLayout, ReaderMap
 
 BATCHES_WAITING = 16
@@ -92,10 +92,30 @@ class Flusher:
             self._sync()
             self.syncs += 1
         for batch in run:
+            self._publish(batch)
             for layout in batch.dropped:
                 self._reader_map.drop(layout)
-            if batch.publishes:
-                self._reader_map.publish(batch.publishes, self._layouts)
             self.published = batch.clock
             for answer, outcome in batch.answers:
                 answer(outcome)
+
+    def _publish(self, batch: Batch) -> None:
+        """One transaction for the batch; one more for each look whose keys the rest of it may evict (see ``Look``)."""
+        gathered: list[Publish] = []
+        looks: list[Look] = []
+        for effect in batch.publishes:
+            if isinstance(effect, Look):
+                looks.append(effect)
+                continue
+            if looks and effect.evicted:
+                self._make_visible(gathered, looks)
+            gathered.append(effect)
+        self._make_visible(gathered, looks)
+
+    def _make_visible(self, gathered: list[Publish], looks: list[Look]) -> None:
+        if gathered:
+            self._reader_map.publish(gathered, self._layouts)
+        for look in looks:
+            look.take()
+        gathered.clear()
+        looks.clear()

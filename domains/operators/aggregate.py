@@ -10,84 +10,16 @@ Also DISTINCT, which is the aggregate over all columns with no functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
 
 from domains import graph
 from domains.deltas import group_by_key, key_function
-from domains.graph import AggregateFunction, Columns
-from domains.operators.accumulators import Accumulator, KeptExtremum, Multiset, accumulator
+from domains.graph import Columns
+from domains.operators.grouping import Group, Grouping
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
 from domains.packets import Pattern
-from domains.state import ENTRY_BYTES, Index, RowIndex, row_bytes
+from domains.operators.whole_groups import WholeGroups
+from domains.state import ENTRY_BYTES, Index, RowIndex
 from domains.types import Column, Delta, Row
-
-GROUP_BYTES = 250
-"""A group's object, its key, and its slot in the entry's dict."""
-ACCUMULATOR_BYTES = 120
-"""An aggregate function's state in one group: a small list of numbers."""
-VALUE_BYTES = 150
-"""A value in the multiset of a DISTINCT or GROUP_CONCAT."""
-
-
-class Group:
-    """A group's output row, how many input rows it has, and its accumulators' states."""
-
-    __slots__ = ("bytes", "row", "rows", "states")
-
-    def __init__(self, states: list[list[Any]]) -> None:
-        self.row: Row | None = None
-        self.rows = 0
-        self.states = states
-        self.bytes = 0
-
-
-class Grouping:
-    """How a group changes: shared by all indexes of the node."""
-
-    def __init__(self, descriptor: graph.Aggregate, parent: Sequence[Column], *, full: bool) -> None:
-        self.group = descriptor.group
-        self.scalar = descriptor.scalar
-        self.key_of = key_function(descriptor.group)
-        self.accumulators: list[Accumulator] = [
-            accumulator(call, parent[call.argument or 0].type.kind, full=full) for call in descriptor.calls
-        ]
-        self.keeps_values = any(isinstance(a, (Multiset, KeptExtremum)) for a in self.accumulators)
-        self._group_bytes = GROUP_BYTES + ACCUMULATOR_BYTES * len(self.accumulators)
-        self._only_counts = all(c.function is AggregateFunction.COUNT_ROWS for c in descriptor.calls)
-
-    def new(self) -> Group:
-        return Group([a.start() for a in self.accumulators])
-
-    def change(self, group: Group, key: Row, deltas: Sequence[Delta]) -> bool:
-        """Apply the deltas of one group; False where it must be computed anew from the parent."""
-        rows = group.rows
-        for _, weight in deltas:
-            rows += weight
-        assert rows >= 0, f"group {key} has {rows} rows"
-        group.rows = rows
-        if self._only_counts:  # votes are counted far more often than anything else: 2.5 times faster than below
-            group.row = (*key, *([rows] * len(self.accumulators)))
-            return True
-        for one, state in zip(self.accumulators, group.states, strict=True):
-            if not one.update(state, deltas):
-                return False
-        group.row = self.row(group, key)
-        return True
-
-    def row(self, group: Group, key: Row) -> Row:
-        results = [a.result(s, group.rows) for a, s in zip(self.accumulators, group.states, strict=True)]
-        return (*key, *results)
-
-    def exists(self, group: Group) -> bool:
-        return group.rows > 0 or self.scalar
-
-    def size(self, group: Group) -> int:
-        """The group's accounted bytes; the key is counted within the row."""
-        size = self._group_bytes + row_bytes(group.row or ())
-        if self.keeps_values:
-            size += sum(VALUE_BYTES * len(kept) for state in group.states for kept in state if isinstance(kept, dict))
-        return size
-
 
 class GroupIndex(Index):
     """Groups by key; ``columns`` are positions in the output's group columns."""
@@ -121,25 +53,8 @@ class GroupIndex(Index):
             return None if self.partial else ()
         return [(group.row, 1) for group in entry.values() if group.row is not None]
 
-    def build(self, material: Iterable[Delta]) -> dict[Row, Group]:
-        """Groups computed anew from the parent's rows."""
-        grouping = self.grouping
-        entry: dict[Row, Group] = {}
-        groups = group_by_key(material, grouping.key_of)
-        if grouping.scalar:
-            groups.setdefault((), [])
-        for key, deltas in groups.items():
-            group = grouping.new()
-            # Retractions within the material are sums of links' pieces; insertions first keeps extrema knowable.
-            known = grouping.change(group, key, sorted(deltas, key=lambda delta: -delta[1]))
-            assert known, f"group {key} cannot be computed from its rows"
-            if grouping.exists(group):
-                group.bytes = grouping.size(group)
-                entry[key] = group
-        return entry
-
     def fill(self, key: Row, material: Iterable[Delta]) -> None:
-        entry = self.entries[key] = self.build(material)
+        entry = self.entries[key] = self.grouping.build(material)
         self.bytes += self._bytes(entry)
 
     @staticmethod
@@ -165,7 +80,7 @@ class GroupIndex(Index):
         return len(self.entries)
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
-        mine, anew = self.entries.get(key, {}), self.build(material)
+        mine, anew = self.entries.get(key, {}), self.grouping.build(material)
         return {k: g.row for k, g in mine.items()} == {k: g.row for k, g in anew.items()}
 
     def apply(self, deltas: list[Delta], refill: Callable[[Row], Found]) -> list[Delta]:
@@ -189,7 +104,7 @@ class GroupIndex(Index):
                 rows = refill(key)
                 assert rows is not None, "an entry stands on a hole (rule 2)"
                 self.bytes -= self._bytes(entry)
-                entry = self.entries[key] = self.build(rows)
+                entry = self.entries[key] = self.grouping.build(rows)
                 self.bytes += self._bytes(entry)
             for name, before in old.items():
                 group = entry.get(name)
@@ -232,15 +147,18 @@ class Aggregate(Operator):
 
     def make_index(self, columns: Columns, partial: bool) -> Index:
         """Groups are kept once where the state is full, and its other indexes hold rows."""
-        if partial or columns == tuple(range(len(self._descriptor.group))):
+        whole = columns == tuple(range(len(self._descriptor.group)))
+        if whole and not self._descriptor.scalar:
+            return WholeGroups(columns, partial, self._descriptor, self._parent)
+        if partial or whole:
             return GroupIndex(columns, partial, Grouping(self._descriptor, self._parent, full=not partial))
         return RowIndex(columns, partial)
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         output: list[Delta] = []
-        earlier: list[GroupIndex] = []
+        earlier: list[GroupIndex | WholeGroups] = []
         for index in self.vertex.indexes.values():
-            if not isinstance(index, GroupIndex):
+            if not isinstance(index, (GroupIndex, WholeGroups)):
                 continue
             changes = index.apply(inputs[0], self._refill(index, act))
             if not index.partial:
@@ -252,7 +170,7 @@ class Aggregate(Operator):
             earlier.append(index)
         return output
 
-    def _refill(self, index: GroupIndex, act: Forward) -> Callable[[Row], Found]:
+    def _refill(self, index: GroupIndex | WholeGroups, act: Forward) -> Callable[[Row], Found]:
         parent = self.vertex.parents[0]
         return lambda key: act.peek(parent, index.parent_columns, [key])[0]
 

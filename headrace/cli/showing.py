@@ -14,7 +14,11 @@ def demo(
     scale: Annotated[float, typer.Option(help="How much data, as a multiple of the usual.", min=0.001)] = 1.0,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to keep the data. [dim]default: a temporary directory[/]")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where to keep the data. [dim]default: headrace-data/demo, or with --once a temporary directory[/]",
+        ),
     ] = None,
 ) -> None:
     """Start a server with the Lobsters program and show a miss, an upquery, a hit and an eviction.

@@ -13,6 +13,7 @@ from migrations.joint_graph import JointGraph
 from migrations.parse import exp
 from migrations.query.naming import LOWER, UPPER, Placed, name_parameters
 from migrations.query.plan import emit
+from migrations.query.prune import pruned
 from migrations.query.relation import Context, Relation, Slot, limited, settled
 from migrations.query.source import named_columns
 from migrations.query.whole import plan_query
@@ -77,11 +78,12 @@ def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: st
     slots = _slots(relation, limit, offset)
     _refuse_lost_placeholders(written, slots)
     parameters = name_parameters(slots, relation.plan.columns)
-    root = emit(relation.plan, graph)
+    root = emit(pruned(relation.plan), graph)
+    key = _columns_of(slots, (ParameterKind.EQUAL, ParameterKind.IN))
     reader = Reader(
         view=name,
-        key=_columns_of(slots, (ParameterKind.EQUAL, ParameterKind.IN)),
-        seek=_columns_of(slots, (*LOWER, *UPPER)),
+        key=key,
+        seek=tuple(column for column in _columns_of(slots, (*LOWER, *UPPER)) if column not in key),
         order=tuple(OrderTerm(place, t.descending) for place, t in zip(places, relation.order, strict=True)),
         visible=len(visible),
         parameters=parameters,

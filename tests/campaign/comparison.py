@@ -67,7 +67,7 @@ def compare(
         got = [canonical_row(row, types) for row in found]
     except ValueError as error:
         raise WrongType(str(error)) from error
-    entries = [(canonical_row(row, types), keys) for row, keys in expected.rows]
+    entries = [(canonical_row(row, types), keys[: len(order)]) for row, keys in expected.rows]
     for position in reversed(range(len(order))):
         entries.sort(key=lambda entry: _sortable(entry[1][position]), reverse=order[position].descending)
     end = len(entries) if expected.limit is None else expected.offset + expected.limit

@@ -42,7 +42,7 @@ class Expressions:
         columns = [term for term in self.scope if term.type.kind == type.kind]
         if columns and self.random.random() < 0.8:
             return self.random.choice(columns)
-        return constant(draw(self.random, type), type)
+        return constant(draw(self.random, type), dec(2) if type.kind is Kind.DEC else type)
 
     def any_type(self) -> Type:
         return self.random.choice(self.scope).type if self.scope else INT

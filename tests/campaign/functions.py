@@ -231,7 +231,7 @@ def install(connection: sqlite3.Connection) -> None:
             return None if None in arguments else function(*arguments)
 
         connection.create_function(function.__name__, -1, strict, deterministic=True)
-    connection.create_aggregate("my_avg", 2, Average)
-    connection.create_aggregate("my_avg_distinct", 2, DistinctAverage)
-    connection.create_aggregate("my_concat", 4, Concatenation)
-    connection.create_aggregate("my_concat_distinct", 4, DistinctConcatenation)
+    connection.create_aggregate("my_avg", 2, Average)  # type: ignore[arg-type]
+    connection.create_aggregate("my_avg_distinct", 2, DistinctAverage)  # type: ignore[arg-type]
+    connection.create_aggregate("my_concat", 4, Concatenation)  # type: ignore[arg-type]
+    connection.create_aggregate("my_concat_distinct", 4, DistinctConcatenation)  # type: ignore[arg-type]

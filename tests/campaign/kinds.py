@@ -64,13 +64,14 @@ def draw(random: Random, type: Type) -> Value:
 
 def absent(type: Type) -> Value:
     """A value that no column holds."""
-    return {
+    values: dict[Kind, Value] = {
         Kind.INT: 77,
         Kind.DEC: Decimal("77.00"),
         Kind.DBL: 77.5,
         Kind.TXT: "absent",
         Kind.DATE: "2031-01-01",
-    }[type.kind]
+    }
+    return values[type.kind]
 
 
 def literal(value: Value) -> str:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-import pymysql
+import pymysql  # type: ignore[import-untyped]
 
 from domains.errors import ConstraintViolation, SqlError, TypeViolation
 from tests.campaign.kinds import literal

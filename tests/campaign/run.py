@@ -149,10 +149,18 @@ class Campaign:
     def _line(self, elapsed: float) -> str:
         counts = self.tally.counts
         rate = counts["operations"] / elapsed if elapsed else 0.0
-        return (
-            f"{counts['cases']} cases, {counts['operations']} operations ({rate:.0f}/s), {counts['writes']} writes, "
-            f"{counts['lookups']} look-ups, {counts['reads compared']} answers compared ({counts['rows compared']} rows), "
-            f"{counts['evictions']} evictions, {counts['restarts']} restarts, {counts['views']} views, {elapsed:.0f} s"
+        return ", ".join(
+            (
+                f"{counts['cases']} cases",
+                f"{counts['operations']} operations ({rate:.0f}/s)",
+                f"{counts['writes']} writes",
+                f"{counts['lookups']} look-ups",
+                f"{counts['reads compared']} answers compared ({counts['rows compared']} rows)",
+                f"{counts['evictions']} evictions",
+                f"{counts['restarts']} restarts",
+                f"{counts['views']} views",
+                f"{elapsed:.0f} s",
+            )
         )
 
     def _say_unsupported(self) -> None:

@@ -44,9 +44,8 @@ class Queries:
         while first.star:
             first = self._unordered(depth)
         types = [output.term.type for output in first.outputs]
-        branches = [first]
-        for _ in range(self.random.choice((1, 1, 2))):
-            branches.append(self._branch(types, [output.name for output in first.outputs]))
+        names = [output.name for output in first.outputs]
+        branches = [first, *(self._branch(types, names) for _ in range(self.random.choice((1, 1, 2))))]
         return Compound(tuple(branches), tuple(self.random.random() < 0.5 for _ in branches[1:]))
 
     def _unordered(self, depth: int) -> Select:

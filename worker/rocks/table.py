@@ -18,6 +18,7 @@ from worker.rocks import layout
 from worker.rocks.codec import RowCodec, schema_to_json, value_to_json
 from worker.rocks.database import Database
 from worker.rocks.indexes import Access, SecondaryIndex, TableIndexes
+from worker.rocks.row_cache import RowCache
 
 Pending = dict[bytes, bytes | None]
 """The step's write: key → value, None to delete. Shared by the tables of a store."""
@@ -69,6 +70,7 @@ class RocksTable:
 
     def _adopt(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
         self.schema = schema
+        self._cache = RowCache()
         self.pads = pads
         self.codec = RowCodec(schema, pads)
         key = schema.primary_key
@@ -91,7 +93,21 @@ class RocksTable:
     def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
         assert not self._pending, "look-up with uncommitted staged deltas"
         access = self.indexes.access(columns)
-        if access is None or len(keys) < 2:
+        if access is None:
+            return [self.find(columns, key) for key in keys]
+        known = self._cache.answers(columns).get
+        answers = [known(key) for key in keys]
+        missing = [key for key, rows in zip(keys, answers, strict=True) if rows is None]
+        if missing:
+            found = self._find_stored(access, columns, missing)
+            for key, rows in zip(missing, found, strict=True):
+                self._cache.remember(columns, key, rows)
+            rest = iter(found)
+            return [next(rest) if rows is None else rows for rows in answers]
+        return [rows for rows in answers if rows is not None]
+
+    def _find_stored(self, access: Access, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
+        if len(keys) < 2:
             return [self.find(columns, key) for key in keys]
         if access.index is not None:
             return self._find_many_by_index(access, access.index, keys)
@@ -171,6 +187,7 @@ class RocksTable:
 
     def stage(self, deltas: Sequence[Delta]) -> None:
         self.staged = True
+        self._cache.forget(deltas)
         gone = [delta for delta in deltas if delta[1] < 0]
         come = [delta for delta in deltas if delta[1] > 0] if gone else deltas
         if self.schema.primary_key:

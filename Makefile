@@ -1,0 +1,67 @@
+# Two commands are all that a newcomer needs: `make demo` and `make test`. Both make .venv by themselves, which takes
+# Python 3.11 or newer and the network, once. `make help` lists the rest.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The first of these that is new enough; another one: make PYTHON=/path/to/python3
+PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
+	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$each" && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+JOBS ?= 2
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## (.*)/  make \1\t\2/' | expand -t 16
+
+# Made anew only when what is to be installed has changed; a run that broke off leaves no stamp and is repeated.
+$(INSTALLED): pyproject.toml requirements.lock
+	@if [[ -z "$(PYTHON)" ]]; then echo "Headrace needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; fi
+	@echo "making $(VENV) and installing what requirements.lock pins (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	@touch $@
+
+install: $(INSTALLED)  ## make .venv, if it is not there or not up to date
+
+demo: $(INSTALLED)  ## the demo: a server, data, a miss, a hit, an eviction; ONCE=1 ends by itself, SCALE=, PORT=
+	@$(BIN)/headrace demo $(if $(ONCE),--once) $(if $(SCALE),--scale $(SCALE)) $(if $(PORT),--port $(PORT))
+
+serve: $(INSTALLED)  ## a server on headrace-data/, until Ctrl-C; PORT=
+	@$(BIN)/headrace serve $(if $(PORT),--port $(PORT))
+
+test: $(INSTALLED)  ## all tests; JOBS= processes, TESTS= paths or options of pytest
+	@$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
+
+check: $(INSTALLED)  ## ruff, mypy and the floors
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(INSTALLED)  ## bring the code into ruff's form
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+fuzz: $(INSTALLED)  ## the differential campaign; SECONDS=60 SEED=1
+	@$(BIN)/python -m tests.campaign --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+
+crash: $(INSTALLED)  ## the long crash tests: kill -9 under writes, many rounds
+	@$(BIN)/python -m pytest -m long tests/crash
+
+bench: $(INSTALLED)  ## speed on this machine, as ratios; OUT=file.json, ONLY=name, QUICK=1
+	@$(BIN)/headrace bench $(if $(OUT),--out $(OUT)) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+
+lock:  ## resolve the dependencies anew and write requirements.lock
+	@rm -rf build/lock && $(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@{ sed '/^[^#]/d' requirements.lock; build/lock/bin/pip freeze --exclude-editable --exclude pip --exclude setuptools; } > build/requirements.lock
+	@mv build/requirements.lock requirements.lock && rm -rf build/lock
+
+clean:  ## remove .venv, caches and build results; data stays
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help install demo serve test check format fuzz crash bench lock clean

@@ -1,0 +1,98 @@
+"""The campaign finds what is planted, makes it small, and can run it again from one line."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.campaign.cases import case_of
+from tests.campaign.evaluated import Evaluated
+from tests.campaign.execution import Execution, Finding
+from tests.campaign.judge import Judge
+from tests.campaign.run import Campaign, TooLong, time_limit
+from tests.campaign.shrink import Recipe, Shrinker, parse_recipe
+from tests.campaign.simplify import simpler
+from tests.campaign.statements import CreateView, Delete, Insert, Operation, Update
+from tests.campaign.subject import Answer, Setting
+
+
+class Forgetful(Evaluated):
+    """Acknowledges deletions and does not perform them."""
+
+    def execute(self, sql: str) -> list[Answer]:
+        return [Answer()] if sql.startswith("DELETE") else super().execute(sql)
+
+
+def texts(operations: list[Operation] | tuple[Operation, ...]) -> list[str]:
+    return [operation.text() for operation in operations]
+
+
+def test_a_seed_is_a_case() -> None:
+    assert texts(case_of(7).operations) == texts(case_of(7).operations)
+    assert texts(case_of(7).operations) != texts(case_of(8).operations)
+
+
+def test_a_planted_bug_is_found_shrunk_and_found_again() -> None:
+    said: list[str] = []
+    campaign = Campaign(Forgetful, "planted", say=said.append, shrink_seconds=8.0)
+    assert not campaign.run(seconds=30, seed=1, failures=1)
+    report = campaign.reports[0]
+    statements = [line for line in report.script if not line.startswith("--")]
+    assert any(line.startswith("DELETE") for line in statements)
+    assert len(statements) <= 8, report.script
+    found = re.search(r"--replay '(\d+):([^']+)'", report.command)
+    assert found is not None
+    again = Campaign(Forgetful, "planted", say=said.append)
+    assert not again.run_case(int(found[1]), parse_recipe(found[2]))
+    assert again.reports[0].kind == report.kind
+    sound = Campaign(Evaluated, "sound", say=said.append)
+    assert sound.run_case(int(found[1]), parse_recipe(found[2]))
+
+
+def test_recipes_are_read_as_written() -> None:
+    recipe = Recipe((0, 1, 2, 5, 9, 10), ((5, 2), (5, 0)))
+    assert recipe.text() == "0-2,5,9-10/5.2,5.0"
+    assert parse_recipe(recipe.text()) == recipe
+    assert parse_recipe("4") == Recipe((4,))
+
+
+def test_shrinking_keeps_what_is_needed() -> None:
+    operations = case_of(3).operations
+    wanted = {operations[10].text(), operations[20].text()}
+    shrinker = Shrinker(operations, lambda tried: wanted <= set(texts(list(tried))), deadline=float("inf"))
+    assert sorted(texts(shrinker.shrink().applied(operations))) == sorted(wanted)
+
+
+def test_simpler_operations_can_be_run() -> None:
+    """Whatever simplification offers is still a statement: nothing that is left out is named."""
+    for seed in range(12):
+        for operation in case_of(seed).operations:
+            if isinstance(operation, CreateView | Insert | Update | Delete):
+                assert all(choice.text() for choice in simpler(operation))
+
+
+def test_a_refusal_that_should_not_be_is_a_finding() -> None:
+    class Strict(Evaluated):
+        def execute(self, sql: str) -> list[Answer]:
+            if sql.startswith("UPDATE"):
+                raise KeyError("planted")
+            return super().execute(sql)
+
+    def run_all() -> None:
+        for seed in range(20):
+            Execution(Strict(Setting(seed)), Judge(), seed).run(case_of(seed).operations)
+
+    with pytest.raises(Finding) as found:
+        run_all()
+    assert found.value.kind.startswith("KeyError")
+
+
+def test_a_case_that_hangs_is_stopped() -> None:
+    def hang() -> None:
+        with time_limit(0.05):
+            while True:
+                pass
+
+    with pytest.raises(TooLong):
+        hang()

@@ -1,0 +1,305 @@
+"""Small dataflows for the engine's tests: a node a line, then a step a line, every step followed by the invariants.
+
+::
+
+    flow = Flow(domains=2)
+    votes = flow.table("votes", "user", "story")
+    counts = flow.group(votes, (1,), count(), at=1)
+    flow.reader("counts", counts, 0, at=1)
+    flow.start()
+    flow.insert("votes", (1, 7))
+    assert flow.read("counts", 7) == [(7, 1)]
+
+Columns are numbers, counted from 0; a name that ends in ``:text`` makes a TEXT column. ``read`` compares what
+comes with the query recomputed from the base rows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from domains.commands import CreateTable
+from domains.expressions import Call, Constant, Expression, Field
+from domains.graph import (
+    Aggregate,
+    AggregateCall,
+    AggregateFunction,
+    Base,
+    Columns,
+    DomainIndex,
+    Filter,
+    Join,
+    JoinKind,
+    Node,
+    NodeIndex,
+    Operator,
+    OrderTerm,
+    Project,
+    Reader,
+    TopK,
+    Union,
+)
+from domains.packets import Delete, EvictKeys, EvictMemory, Insert, Read, Update, link_between
+from domains.types import BIGINT, BOOL, TEXT, Column, Row, SqlType, TableColumn, TableSchema, Value
+from domains.vertex import Vertex
+from migrations.dataflow import Dataflow, Extension
+from migrations.joint_graph import JointGraph
+from migrations.plan import MigrationPlan, plan_addition, plan_start
+from tests.migrations.evaluate import evaluate
+from tests.simulation.sharding import ShardedSimulation
+
+KINDS = {"text": TEXT, "int": BIGINT}
+
+
+def call(function: str, *arguments: Expression, type: SqlType = BOOL) -> Call:
+    return Call(function, arguments, type)
+
+
+def column(position: int, type: SqlType = BIGINT) -> Field:
+    return Field(position, type)
+
+
+def constant(value: Value) -> Constant:
+    return Constant(value, TEXT if isinstance(value, str) else BIGINT)
+
+
+def equals(position: int, value: Value) -> Call:
+    """``column <=> value``: also true of two NULLs."""
+    return call("null_safe_eq", column(position), constant(value))
+
+
+def count() -> AggregateCall:
+    return AggregateCall(AggregateFunction.COUNT_ROWS, None, BIGINT)
+
+
+def aggregate(function: str, argument: int, type: SqlType = BIGINT) -> AggregateCall:
+    return AggregateCall(AggregateFunction(function), argument, type)
+
+
+class Flow:
+    """A joint graph, how it is placed, and the simulation that runs it. ``at`` is a node's domain."""
+
+    def __init__(
+        self, domains: int = 1, *, shards: int = 1, by: dict[str, int] | None = None, check: bool = True
+    ) -> None:
+        self.simulation = ShardedSimulation(domains, shards, by or {}, check=check)
+        self.joint = JointGraph()
+        self.running = Dataflow()
+        self.stored: dict[str, Counter[Row]] = {}
+        self._domain_of: dict[NodeIndex, int] = {}
+        self._roots: dict[str, NodeIndex] = {}
+        self._keys: dict[str, Columns] = {}
+        self._new: list[tuple[Node, NodeIndex]] = []
+
+    # --- nodes ----------------------------------------------------------------------------------------------------
+
+    def table(self, name: str, *columns: str, key: Columns = ()) -> NodeIndex:
+        typed = [(part[0], KINDS[part[-1]] if ":" in c else BIGINT) for c in columns for part in (c.split(":"),)]
+        schema = TableSchema(name, tuple(TableColumn(n, t) for n, t in typed), primary_key=key)
+        self.simulation.command(0, CreateTable(schema))
+        self.stored[name] = Counter()
+        operator = Base(name, tuple(range(len(columns))), key)
+        return self.joint.add(operator, (), tuple(Column(n, t) for n, t in typed))
+
+    def _columns(self, index: NodeIndex) -> tuple[Column, ...]:
+        return self.joint.node(index).columns
+
+    def _add(
+        self, operator: Operator, parents: tuple[NodeIndex, ...], columns: tuple[Column, ...], at: int
+    ) -> NodeIndex:
+        index = self.joint.add(operator, parents, columns)
+        self._domain_of.setdefault(index, at)
+        return index
+
+    def filter(self, parent: NodeIndex, predicate: Expression, *, at: int = 0) -> NodeIndex:
+        return self._add(Filter(predicate), (parent,), self._columns(parent), at)
+
+    def project(self, parent: NodeIndex, *expressions: Expression | int, at: int = 0) -> NodeIndex:
+        """A number stands for that column of the parent."""
+        above = self._columns(parent)
+        typed = tuple(Field(e, above[e].type) if isinstance(e, int) else e for e in expressions)
+        return self._add(Project(typed), (parent,), tuple(Column(f"e{i}", e.type) for i, e in enumerate(typed)), at)
+
+    def union(self, *parents: NodeIndex, at: int = 0) -> NodeIndex:
+        return self._add(Union(), parents, self._columns(parents[0]), at)
+
+    def join(
+        self,
+        left: NodeIndex,
+        right: NodeIndex,
+        *on: tuple[int, int],
+        kind: JoinKind = JoinKind.INNER,
+        residual: Expression | None = None,
+        at: int = 0,
+    ) -> NodeIndex:
+        operator = Join(kind, tuple(a for a, _ in on), tuple(b for _, b in on), residual)
+        return self._add(operator, (left, right), self._columns(left) + self._columns(right), at)
+
+    def left_join(self, left: NodeIndex, right: NodeIndex, *on: tuple[int, int], at: int = 0) -> NodeIndex:
+        return self.join(left, right, *on, kind=JoinKind.LEFT, at=at)
+
+    def group(
+        self, parent: NodeIndex, group: Columns, *calls: AggregateCall, scalar: bool = False, at: int = 0
+    ) -> NodeIndex:
+        above = self._columns(parent)
+        columns = (*(above[c] for c in group), *(Column(str(c.function), c.type) for c in calls))
+        return self._add(Aggregate(group, calls, scalar), (parent,), columns, at)
+
+    def distinct(self, parent: NodeIndex, *, at: int = 0) -> NodeIndex:
+        return self.group(parent, tuple(range(len(self._columns(parent)))), at=at)
+
+    def top(
+        self,
+        parent: NodeIndex,
+        group: Columns,
+        order: int,
+        limit: int,
+        *,
+        offset: int = 0,
+        down: bool = True,
+        at: int = 0,
+    ) -> NodeIndex:
+        return self._add(TopK(group, (OrderTerm(order, down),), limit, offset), (parent,), self._columns(parent), at)
+
+    def reader(self, view: str, root: NodeIndex, *key: int, at: int = 0) -> None:
+        """No key: a full view. Names are lower case."""
+        columns = self._columns(root)
+        index = NodeIndex(-1 - len(self._roots))
+        self._roots[view], self._keys[view] = root, key
+        self._domain_of[index] = at
+        self._new.append((Node(index, Reader(view, key, (), (), len(columns)), (root,), columns), root))
+
+    # --- control --------------------------------------------------------------------------------------------------
+
+    def plan(self) -> MigrationPlan:
+        """Place what was made since the last plan; the caller performs it."""
+        extension = Extension(self.running, self.joint, lambda node: DomainIndex(self._domain_of.get(node.index, 0)))
+        extension.add_readers(self._new)
+        self._new.clear()
+        flow = self.running = extension.flow
+        added = [flow.node(index) for index in flow.nodes if index in extension.added]
+        extended = [flow.node(index) for index in flow.nodes if index in extension.extended]
+        return plan_addition(flow, added, extended)
+
+    def start(self, between: Callable[[], None] = lambda: None) -> None:
+        self.simulation.migrate(self.plan(), between)
+
+    def crash(self) -> None:
+        """Everything but the base tables is lost, and the same graph is built again."""
+        old = self.simulation
+        assert len(old.shards) == 1
+        self.simulation = ShardedSimulation(len(old.domains), 1, {}, check=old.checking)
+        self.simulation.adopt(old.stores[0])
+        self.simulation.migrate(plan_start(self.running))
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def insert(self, table: str, *rows: Row) -> None:
+        self.simulation.write(Insert(table, rows))
+        self.stored[table].update(rows)
+
+    def delete(self, table: str, row: Row) -> None:
+        """Every copy of the row."""
+        assert self.simulation.write(Delete(table, self._is(row))) == self.stored[table].pop(row)
+
+    def update(self, table: str, old: Row, new: Row) -> None:
+        """Every copy of the row becomes another, in one step."""
+        changes = tuple((i, constant(value)) for i, value in enumerate(new) if value != old[i])
+        affected = self.simulation.write(Update(table, self._is(old), changes))
+        copies = self.stored[table].pop(old)
+        assert affected == copies
+        self.stored[table][new] += copies
+
+    @staticmethod
+    def _is(row: Row) -> Expression:
+        tests = [
+            call("null_safe_eq", column(i, TEXT if isinstance(v, str) else BIGINT), constant(v))
+            for i, v in enumerate(row)
+        ]
+        return call("and", *tests) if len(tests) > 1 else tests[0]
+
+    def reader_node(self, view: str) -> Node:
+        return self.running.node(self.running.readers[view])
+
+    def ask(self, view: str, *keys: Row | Value) -> None:
+        """Only ask: what comes of it is on its way."""
+        node = self.reader_node(view)
+        wanted = tuple(key if isinstance(key, tuple) else (key,) for key in keys)
+        self.simulation.send(node.domain, Read(self.simulation.request(), node.index, wanted))
+
+    def read(self, view: str, *key: Value) -> list[Row]:
+        """Ask, deliver everything, compare with the query recomputed, and answer the rows in order."""
+        for _ in range(100):
+            if self.has(view, *key):
+                break
+            self.ask(view, key)
+            self.settle()
+        else:
+            raise AssertionError(f"{view} never has {key}")
+        self.settle()
+        if not self.has(view, *key):
+            return self.read(view, *key)
+        self.compare()
+        return in_order(self.simulation.readers[self.reader_node(view).index][key])
+
+    def has(self, view: str, *key: Value) -> bool:
+        return key in self.simulation.readers.get(self.reader_node(view).index, {})
+
+    def vertex(self, node: NodeIndex, *, seen_at: int | None = None) -> Vertex:
+        """Where a node stands; or, with ``seen_at``, the ingress by which that domain sees it."""
+        index = self.running.variants[node][0]
+        domain = self.running.node(index).domain
+        if seen_at is not None:
+            index, domain = self.running.crossings[index, DomainIndex(seen_at), False], DomainIndex(seen_at)
+        return self.simulation.domains[domain].vertices[index]
+
+    def evict(self, place: Vertex | str, *key: Value, at: int | None = None) -> None:
+        """Evict one key of a vertex (from all its indexes over so many columns) or of a view."""
+        node = self.reader_node(place) if isinstance(place, str) else place.node
+        domain = node.domain if at is None else at
+        self.simulation.send(domain, EvictKeys(self.simulation.request(), node.index, (key,)))
+
+    def evict_memory(self, domain: int, excess: int = 1 << 40) -> None:
+        self.simulation.send(domain, EvictMemory(excess))
+
+    # --- links ----------------------------------------------------------------------------------------------------
+
+    def deliver(self, sender: int, receiver: int, *, lane: int = 0) -> None:
+        """The oldest packet on its way from one domain to the other."""
+        link = link_between(DomainIndex(sender), DomainIndex(receiver), lane)
+        self.simulation.send(receiver, self.simulation.links[link, False].popleft())
+
+    def deliver_upquery(self, asking: int, asked: int, *, lane: int = 0) -> None:
+        """The oldest upquery: it goes against its link, which leads from the asked to the asking."""
+        link = link_between(DomainIndex(asked), DomainIndex(asking), lane)
+        self.simulation.send(asked, self.simulation.links[link, True].popleft())
+
+    def under_way(self) -> int:
+        return sum(map(len, self.simulation.links.values()))
+
+    def settle(self, rng: random.Random | None = None) -> None:
+        self.simulation.settle(rng)
+        assert not any(domain.parked for domain in self.simulation.domains), "a read waits, and nothing is on its way"
+
+    # --- the oracle -----------------------------------------------------------------------------------------------
+
+    def expected(self, view: str) -> Counter[Row]:
+        tables = {name: list(rows.elements()) for name, rows in self.stored.items()}
+        return evaluate(self.joint, self._roots[view], tables)
+
+    def compare(self) -> None:
+        """Every filled key of every view against the query recomputed. With nothing on its way."""
+        for view in self.running.readers:
+            everything, columns = self.expected(view), self._keys[view]
+            for key, rows in self.simulation.readers.get(self.reader_node(view).index, {}).items():
+                wanted = {row: n for row, n in everything.items() if tuple(row[c] for c in columns) == key}
+                assert dict(rows) == wanted, f"{view} at {key} holds {dict(rows)}, not {wanted}"
+
+    def accounted(self) -> int:
+        return sum(domain.accounted_bytes() for domain in self.simulation.domains)
+
+
+def in_order(rows: Counter[Row]) -> list[Row]:
+    return sorted(rows.elements(), key=lambda row: tuple((value is not None, value) for value in row))

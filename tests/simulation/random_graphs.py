@@ -1,0 +1,260 @@
+"""Random dataflows and random runs of them, from one number.
+
+A graph of filters, unions, joins, aggregates, TopK and projections over two tables is placed anywhere on one to four domains
+(domain 0, with the bases, may be sharded), and then takes writes, reads, evictions, memory pressure, packets in any order
+across links, restarts, and further views while it runs. Values are few, so that rows meet; NULL is one of them.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from domains.expressions import Expression
+from domains.graph import AggregateCall, JoinKind, NodeIndex
+from domains.packets import EvictKeys, EvictMemory, Read
+from domains.types import BIGINT, Row, Value
+from migrations.provenance import traced
+from tests.domains.graphs import Flow, aggregate, call, column, constant, count
+
+WIDTHS = {"stories": 3, "votes": 2}
+VALUES: tuple[Value, ...] = (None, 0, 1, 2, 3)
+WIDEST = 7
+"""Columns of a node, at most: what is wider is not joined further."""
+MOST_FACTORS = 3
+"""Base tables that a node multiplies, at most: four would give thousands of rows of the few values."""
+
+
+class RandomGraph:
+    """Grows a flow. ``factors`` are how many base tables each node multiplies."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.domains = rng.randrange(1, 5)
+        self.shards = rng.choice([1, 1, 2, 3]) if self.domains > 1 else 1
+        self.flow = Flow(self.domains, shards=self.shards, by={"stories": 0, "votes": rng.randrange(2)})
+        self.factors: dict[NodeIndex, int] = {}
+        self.views = 0
+        keyed = rng.random() < 0.3
+        self.keyed = keyed and self.shards == 1
+        stories = self.flow.table("stories", "id", "author", "title", key=(0,) if self.keyed else ())
+        votes = self.flow.table("votes", "user", "story")
+        self.factors.update({stories: 1, votes: 1})
+        self.at = {stories: 0, votes: 0}
+
+    # --- nodes ----------------------------------------------------------------------------------------------------
+
+    def width(self, node: NodeIndex) -> int:
+        return len(self.flow.joint.node(node).columns)
+
+    def place(self, *parents: NodeIndex, local: bool = True) -> int:
+        """Anywhere; what needs rows of several shards together stands behind the links, as does all below it."""
+        if self.shards == 1:
+            return self.rng.randrange(self.domains)
+        least = 0 if local and all(self.at[parent] == 0 for parent in parents) else 1
+        return self.rng.randrange(least, self.domains)
+
+    def grow(self, nodes: int) -> None:
+        for _ in range(nodes):
+            self.add()
+
+    def add(self) -> None:
+        rng, flow = self.rng, self.flow
+        one = rng.choice(list(self.factors))
+        makers = (self._filter, self._project, self._union, self._join, self._join, self._group, self._group, self._top)
+        node = rng.choice(makers)(one)
+        if node is not None:
+            made, at, factors = node
+            if made not in self.factors:
+                self.factors[made], self.at[made] = factors, at
+            assert len(flow.joint.node(made).columns) == self.width(made)
+
+    def _filter(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
+        at = self.place(one)
+        return self.flow.filter(one, self._predicate(self.width(one)), at=at), at, self.factors[one]
+
+    def _predicate(self, width: int) -> Expression:
+        position = column(self.rng.randrange(width))
+        if self.rng.random() < 0.3:
+            return call(self.rng.choice(["is_null", "is_not_null"]), position)
+        other = column(self.rng.randrange(width)) if self.rng.random() < 0.3 else constant(self.rng.randrange(4))
+        return call(self.rng.choice(["eq", "lt", "ge", "null_safe_eq"]), position, other)
+
+    def _project(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
+        at, width = self.place(one), self.width(one)
+        expressions: list[Expression | int] = []
+        for _ in range(self.rng.randrange(2, 4)):
+            position = self.rng.randrange(width)
+            if self.rng.random() < 0.2:
+                expressions.append(call("add", column(position), constant(1), type=BIGINT))
+            else:
+                expressions.append(position)
+        return self.flow.project(one, *expressions, at=at), at, self.factors[one]
+
+    def _union(self, one: NodeIndex) -> tuple[NodeIndex, int, int] | None:
+        equal = [node for node in self.factors if self.width(node) == self.width(one)]
+        parents = (one, *(self.rng.choice(equal) for _ in range(self.rng.randrange(1, 3))))
+        at = self.place(*parents)
+        return self.flow.union(*parents, at=at), at, max(self.factors[parent] for parent in parents)
+
+    def _join(self, one: NodeIndex) -> tuple[NodeIndex, int, int] | None:
+        rng = self.rng
+        other = one if rng.random() < 0.2 else rng.choice(list(self.factors))
+        width, factors = self.width(one) + self.width(other), self.factors[one] + self.factors[other]
+        if width > WIDEST or factors > MOST_FACTORS:
+            return None
+        on = {rng.randrange(self.width(one)): rng.randrange(self.width(other)) for _ in range(rng.choice([1, 1, 1, 2]))}
+        kind = rng.choice([JoinKind.INNER, JoinKind.LEFT])
+        residual = self._predicate(width) if kind is JoinKind.LEFT and rng.random() < 0.2 else None
+        at = self.place(one, other, local=False)
+        return self.flow.join(one, other, *on.items(), kind=kind, residual=residual, at=at), at, factors
+
+    def _group(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
+        rng, width = self.rng, self.width(one)
+        group = tuple(rng.sample(range(width), rng.randrange(1, min(width, 3) + 1)))
+        if rng.random() < 0.15:
+            at = self.place(one, local=False)
+            return self.flow.distinct(one, at=at), at, 1
+        calls: list[AggregateCall] = [count()]
+        functions = ["max", "min", "sum", "count_distinct", "count"]
+        calls += [aggregate(f, rng.randrange(width)) for f in rng.sample(functions, rng.randrange(3))]
+        at = self.place(one, local=self._whole_in_a_shard(one, group))
+        scalar = rng.random() < 0.05
+        return self.flow.group(one, () if scalar else group, *calls, scalar=scalar, at=at if not scalar else 0), at, 1
+
+    def _whole_in_a_shard(self, one: NodeIndex, group: tuple[int, ...]) -> bool:
+        """Whether a table's shard column is among the group: then no group is spread over shards."""
+        table = {0: "stories", 1: "votes"}.get(one)
+        return table is not None and self.flow.simulation.shard_column(table) in group
+
+    def _top(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
+        rng, width = self.rng, self.width(one)
+        group = tuple(rng.sample(range(width), rng.randrange(1, 3)))
+        at = self.place(one, local=self._whole_in_a_shard(one, group))
+        node = self.flow.top(
+            one,
+            group,
+            rng.randrange(width),
+            rng.randrange(1, 4),
+            offset=rng.choice([0, 0, 1]),
+            down=rng.random() < 0.5,
+            at=at,
+        )
+        return node, at, self.factors[one]
+
+    # --- views ----------------------------------------------------------------------------------------------------
+
+    def add_views(self, number: int) -> None:
+        nodes = sorted(self.factors)[2:] or sorted(self.factors)
+        for _ in range(number):
+            root = self.rng.choice(nodes)
+            keyed = [c for c in range(self.width(root)) if traced(root, c, self.flow.joint.node)]
+            key = tuple(self.rng.sample(keyed, min(len(keyed), self.rng.choice([1, 1, 1, 2]))))
+            if self.rng.random() < 0.1:
+                key = ()
+            at = self.rng.randrange(1 if self.shards > 1 else 0, self.domains)
+            self.flow.reader(f"view{self.views}", root, *key, at=at)
+            self.views += 1
+
+
+class RandomRun:
+    """Steps of a graph that runs."""
+
+    def __init__(self, graph: RandomGraph, rng: Random) -> None:
+        self.graph, self.flow, self.rng = graph, graph.flow, rng
+
+    def step(self) -> None:
+        chance = self.rng.random()
+        if chance < 0.42:
+            self.write()
+        elif chance < 0.68:
+            self.ask()
+        elif chance < 0.78:
+            self.evict()
+        elif chance < 0.81:
+            domain = self.rng.choice(self.flow.simulation.domains)
+            self.flow.simulation.send(domain.index, EvictMemory(self.rng.choice([100, 1000, 10_000])))
+        elif chance < 0.82 and self.flow.simulation.may_restart():
+            self.flow.simulation.restart(self.rng.choice(self.flow.simulation.shards))
+        else:
+            for _ in range(self.rng.randrange(4)):
+                self.flow.simulation.deliver(self.rng)
+
+    def row(self, table: str) -> Row:
+        return tuple(self.rng.choice(VALUES) for _ in range(WIDTHS[table]))
+
+    def write(self) -> None:
+        table = self.rng.choice(list(WIDTHS))
+        stored = list(self.flow.stored[table])
+        chance = self.rng.random()
+        if chance < 0.55 or not stored:
+            self._insert(table)
+        elif chance < 0.8:
+            self.flow.delete(table, self.rng.choice(stored))
+        else:
+            self._update(table, self.rng.choice(stored))
+
+    def _insert(self, table: str) -> None:
+        rows = [self.row(table) for _ in range(self.rng.choice([1, 1, 1, 2, 3]))]
+        if table == "stories" and self.graph.keyed:
+            taken = {row[0] for row in self.flow.stored[table]} | {None}
+            rows = [row for row in {row[0]: row for row in rows}.values() if row[0] not in taken]
+        if rows:
+            self.flow.insert(table, *rows)
+
+    def _update(self, table: str, old: Row) -> None:
+        """A row moves, in one step; its shard and its primary key stay."""
+        position = self.rng.randrange(WIDTHS[table])
+        fixed = self.flow.simulation.shard_column(table) if self.graph.shards > 1 else None
+        if position == fixed or (self.graph.keyed and table == "stories" and position == 0):
+            return
+        new = (*old[:position], self.rng.choice(VALUES), *old[position + 1 :])
+        if new != old:
+            self.flow.update(table, old, new)
+
+    def ask(self) -> None:
+        views = [view for view in self.flow.running.readers if self.flow.reader_node(view).indexes[0]]
+        if views:
+            node = self.flow.reader_node(self.rng.choice(views))
+            keys = {
+                tuple(self.rng.randrange(4) for _ in node.indexes[0]): None for _ in range(self.rng.choice([1, 1, 2]))
+            }
+            self.flow.simulation.send(node.domain, Read(self.flow.simulation.request(), node.index, tuple(keys)))
+
+    def evict(self) -> None:
+        """One entry of any partial state anywhere."""
+        domain = self.rng.choice(self.flow.simulation.domains)
+        entries = [
+            (vertex.index, key)
+            for vertex in domain.vertices
+            for index in vertex.indexes.values()
+            if index.partial
+            for key in index.keys()  # noqa: SIM118
+        ]
+        if entries:
+            node, key = self.rng.choice(entries)
+            self.flow.simulation.send(domain.index, EvictKeys(self.flow.simulation.request(), node, (key,)))
+
+
+def run(seed: int, steps: int) -> None:
+    """One graph and its life. Raises with whatever rule breaks first."""
+    rng = Random(seed)
+    graph = RandomGraph(rng)
+    graph.grow(rng.randrange(2, 10))
+    graph.add_views(rng.randrange(1, 4))
+    life = RandomRun(graph, rng)
+    for _ in range(rng.randrange(6)):
+        life.write()
+    graph.flow.start(life.step)
+    further = rng.randrange(steps) if rng.random() < 0.4 else None
+    for number in range(steps):
+        if number == further:
+            graph.grow(rng.randrange(3))
+            graph.add_views(1)
+            graph.flow.start(life.step)
+        life.step()
+    graph.flow.settle(rng)
+    graph.flow.compare()
+    views = graph.flow.running.readers
+    for view in views:
+        columns = graph.flow.reader_node(view).indexes[0]
+        graph.flow.read(view, *(rng.randrange(4) for _ in columns))
