@@ -33,7 +33,7 @@ serve: $(INSTALLED)  ## a server on headrace-data/, until Ctrl-C; PORT=
 	@$(BIN)/headrace serve $(if $(PORT),--port $(PORT))
 
 test: $(INSTALLED)  ## all tests; JOBS= processes, TESTS= paths or options of pytest
-	@$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
 
 check: $(INSTALLED)  ## ruff, mypy and the floors
 	@$(BIN)/ruff check .

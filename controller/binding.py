@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from itertools import product
 from typing import Any
 
@@ -30,7 +30,6 @@ class BoundLookup:
     """One look-up, ready for the reader map. ``keys`` is empty where SQL finds nothing (a NULL, a contradiction)."""
 
     keys: tuple[Row, ...]
-    seek: Row = ()
     low: Bound | None = None
     high: Bound | None = None
     limit: int | None = None

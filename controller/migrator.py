@@ -103,8 +103,10 @@ class Migrator:
             try:
                 migration.check()
                 migration.state = "running"
-                change_of(self.state, entry, self._placement)  # The whole of it, before any part is done.
-                for part in entries_of(entry):
+                parts = entries_of(entry)
+                if len(parts) > 1:
+                    change_of(self.state, entry, self._placement)  # The whole of it, before any part is done.
+                for part in parts:
                     await self._carry_out(migration, part)
                 migration.state, migration.step = "done", ""
             except HeadraceError as error:

@@ -85,11 +85,10 @@ class ViewLookup:
             return None
         if not bound.keys:
             return layout.empty or b""
-        if len(bound.keys) == 1:
-            return self._client.page(
-                layout, bound.keys[0], bound.seek, bound.low, bound.high, bound.limit, bound.offset
-            )
-        return self._client.rows(layout, bound.keys, bound.seek, bound.low, bound.high, bound.limit, bound.offset)
+        keys, low, high, limit, offset = bound.keys, bound.low, bound.high, bound.limit, bound.offset
+        if len(keys) == 1:
+            return self._client.page(layout, keys[0], (), low, high, limit, offset)
+        return self._client.rows(layout, keys, (), low, high, limit, offset)
 
     def read(self, bound: BoundLookup) -> bytes | None:
         """``look``, counted as a hit or a miss."""

@@ -17,6 +17,7 @@ from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parsers.mysql import MySQLParser
 from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.trie import new_trie
 
 from domains.errors import LimitExceeded, SqlSyntaxError
 
@@ -66,6 +67,12 @@ class _Parser(MySQLParser):
         TokenType.PLACEHOLDER: lambda self: self.expression(exp.Placeholder(), self._prev),
         TokenType.COLON: lambda self: self._named_placeholder(),
     }
+
+    SHOW_PARSERS: ClassVar[Any] = {
+        **MySQLParser.SHOW_PARSERS,
+        "VIEWS": lambda self: self.expression(exp.Show(this="VIEWS")),
+    }
+    SHOW_TRIE: ClassVar[Any] = new_trie(key.split(" ") for key in SHOW_PARSERS)
 
     STATEMENT_PARSERS: ClassVar[Any] = {
         **MySQLParser.STATEMENT_PARSERS,
@@ -189,10 +196,21 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
         ) from None
     except RecursionError:
         raise LimitExceeded("the statement nests too deep", hint="split it into several views") from None
+    except (LookupError, TypeError, AttributeError):
+        # sqlglot trips over some texts that are no SQL (SHOW TABLE); how far it came is where they go wrong.
+        raise _syntax_error(sql, *_stumbled(parser, tokens)) from None
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:
         raise _syntax_error(sql, tokens[0].start, f'unexpected "{tokens[0].text}"')
     return Parsed(tree, text, external)
+
+
+def _stumbled(parser: _Parser, tokens: list[Token]) -> tuple[int, str]:
+    """Where a parser that failed had come to, and what stands there."""
+    current = parser._curr
+    if not current or current.token_type == TokenType.SENTINEL:
+        return tokens[-1].end + 1, "unexpected end of the text"
+    return current.start, f'unexpected "{current.text}"'
 
 
 def _with_plain_values(tokens: list[Token]) -> list[Token]:
@@ -235,7 +253,7 @@ def _expectation(message: str) -> str:
         return "expected an expression"
     for prefix in ("Expecting ", "Expected "):
         if message.startswith(prefix):
-            wanted = message.removeprefix(prefix).strip()
+            wanted = message.removeprefix(prefix).partition(" but got")[0].strip()
             return f'expected "{wanted}"' if len(wanted) <= 2 else f"expected {wanted}"
     return "unexpected token"
 

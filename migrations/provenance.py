@@ -83,12 +83,15 @@ def _on_side(node: Node, columns: Columns, node_of: NodeOf, side: int) -> Column
 
 
 def driving_side(node: Node, columns: Columns, node_of: NodeOf) -> int:
-    """The side that decides more of the columns with a traced provenance; the left one on a tie."""
+    """The side that decides more of the columns with a traced provenance, else more of the columns; left on a tie.
+
+    It decides one at least: an entry that was computed from *all* rows of a side would be named by none of them (rule 5).
+    """
     known = []
     for side in (LEFT, RIGHT):
-        own = _on_side(node, columns, node_of, side)
+        own = [column for column in _on_side(node, columns, node_of, side) if column >= 0]
         parent = node.parents[side]
-        known.append(sum(c >= 0 and traced(parent, c, node_of) for c in own))
+        known.append((sum(traced(parent, column, node_of) for column in own), len(own)))
     return RIGHT if known[RIGHT] > known[LEFT] else LEFT
 
 

@@ -16,10 +16,11 @@ from domains.deltas import group_by_key, key_function
 from domains.graph import Columns
 from domains.operators.grouping import Group, Grouping
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
-from domains.packets import Pattern
 from domains.operators.whole_groups import WholeGroups
+from domains.packets import Pattern
 from domains.state import ENTRY_BYTES, Index, RowIndex
 from domains.types import Column, Delta, Row
+
 
 class GroupIndex(Index):
     """Groups by key; ``columns`` are positions in the output's group columns."""
@@ -163,6 +164,8 @@ class Aggregate(Operator):
             changes = index.apply(inputs[0], self._refill(index, act))
             if not index.partial:
                 output = output or changes
+            elif not earlier:
+                output = changes
             else:
                 output.extend(
                     delta for delta in changes if not any(other.key_of(delta[0]) in other for other in earlier)

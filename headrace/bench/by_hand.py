@@ -1,8 +1,8 @@
 """The same program as a careful programmer writes it for this one purpose: plain dicts, no graph, no holes.
 
-It does what the engine's dataflow thread does for the program and no more: the rows, index entries, log entry and position of each batch in
-one RocksDB write, the counts, and the answers brought up to date. It knows that votes are never taken back, that
-every story is known, and which answers a vote changes; the engine finds that out.
+It does what the program needs and no more: the rows, index entries, log entry and position of each batch in one
+RocksDB write, of the same bytes as the engine's; the counts; and the answers brought up to date. It knows that votes
+are never taken back, that every story is there, and which answers a vote changes. The engine finds all that out.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ from worker.rocks.database import Database
 
 Vote = tuple[int, int]
 
-_ROW_KEY = Struct(">BIQ").pack
-_INDEX_KEY = Struct(">BIQQ").pack
-_LOG_KEY = Struct(">BQ").pack
-_ROWS, _INDEX, _LOG, _COUNTERS = 1, 2, 3, b"\x04"
+_ROWS, _INDEX, _LOG, _COUNTERS = b"r\0\0\0\1\0", b"i\0\0\0\1\0\1\x60", b"l\0\0\0\1", b"m\2\0\0\0\1"
+_NUMBER = Struct(">Q").pack
 _MARSHAL_VERSION = 2
-_TABLE = 1
 
 
 class VotesByHand:
@@ -37,20 +34,22 @@ class VotesByHand:
 
     def write(self, votes: list[Vote]) -> None:
         """One batch: durable state, counts, answers."""
-        number, changes = self._rows, {}
+        number = self._rows
+        changes: dict[bytes, bytes | None] = {}
         counts = self._counts
-        touched = set()
+        touched: set[int] = set()
         for vote in votes:
             number += 1
             story = vote[1]
-            changes[_ROW_KEY(_ROWS, _TABLE, number)] = marshal.dumps(vote, _MARSHAL_VERSION)
-            changes[_INDEX_KEY(_INDEX, _TABLE, story, number)] = b""
+            row = marshal.dumps(vote, _MARSHAL_VERSION) + _NUMBER(number)
+            changes[_ROWS + row] = b""
+            changes[_INDEX + _NUMBER(story) + row] = b""
             counts[story] = counts.get(story, 0) + 1
             touched.add(story)
         self._rows = number
         self._position += 1
-        changes[_LOG_KEY(_LOG, self._position)] = marshal.dumps(votes, _MARSHAL_VERSION)
-        changes[_COUNTERS] = marshal.dumps((number, self._position), _MARSHAL_VERSION)
+        changes[_LOG + _NUMBER(self._position)] = marshal.dumps(votes, _MARSHAL_VERSION)
+        changes[_COUNTERS] = marshal.dumps((number, 0, number, self._position), _MARSHAL_VERSION)
         self._database.write(changes)
         stories, answers = self._stories, self.answers
         for story in touched:

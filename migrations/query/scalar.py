@@ -233,6 +233,8 @@ def _cast(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 
 def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     name, parts = calls.spelled(node)
+    if name == "values":
+        raise Unsupported("VALUES(column) outside of ON DUPLICATE KEY UPDATE")
     if name in calls.CLOCK:
         return _now(name, parts, setting)
     if name in calls.AGGREGATES:

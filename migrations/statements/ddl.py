@@ -9,6 +9,7 @@ from domains.errors import AlreadyExists, LimitExceeded, SqlError, SqlSyntaxErro
 from domains.types import TableSchema
 from migrations.catalog import Catalog, ViewDefinition, unknown
 from migrations.parse import Parsed, exp, parse_select, text_of
+from migrations.query.view import frozen
 from migrations.statements.columns import ColumnDeclaration, column_declaration, key_columns
 from migrations.statements.names import checked, located, new_relation_name, refuse_existing, relation_name
 from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView
@@ -63,8 +64,10 @@ def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
     or_replace, if_not_exists = bool(create.args.get("replace")), bool(create.args.get("exists"))
     if name.lower() in catalog.tables or not (or_replace or if_not_exists):
         refuse_existing(catalog, name)
+    # Played again, the text meets the catalog of that moment, and is the same query again.
+    kept = frozen(catalog, query)
     definition = ViewDefinition(
-        name, _select_text(parsed.sql, query), parsed.external, ad_hoc=False, relation=query, columns=columns
+        name, _select_text(parsed.sql, query), parsed.external, ad_hoc=False, relation=kept, columns=columns
     )
     return CreateView(definition, or_replace, if_not_exists)
 

@@ -116,7 +116,7 @@ def _target(node: exp.Expr) -> exp.Expr:
 def _refuse_clauses(node: exp.Expr) -> None:
     verb = "REPLACE" if node.args.get("alternative") == "REPLACE" else node.key.upper()
     target = _target(node)
-    if target is None or not isinstance(target, exp.Table):
+    if not isinstance(target, exp.Table):
         raise SqlError(f"{verb} names no table")
     many = node.args.get("tables") or ()
     if target.args.get("joins") or node.args.get("using") or len(many) > 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,16 +25,12 @@ from migrations.statements.statement import ConstantSelect, SelectStatement, Sta
 
 __all__ = ["count_placeholders", "interpret", "interpret_one", "split"]
 
-_SHOW_VIEWS = re.compile(r"\s*SHOW\s+VIEWS\s*;?\s*", re.IGNORECASE)
-
 
 def split(sql: str) -> list[Parsed]:
     """The statements of a text; ``DROP TABLE a, b`` is two.
 
     :raises SqlSyntaxError: with line and column.
     """
-    if _SHOW_VIEWS.fullmatch(sql):  # Ours, and nothing that MySQL's grammar knows.
-        return [Parsed(exp.Show(this="VIEWS"), sql.strip().rstrip(";").rstrip())]
     statements: list[Parsed] = []
     for parsed in parse(sql):
         names = parsed.expression.args.get("tables") if isinstance(parsed.expression, exp.Drop) else None

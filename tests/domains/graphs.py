@@ -19,8 +19,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
-from domains.commands import CreateTable
+from domains.commands import CreateTable, Feed, RemoveNodes
 from domains.expressions import Call, Constant, Expression, Field
 from domains.graph import (
     Aggregate,
@@ -87,6 +88,8 @@ class Flow:
         self.simulation = ShardedSimulation(domains, shards, by or {}, check=check)
         self.joint = JointGraph()
         self.running = Dataflow()
+        self.ready: list[str] = []
+        """The views that may be read: those whose migration is complete."""
         self.stored: dict[str, Counter[Row]] = {}
         self._domain_of: dict[NodeIndex, int] = {}
         self._roots: dict[str, NodeIndex] = {}
@@ -183,8 +186,25 @@ class Flow:
         extended = [flow.node(index) for index in flow.nodes if index in extension.extended]
         return plan_addition(flow, added, extended)
 
-    def start(self, between: Callable[[], None] = lambda: None) -> None:
-        self.simulation.migrate(self.plan(), between)
+    def start(self, between: Callable[[], None] = lambda: None, *, slice: int | None = None) -> None:
+        """Perform the plan; ``between`` is called between the slices of a backfill, of ``slice`` rows each."""
+        plan = self.plan()
+        if slice is not None:
+            steps = (replace(s, command=Feed(slice)) if isinstance(s.command, Feed) else s for s in plan.steps)
+            plan = replace(plan, steps=tuple(steps))
+        self.simulation.migrate(plan, between)
+        self.ready = list(self.running.readers)
+
+    def drop(self, view: str) -> None:
+        """Remove a view's reader and every node that nothing else needs, at once in all domains."""
+        flow = self.running = self.running.copy()
+        del flow.readers[view]
+        kept = {index for reader in flow.readers.values() for index in flow.ancestors(reader)}
+        doomed = set(flow.nodes) - kept
+        for domain in sorted({flow.node(index).domain for index in doomed}):
+            here = tuple(index for index in sorted(doomed) if flow.node(index).domain == domain)
+            self.simulation.command(domain, RemoveNodes(here))
+        flow.remove(doomed)
 
     def crash(self) -> None:
         """Everything but the base tables is lost, and the same graph is built again."""

@@ -1,8 +1,8 @@
 """Random dataflows and random runs of them, from one number.
 
-A graph of filters, unions, joins, aggregates, TopK and projections over two tables is placed anywhere on one to four domains
-(domain 0, with the bases, may be sharded), and then takes writes, reads, evictions, memory pressure, packets in any order
-across links, restarts, and further views while it runs. Values are few, so that rows meet; NULL is one of them.
+A graph of filters, unions, joins, aggregates, TopK and projections over two tables is placed anywhere on one to four
+domains (domain 0, with the bases, may be sharded), and then takes writes, reads, evictions, memory pressure, packets in
+any order across links, restarts, and further views while it runs. Values are few, so that rows meet, and NULL is one.
 """
 
 from __future__ import annotations
@@ -102,11 +102,18 @@ class RandomGraph:
         width, factors = self.width(one) + self.width(other), self.factors[one] + self.factors[other]
         if width > WIDEST or factors > MOST_FACTORS:
             return None
-        on = {rng.randrange(self.width(one)): rng.randrange(self.width(other)) for _ in range(rng.choice([1, 1, 1, 2]))}
+        pairs = rng.choice([1, 1, 1, 2])  # No column twice, on either side: the planner sees to that.
+        lefts, rights = (
+            rng.sample(range(self.width(side)), min(pairs, self.width(one), self.width(other))) for side in (one, other)
+        )
         kind = rng.choice([JoinKind.INNER, JoinKind.LEFT])
         residual = self._predicate(width) if kind is JoinKind.LEFT and rng.random() < 0.2 else None
         at = self.place(one, other, local=False)
-        return self.flow.join(one, other, *on.items(), kind=kind, residual=residual, at=at), at, factors
+        return (
+            self.flow.join(one, other, *zip(lefts, rights, strict=True), kind=kind, residual=residual, at=at),
+            at,
+            factors,
+        )
 
     def _group(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
         rng, width = self.rng, self.width(one)
@@ -117,9 +124,11 @@ class RandomGraph:
         calls: list[AggregateCall] = [count()]
         functions = ["max", "min", "sum", "count_distinct", "count"]
         calls += [aggregate(f, rng.randrange(width)) for f in rng.sample(functions, rng.randrange(3))]
-        at = self.place(one, local=self._whole_in_a_shard(one, group))
         scalar = rng.random() < 0.05
-        return self.flow.group(one, () if scalar else group, *calls, scalar=scalar, at=at if not scalar else 0), at, 1
+        if scalar:
+            group = ()
+        at = self.place(one, local=self._whole_in_a_shard(one, group))
+        return self.flow.group(one, group, *calls, scalar=scalar, at=at), at, 1
 
     def _whole_in_a_shard(self, one: NodeIndex, group: tuple[int, ...]) -> bool:
         """Whether a table's shard column is among the group: then no group is spread over shards."""
@@ -128,7 +137,7 @@ class RandomGraph:
 
     def _top(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
         rng, width = self.rng, self.width(one)
-        group = tuple(rng.sample(range(width), rng.randrange(1, 3)))
+        group = tuple(rng.sample(range(width), rng.randrange(1, min(width, 2) + 1)))
         at = self.place(one, local=self._whole_in_a_shard(one, group))
         node = self.flow.top(
             one,
@@ -212,7 +221,7 @@ class RandomRun:
             self.flow.update(table, old, new)
 
     def ask(self) -> None:
-        views = [view for view in self.flow.running.readers if self.flow.reader_node(view).indexes[0]]
+        views = [view for view in self.flow.ready if self.flow.reader_node(view).indexes[0]]
         if views:
             node = self.flow.reader_node(self.rng.choice(views))
             keys = {

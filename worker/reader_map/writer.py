@@ -86,12 +86,27 @@ def _apply(
     transaction: Transaction, publishes: Sequence[Publish], layouts: Mapping[NodeIndex, ReaderLayout]
 ) -> dict[int, int]:
     net: dict[int, int] = {}
-    for publish in publishes:
+    for publish in _merged(publishes):
         layout = layouts[publish.reader]
         application = Application(transaction, layout)
         application.apply(publish)
         net[layout.reader_id] = net.get(layout.reader_id, 0) + application.net_bytes
     return net
+
+
+def _merged(publishes: Sequence[Publish]) -> list[Publish]:
+    """Deltas of one reader that no eviction or fill of it parts are one publish: a key that many writes changed is
+    then written once, and all of them become visible together anyway."""
+    merged: list[Publish] = []
+    latest: dict[NodeIndex, Publish] = {}
+    for publish in publishes:
+        earlier = latest.get(publish.reader)
+        if earlier is not None and not publish.evicted and not publish.filled:
+            earlier.deltas.extend(publish.deltas)
+            continue
+        own = latest[publish.reader] = Publish(publish.reader, publish.evicted, publish.filled, list(publish.deltas))
+        merged.append(own)
+    return merged
 
 
 def _delete_all(transaction: Transaction, prefix: bytes) -> None:

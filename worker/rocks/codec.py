@@ -41,6 +41,13 @@ class RowCodec:
         self.encode: RowEncoder = self._encode_any if pads or self._decimals else _encode_plain
         self.decode: RowDecoder = self._decode_any if pads or self._decimals else marshal.loads
 
+    def encode_many(self, rows: Sequence[Row]) -> list[bytes]:
+        """``encode`` of each row: 0.1 µs where it is marshal alone."""
+        if self._pads or self._decimals:
+            return [self._encode_any(row) for row in rows]
+        dumps = marshal.dumps
+        return [dumps(row, MARSHAL_VERSION) for row in rows]  # type: ignore[arg-type]  # no Decimal in it
+
     def encode_log(self, deltas: Sequence[Delta]) -> bytes:
         if self._decimals:
             deltas = [(self._without_decimals(row), weight) for row, weight in deltas]

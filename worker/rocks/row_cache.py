@@ -52,10 +52,8 @@ class RowCache:
         """These rows come or go: what is known of their keys is no longer so."""
         for key_of, answers in self._ways.values():
             if answers:
-                for row, _ in deltas:
-                    known = answers.pop(key_of(row), None)
-                    if known is not None:
-                        self._bytes -= ANSWER_BYTES + sum([row_bytes(each) for each, _ in known])
+                for key in {key_of(row) for row, _ in deltas} & answers.keys():
+                    self._bytes -= ANSWER_BYTES + sum([row_bytes(row) for row, _ in answers.pop(key)])
 
     def clear(self) -> None:
         self._ways.clear()

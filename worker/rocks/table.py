@@ -216,24 +216,25 @@ class RocksTable:
             self._delete(row, self._encode_primary(row))
 
     def _insert_into_bag(self, deltas: Sequence[Delta]) -> None:
-        # Speed decides here (bulk loads, votes): 0.5 µs a row with one index, beside the 2 µs that RocksDB takes.
-        pending, prefix, encode, pack = self._pending, self._rows, self.codec.encode, layout.pack_sequence
-        indexes = [(index.prefix, index.encode) for index in self.indexes.all]
-        inline, limit = layout.INLINE, layout.INLINE_LIMIT
-        unique = self.counters.unique
-        for row, weight in deltas:
-            content = encode(row)
-            if len(content) <= limit:
-                place, value = inline + content, b""
-            else:
-                place, value = layout.bag_place(content), content
-            for _ in range(weight):
-                unique += 1
-                key = place + pack(unique)
-                pending[prefix + key] = value
-                for index, columns in indexes:
-                    pending[index + columns(row) + key] = b""
-        self.counters.unique = unique
+        # Speed decides here (bulk loads, votes), so that it is comprehensions all the way: 0.8 µs a row with one index,
+        # beside the 2 µs that RocksDB takes.
+        pending, prefix, pack = self._pending, self._rows, layout.pack_sequence
+        inline, limit, place = layout.INLINE, layout.INLINE_LIMIT, layout.bag_place
+        rows = [row for row, weight in deltas for _ in range(weight)]
+        contents = self.codec.encode_many(rows)
+        first = self.counters.unique + 1
+        self.counters.unique += len(rows)
+        if max(map(len, contents), default=0) <= limit:
+            keys = [inline + content + pack(unique) for unique, content in enumerate(contents, first)]
+            pending.update(dict.fromkeys([prefix + key for key in keys], b""))
+        else:
+            keys = [place(content) + pack(unique) for unique, content in enumerate(contents, first)]
+            for key, content in zip(keys, contents, strict=True):
+                pending[prefix + key] = content if len(content) > limit else b""
+        for index in self.indexes.all:
+            head, columns = index.prefix, index.encode
+            entries = [head + columns(row) + key for row, key in zip(rows, keys, strict=True)]
+            pending.update(dict.fromkeys(entries, b""))
 
     def _retract_from_bag(self, row: Row, count: int) -> None:
         """Delete ``count`` of the equal rows, whichever."""

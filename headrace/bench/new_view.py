@@ -1,0 +1,105 @@
+"""A view that is new on a table of a million rows: until its first answer.
+
+Against it stands the same view computed whole: CREATE TABLE AS in DuckDB, in memory, with all of the machine's cores.
+Ours is the whole way through the deployment: parse, plan, migrate, first read of a key (a miss, its upquery, its fill).
+The base tables have the indexes that the view pulls by, as they have where an INDEX was declared or another view has
+brought one; without, building one would be most of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any
+
+from controller.local import LocalDeployment
+from domains.types import Row
+from headrace.bench.loading import load
+from headrace.bench.measurement import Measurement
+from headrace.bench.program import story
+from headrace.errors import HeadraceError
+
+GOAL = 20.0
+
+TABLES = """
+CREATE TABLE stories (id int PRIMARY KEY, author int, title text, url text, INDEX (author));
+CREATE TABLE votes (user int, story_id int, INDEX (story_id));
+"""
+SELECT = """
+SELECT id, author, title, url, vcount FROM stories
+  JOIN (SELECT story_id, COUNT(*) AS vcount FROM votes GROUP BY story_id) AS counted ON counted.story_id = stories.id
+"""
+
+
+class DuckDBMissing(HeadraceError):
+    """The peer is a development dependency."""
+
+    code = "duckdb_missing"
+
+
+def measure(directory: Path, quick: bool) -> Measurement:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise DuckDBMissing("this measurement needs duckdb", hint="pip install headrace[dev]") from error
+    return asyncio.run(_measure(directory, quick, duckdb))
+
+
+async def _measure(directory: Path, quick: bool, duckdb: Any) -> Measurement:
+    votes, stories, rounds = (100_000, 10_000, 3) if quick else (1_000_000, 100_000, 7)
+    random = Random(1)
+    story_rows: list[Row] = [story(number) for number in range(1, stories + 1)]
+    vote_rows: list[Row] = [(random.randrange(1_000_000), random.randrange(stories) + 1) for _ in range(votes)]
+    deployment = await LocalDeployment.open(directory / "ours", memory_limit=2**32)
+    await deployment.execute(TABLES)
+    loading = time.perf_counter()
+    await load(deployment, "stories", story_rows)
+    await load(deployment, "votes", vote_rows)
+    loading = time.perf_counter() - loading
+    peer = _peer(duckdb, directory, story_rows, vote_rows)
+    ours: list[float] = []
+    theirs: list[float] = []
+    for number in range(rounds):
+        begun = time.perf_counter()
+        await deployment.execute(f"CREATE VIEW Fresh{number} AS {SELECT} WHERE stories.author = ?")
+        page = await deployment.page(f"Fresh{number}", {"author": [str(number + 1)]})
+        ours.append(time.perf_counter() - begun)
+        assert page.startswith(b'{"id":'), page[:80]
+        await deployment.execute(f"DROP VIEW Fresh{number}")
+        begun = time.perf_counter()
+        peer.execute(f"CREATE TABLE fresh{number} AS {SELECT}")
+        theirs.append(time.perf_counter() - begun)
+        peer.execute(f"DROP TABLE fresh{number}")
+    peer.close()
+    await deployment.close()
+    return Measurement(
+        "new-view",
+        f"new partial view on {votes:,} votes and {stories:,} stories, until its first answer",
+        "CREATE TABLE AS of all of it in DuckDB",
+        f"{median(ours) * 1000:.1f} ms",
+        f"{median(theirs) * 1000:.1f} ms",
+        median(b / a for a, b in zip(ours, theirs, strict=True)),
+        GOAL,
+        details={
+            "rounds": rounds,
+            "our_milliseconds": [round(each * 1000, 2) for each in ours],
+            "their_milliseconds": [round(each * 1000, 2) for each in theirs],
+            "loading_rows_per_second": round((votes + stories) / loading),
+        },
+    )
+
+
+def _peer(duckdb: Any, directory: Path, stories: list[Row], votes: list[Row]) -> Any:
+    """The same rows in DuckDB, by way of files: a million INSERTs would take longer than all the rest."""
+    peer = duckdb.connect()
+    for name, rows in (("stories", stories), ("votes", votes)):
+        file = directory / f"{name}.csv"
+        file.write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    peer.execute("CREATE TABLE stories (id INTEGER PRIMARY KEY, author INTEGER, title VARCHAR, url VARCHAR)")
+    peer.execute("CREATE TABLE votes (user_id INTEGER, story_id INTEGER)")
+    for name in ("stories", "votes"):
+        peer.execute(f"COPY {name} FROM '{directory / name}.csv' (HEADER false)")
+    return peer

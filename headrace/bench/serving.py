@@ -1,0 +1,115 @@
+"""The servers that are measured, each in a process of its own: ``python -m headrace.bench.serving KIND STORIES DIR``.
+
+``headrace`` is the server of ``headrace serve`` with the program and all keys filled. ``constant`` answers any request
+with the bytes of one page, and ``dictionary`` answers look-ups out of a dict: the least that a server in Python can do.
+All run under the same uvicorn with the same settings. The port is printed when requests are taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+
+from api.app import create_app
+from controller.local import LocalDeployment
+from headrace.bench.client import Client
+from headrace.bench.loading import load
+from headrace.bench.program import TABLES, VIEW, VIEWS, story
+from headrace.server import Running, Server, address, config, listen
+from headrace.settings import Settings
+
+_HEADERS = [(b"content-type", b"application/json")]
+
+
+def page(number: int) -> bytes:
+    """The JSON of one story with one vote, as the engine writes it."""
+    id, author, title, url = story(number)
+    return orjson.dumps({"id": id, "author": author, "title": title, "url": url, "vcount": 1})
+
+
+class Constant:
+    """Any request is answered with the bytes of one page."""
+
+    def __init__(self) -> None:
+        self._body = b'{"rows":[' + page(1) + b"]}"
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await _answer(send, self._body)
+
+
+class Dictionary:
+    """Look-ups of many keys: parse the request, read a dict, join bytes."""
+
+    def __init__(self, stories: int) -> None:
+        self._pages = {number: page(number) for number in range(1, stories + 1)}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        pages = self._pages
+        found = [pages[key[0]] for key in orjson.loads(body)["keys"]]
+        await _answer(send, b'{"results":[[' + b"],[".join(found) + b"]]}")
+
+
+async def _answer(send: Any, body: bytes) -> None:
+    headers = [*_HEADERS, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@contextmanager
+def running(kind: str, stories: int, directory: Path) -> Iterator[tuple[Client, psutil.Process]]:
+    """A server of this kind, a client of it, and its process."""
+    command = [sys.executable, "-m", "headrace.bench.serving", kind, str(stories), str(directory / kind)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        assert line, f"the server {kind} did not start"
+        client = Client(int(line))
+        yield client, psutil.Process(server.pid)
+        client.close()
+    finally:
+        server.terminate()
+        server.wait()
+
+
+async def _serve(kind: str, stories: int, directory: Path) -> None:
+    settings = Settings(data=directory)
+    deployment = None
+    app: Any
+    if kind == "headrace":
+        deployment = await LocalDeployment.open(directory, memory_limit=2**32)
+        await deployment.execute(TABLES + VIEWS)
+        await load(deployment, "stories", (story(number) for number in range(1, stories + 1)))
+        await load(deployment, "votes", ((0, number) for number in range(1, stories + 1)))
+        for start in range(1, stories + 1, 1_000):
+            await deployment.pages(VIEW, [[n] for n in range(start, min(start + 1_000, stories + 1))])
+        app = create_app(deployment, max_body=settings.max_body_size)
+    else:
+        app = Constant() if kind == "constant" else Dictionary(stories)
+
+    def started(running: Running) -> None:
+        print(running.url.rpartition(":")[2], flush=True)
+
+    with listen("127.0.0.1", 0) as listening:
+        await Server(config(app, settings), address(listening), started).serve([listening])
+    if deployment is not None:
+        await deployment.close()
+
+
+if __name__ == "__main__":
+    factory = config(None, Settings(data=Path(sys.argv[3]))).get_loop_factory()
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_serve(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])))

@@ -1,0 +1,108 @@
+"""Writes of votes: the whole process against a loop written by hand for this one program.
+
+Ours are two figures. *The step* is what the hand-written loop does too: ``Domain.handle`` over RocksDB, from a batch
+of rows to the changed answers. *The process* is more than that: an inbox between two threads, a sync of the WAL before
+anyone hears of a write, and the answers as JSON in the reader map, readable by other processes. The goal is held
+against the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+from controller.local import LocalDeployment
+from domains.packets import Insert, RequestId, Write
+from headrace.bench.by_hand import Vote, VotesByHand
+from headrace.bench.loading import load
+from headrace.bench.measurement import Measurement, Rate, rate, ratio, thousands, typical
+from headrace.bench.program import TABLES, VIEW, VIEWS, story, zipf
+
+BATCH = 256
+USERS = 1_000_000
+GOAL = 0.4
+UNDER_WAY = 64
+"""Batches in flight: as many as clients who do not wait for each other."""
+
+
+def measure(directory: Path, quick: bool) -> Measurement:
+    return asyncio.run(_measure(directory, quick))
+
+
+async def _measure(directory: Path, quick: bool) -> Measurement:
+    stories, rounds, batches = (2_000, 3, 40) if quick else (10_000, 9, 150)
+    deployment = await LocalDeployment.open(directory / "ours", memory_limit=2**32)
+    await deployment.execute(TABLES + VIEWS)
+    everything = [story(number) for number in range(1, stories + 1)]
+    first = [(0, number) for number in range(1, stories + 1)]
+    await load(deployment, "stories", everything)
+    await load(deployment, "votes", first)
+    await deployment.pages(VIEW, [[number] for number in range(1, stories + 1)])
+    hand = VotesByHand(directory / "theirs", everything)
+    hand.write(first)
+    take, users = zipf(stories, Random(1)), Random(2)
+    dataflow = deployment.dataflow
+    domain = dataflow.domains[0]
+
+    def process(inserts: list[Insert]) -> None:
+        for start in range(0, len(inserts), UNDER_WAY):
+            for future in [dataflow.write(insert) for insert in inserts[start : start + UNDER_WAY]]:
+                future.result()
+
+    def step(inserts: list[Insert]) -> None:
+        for insert in inserts:
+            domain.handle(Write(RequestId(0), insert))
+
+    def by_hand(votes: list[list[Vote]]) -> None:
+        for batch in votes:
+            hand.write(batch)
+        hand.sync()
+
+    def draw() -> tuple[list[list[Vote]], list[Insert]]:
+        votes = [[(users.randrange(USERS), number) for number in take(BATCH)] for _ in range(batches)]
+        return votes, [Insert("votes", tuple(batch)) for batch in votes]
+
+    theirs: list[Rate] = []
+    whole: list[Rate] = []
+    votes, inserts = draw()
+    by_hand(votes), process(inserts)  # warm
+    for _ in range(rounds):
+        votes, inserts = draw()
+        theirs.append(rate(batches * BATCH, lambda votes=votes: by_hand(votes)))
+        whole.append(rate(batches * BATCH, lambda inserts=inserts: process(inserts)))
+    _compare(await deployment.pages(VIEW, [[1]]), hand)
+    steps: list[Rate] = []
+    beside: list[Rate] = []
+    for _ in range(rounds):  # last, since what these steps publish goes nowhere
+        votes, inserts = draw()
+        beside.append(rate(batches * BATCH, lambda votes=votes: by_hand(votes)))
+        steps.append(rate(batches * BATCH, lambda inserts=inserts: step(inserts)))
+    hand.close()
+    await deployment.close()
+    of_process, of_process_cpu = ratio(whole, theirs)
+    of_step, of_step_cpu = ratio(steps, beside)
+    return Measurement(
+        "writes",
+        f"vote writes, batches of {BATCH}, durable and visible to readers",
+        "a hand-written loop with plain dicts and the same RocksDB writes",
+        thousands(typical(whole)),
+        thousands(typical(theirs)),
+        of_process,
+        GOAL,
+        details={
+            "stories": stories,
+            "rounds": rounds,
+            "batches_a_round": batches,
+            "ratio_by_processor_time": round(of_process_cpu, 3),
+            "step_alone_per_second": round(typical(steps)),
+            "step_alone_ratio": round(of_step, 3),
+            "step_alone_ratio_by_processor_time": round(of_step_cpu, 3),
+        },
+    )
+
+
+def _compare(page: list[bytes], hand: VotesByHand) -> None:
+    """Both sides have had the same votes, so they must say the same."""
+    count = hand.answers[1][4]
+    assert page[0].endswith(b':%d}' % count), f"{page[0]!r} is not {count} votes"

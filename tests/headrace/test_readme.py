@@ -1,0 +1,117 @@
+"""What README.md and docs/architecture.md show is run: every command, curl line and Python block, on a real server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from serving_process import ROOT
+from test_documentation import agrees
+
+README = (ROOT / "README.md").read_text("utf-8")
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+COMMAND = ".venv/bin/headrace"
+SECONDS = 60
+"""For what takes one or two when nothing else runs."""
+
+
+def section(title: str) -> str:
+    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Where ``.venv/bin/headrace`` is the headrace of this test run, as after ``make``."""
+    command = tmp_path / COMMAND
+    command.parent.mkdir(parents=True)
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace "$@"\n')
+    command.chmod(0o755)
+    given = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return {**given, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+
+
+@contextlib.contextmanager
+def serving(directory: Path, environment: dict[str, str]) -> Iterator[str]:
+    """``headrace serve`` of the real deployment on a free port; its host and port."""
+    process = subprocess.Popen(
+        [COMMAND, "serve", "--port", "0"], cwd=directory, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        said = re.search(r"answers at http://(\S+)", process.stdout.readline())
+        assert said is not None
+        yield said[1]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def run(arguments: list[str], directory: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        arguments, cwd=directory, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_tour_works_as_printed(tmp_path: Path, environment: dict[str, str]) -> None:
+    blocks = BLOCK.findall(section("A quick tour") + section("From Python"))
+    kinds = [kind for kind, _ in blocks]
+    assert (kinds.count("sh"), kinds.count("json"), kinds.count("python")) == (6, 3, 2)
+    with serving(tmp_path, environment) as host:
+        known = {**environment, "HEADRACE_URL": f"http://{host}"}
+        answer = ""
+        for kind, text in blocks:
+            here = re.sub(r"(localhost|127\.0\.0\.1):8080", host, text)
+            if kind == "sh":
+                answer = run(
+                    ["bash", "-euo", "pipefail", "-c", here.replace("curl ", "curl -sS --fail ")], tmp_path, known
+                )
+                assert answer
+            elif kind == "json":
+                assert agrees(json.loads(text), json.loads(answer)), (text, answer)
+            else:
+                run([sys.executable, "-c", here], tmp_path, known)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_tree_that_the_architecture_shows(tmp_path: Path, environment: dict[str, str]) -> None:
+    program = BLOCK.findall(section("A quick tour"))[0][1]
+    shown = next(text for _, text in BLOCK.findall(ARCHITECTURE) if text.startswith("[5] reader StoriesWithVC"))
+    with serving(tmp_path, environment) as host:
+        run(["bash", "-euc", program], tmp_path, {**environment, "HEADRACE_URL": f"http://{host}"})
+        tree = run([COMMAND, "explain", "StoriesWithVC", "--url", f"http://{host}"], tmp_path, environment)
+    assert tree == shown
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_the_two_commands(tmp_path: Path, environment: dict[str, str]) -> None:
+    """What ``make`` would run; the demo is run, small, and so are the tests: this is one of them."""
+    assert [text.strip() for kind, text in BLOCK.findall(section("Two commands")) if kind == "sh"] == [
+        "make demo",
+        "make test",
+    ]
+    assert "`make demo ONCE=1`" in README
+
+    def planned(*arguments: str) -> str:
+        return run(["make", "-s", "-n", "-C", str(ROOT), *arguments], tmp_path, environment).splitlines()[-1].strip()
+
+    assert planned("demo") == f"{COMMAND} demo"
+    assert planned("test").startswith(".venv/bin/python -m pytest -n 2")
+    once = planned("demo", "ONCE=1", "SCALE=0.03", "PORT=0")
+    assert once == f"{COMMAND} demo --once --scale 0.03 --port 0"
+    assert "An eviction" in run(once.split(), tmp_path, environment)

@@ -1,0 +1,216 @@
+"""The house polices itself: what the documentation promises about the code is true, and the tail does not grow.
+
+Sizes are a ratchet. A file or function that was over the limit when this test was written is named with its size; it
+may shrink, never grow, and its line goes when it is within the limit. Nothing is added to the lists.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("headrace", "api", "controller", "worker", "migrations", "domains", "zookeeper", "loadgen")
+FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+FILE_LINES = 400
+"""Past this there are two concepts in a file. The median is to stay far below: aim for 250."""
+FUNCTION_LINES = 70
+"""A function that is longer than a screen does three things."""
+
+LONG_FILES: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {}
+
+DOORS = {
+    "sqlglot": ("migrations/parse.py",),
+    "rocksdict": ("worker/rocks/database.py",),
+    "lmdb": ("worker/reader_map/environment.py",),
+    "fastapi": ("api/",),
+    "starlette": ("api/",),
+    "kazoo": ("zookeeper/",),
+    "pyspark": ("migrations/backfill/",),
+    "psutil": ("controller/status.py", "headrace/bench/"),
+    "prometheus_client": ("api/metrics.py",),
+    "uvicorn": ("headrace/server.py", "headrace/bench/"),
+    "duckdb": ("headrace/bench/",),
+}
+"""Where each dependency enters. The benchmark compares with hand-written code, so it may know what that needs."""
+BENCH_KNOWS = ("rocksdict", "lmdb")
+
+PLACES = re.compile(r"/(?:home|root|work|Users|opt|mnt)/[\w.]|(?:extra-)?index-url|find-links|\.internal\b", re.I)
+"""Paths of a machine and addresses of package registries: nothing of where it was written belongs into the project."""
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def tracked() -> list[Path]:
+    """The project's text files: what git knows or would add."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------
+
+
+def too_long(sizes: dict[str, int], limit: int, allowed: dict[str, int]) -> list[str]:
+    grown = [
+        f"{name}: {size} lines, {allowed.get(name, limit)} at most"
+        for name, size in sizes.items()
+        if size > allowed.get(name, limit)
+    ]
+    done = [f"{name} is within the limit: take it off the list" for name in allowed if sizes.get(name, 0) <= limit]
+    return grown + done
+
+
+def test_no_file_is_too_long() -> None:
+    sizes = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in FILES}
+    assert not too_long(sizes, FILE_LINES, LONG_FILES)
+
+
+def test_no_function_is_too_long() -> None:
+    sizes = {
+        f"{name_of(path)} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert not too_long(sizes, FUNCTION_LINES, LONG_FUNCTIONS)
+
+
+# --- prose --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.name == "__init__.py"], ids=name_of)
+def test_every_room_has_an_essay(path: Path) -> None:
+    essay = ast.get_docstring(tree_of(path)) or ""
+    assert len(essay) > 60, "say in the package's docstring what the room is for"
+    assert "to be written" not in essay.lower()
+    if path.parent.parent == ROOT:
+        assert "::" in essay, "a room of the house shows in a small drawing what flows through it"
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert not [name_of(path) for path in FILES if not ast.get_docstring(tree_of(path))]
+
+
+def test_no_room_for_odds_and_ends() -> None:
+    odd = {"utils", "util", "common", "helpers", "helper", "core", "misc"}
+    assert not [name_of(path) for path in FILES if odd & {path.stem, *path.relative_to(ROOT).parts}]
+
+
+def test_nothing_is_left_undone() -> None:
+    marks = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+    assert not [name_of(path) for path in FILES if marks.search(path.read_text("utf-8"))]
+
+
+def test_nothing_mentions_where_it_was_written() -> None:
+    found = []
+    for path in tracked():
+        if path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_text("utf-8", errors="ignore").splitlines(), 1):
+            if PLACES.search(line):
+                found.append(f"{name_of(path)}:{number}: {line.strip()}")
+    assert not found
+
+
+# --- imports ------------------------------------------------------------------------------------------------------
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0]
+
+
+def test_each_dependency_has_its_door() -> None:
+    strays = []
+    for path in FILES:
+        name = name_of(path)
+        for package in imported(path):
+            doors = DOORS.get(package)
+            bench = name.startswith("headrace/bench/") and package in BENCH_KNOWS
+            if doors is not None and not name.startswith(doors) and not bench:
+                strays.append(f"{name} imports {package}")
+    assert not strays
+
+
+def test_all_dependencies_are_explained_and_pinned() -> None:
+    explained = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
+    locked = (ROOT / "requirements.lock").read_text("utf-8").lower().replace("_", "-")
+    project = PROJECT["project"]
+    for requirement in (*project["dependencies"], *project["optional-dependencies"]["dev"]):
+        pinned = requirement.split(";")[0].strip()
+        package, _, version = pinned.partition("==")
+        assert version, f"{package} is not pinned"
+        assert f"`{package}`" in explained, f"docs/dependencies.md does not say why {package}"
+        assert f"\n{pinned}\n" in f"\n{locked}\n", f"requirements.lock has another {package}: make lock"
+    for line in locked.splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[a-z0-9.-]+==[a-z0-9.]+", line), line
+
+
+def test_the_floors_and_strict_types_are_kept() -> None:
+    """What the configuration forbids may grow, never shrink."""
+    contracts = {contract["name"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
+    assert len(contracts) >= 10
+    floors = ["headrace", "api", "controller", "worker | migrations", "domains | zookeeper"]
+    assert contracts["Imports only go down"]["layers"] == floors
+    assert not [name for name, contract in contracts.items() if "ignore_imports" in contract]
+    assert PROJECT["tool"]["mypy"]["strict"]
+    assert set(PROJECT["tool"]["mypy"]["packages"]) == set(ROOMS)
+    assert {"E", "F", "I", "B", "UP", "SIM", "RUF", "C4", "PIE", "RET", "PT", "PERF", "TID"} <= set(
+        PROJECT["tool"]["ruff"]["lint"]["select"]
+    )
+
+
+# --- documents ----------------------------------------------------------------------------------------------------
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    for path in DOCUMENTS:
+        named = set(re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text("utf-8"), re.M))
+        assert named <= targets, (name_of(path), named - targets)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_and_files_that_are_named_exist(path: Path) -> None:
+    text = path.read_text("utf-8")
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+        assert (path.parent / target).exists(), target
+    for name in re.findall(r"`((?:docs|tests|" + "|".join(ROOMS) + r")/[\w/.]*)`", text):
+        assert (ROOT / name).exists() or name == "migrations/backfill/", name
+
+
+def test_every_document_is_reached_from_the_readme() -> None:
+    readme = DOCUMENTS[0].read_text("utf-8")
+    assert not [path.name for path in DOCUMENTS[2:] if f"docs/{path.name}" not in readme]
+
+
+def test_the_false_friends_are_named() -> None:
+    readme = DOCUMENTS[0].read_text("utf-8")
+    for word in ("view", "migration", "domain", "worker", "batch", "zookeeper/"):
+        assert re.search(rf"^\* (?:A )?\*\*{word}\*\*", readme, re.M), word
