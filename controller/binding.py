@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from domains.coercion import coercer
-from domains.errors import BadRequest, LimitExceeded, TypeViolation
+from domains.errors import BadRequest, LimitExceeded, TypeViolation, Unsupported
 from domains.graph import Parameter, ParameterKind, Reader
 from domains.types import BIGINT, Kind, Row, SqlType, Value
 
@@ -30,6 +30,8 @@ class BoundLookup:
     """One look-up, ready for the reader map. ``keys`` is empty where SQL finds nothing (a NULL, a contradiction)."""
 
     keys: tuple[Row, ...]
+    seek: Row = ()
+    """Of a full view whose parameters are no key: the values of its leading seek columns."""
     low: Bound | None = None
     high: Bound | None = None
     limit: int | None = None
@@ -137,9 +139,12 @@ class Binding:
         if not possible or not all(equal.values()):
             return BoundLookup(())
         keys = self._keys([equal[column] for column in self.reader.key])
+        if any(len(equal.get(column, ())) > 1 for column in self.reader.seek):
+            raise Unsupported(f'an IN list of view "{self.view}", which is full', hint="read its values one by one")
         assert len({*low, *high}) <= 1, "ranges of several columns, which the planner refuses"
         return BoundLookup(
             keys,
+            seek=tuple(equal[column][0] for column in self.reader.seek if column in equal),
             low=next(iter(low.values()), None),
             high=next(iter(high.values()), None),
             limit=counts.get(ParameterKind.LIMIT),

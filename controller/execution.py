@@ -40,14 +40,33 @@ class Migration:
             raise Cancelled(f'migration "{self.id}" was cancelled')
 
 
-async def carry_out(dataflow: Dataflow, steps: Sequence[PlanStep], migration: Migration) -> None:
-    """Perform steps in order, sliced ones until they are finished. Raises Cancelled between slices."""
+async def define(dataflow: Dataflow, steps: Sequence[PlanStep], migration: Migration) -> None:
+    """Perform the steps that change tables, whose new schemas statements know already.
+
+    All of them are in the inbox before this first waits: no write of a new schema comes before its table has it.
+    """
+    at_once = [(step, dataflow.command(step.domain, step.command)) for step in steps if not step.sliced]
+    for step, future in at_once:
+        migration.step = step.text
+        await asyncio.wrap_future(future)
+        migration.done += 1
+    await carry_out(dataflow, [step for step in steps if step.sliced], migration, committed=True)
+
+
+async def carry_out(
+    dataflow: Dataflow, steps: Sequence[PlanStep], migration: Migration, *, committed: bool = False
+) -> None:
+    """Perform steps in order, sliced ones until they are finished.
+
+    Raises Cancelled between slices, unless the change is committed: then there is no way back.
+    """
     for step in steps:
         migration.step, migration.within = step.text, 0.0
         total = _rows(dataflow, step)
         rows = 0
         while True:
-            migration.check()
+            if not committed:
+                migration.check()
             progress: Progress = await asyncio.wrap_future(dataflow.command(step.domain, step.command))
             rows += progress.rows
             migration.within = min(1.0, rows / total) if total else 1.0

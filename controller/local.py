@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,11 +18,11 @@ from controller.statements import Statements
 from controller.status import graph_of, status_of
 from controller.view_lookup import ViewLookup
 from domains.commands import AlterTable, CreateTable, DropTable
-from domains.errors import BadRequest, NotFound, ReadTimeout, StorageFailure
+from domains.errors import BadRequest, HeadraceError, NotFound, ReadTimeout, StorageFailure
 from domains.graph import DomainIndex, NodeIndex, Reader
 from domains.packets import Clock, Evicted, Operation, Written
 from domains.types import TableSchema
-from migrations.change import play
+from migrations.change import change_of
 from migrations.dataflow import Placement
 from migrations.explain import explain
 from migrations.plan import State, one_domain, plan_start, spread_over
@@ -87,9 +87,9 @@ class LocalDeployment:
         authority = LocalAuthority(self.path / "recipe.json")
         data, _ = authority.read()
         recipe = Recipe() if data is None else Recipe.from_json(data)
-        state = play(recipe, placement, partial=partial)
-        self.dataflow.start()
         stored = {schema.name: schema for schema in self.dataflow.store.tables()}
+        state = _played(recipe, placement, partial, stored)
+        self.dataflow.start()
         wanted = {schema.name: schema for schema in state.catalog.tables.values()}
         for name in stored.keys() - wanted.keys():
             await self._command(DropTable(name))
@@ -323,6 +323,28 @@ class LocalDeployment:
     async def close(self) -> None:
         await self.migrator.close()
         await asyncio.to_thread(self.dataflow.close)
+
+
+def _played(recipe: Recipe, placement: Placement, partial: bool, stored: Iterable[str]) -> State:
+    """The state that the recipe comes to.
+
+    A table is created by its recipe entry first, so one that is stored and that no entry ever had means that the recipe
+    is not the one of these tables. To drop them, as tables that were dropped are, would lose them.
+    """
+    state, known = State(partial=partial), set[str]()
+    try:
+        for entry in recipe.entries:
+            state = change_of(state, entry, placement).state
+            known |= {schema.name for schema in state.catalog.tables.values()}
+    except HeadraceError as error:
+        raise StorageFailure(f"the recipe cannot be played again: {error}", hint=_RESTORE) from error
+    unknown = sorted(set(stored) - known)
+    if unknown:
+        raise StorageFailure(f'the recipe does not have the stored table "{unknown[0]}"', hint=_RESTORE)
+    return state
+
+
+_RESTORE = "restore recipe.json from a back-up"
 
 
 def _nearest(name: str, known: Sequence[str]) -> str | None:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from controller.deployment import MigrationStatus
-from controller.execution import Migration, carry_out, take_back
-from domains.errors import Cancelled, HeadraceError, NotFound, SqlSyntaxError, Unavailable
+from controller.execution import Migration, carry_out, define, take_back
+from domains.errors import Cancelled, HeadraceError, NotFound, SqlSyntaxError, StorageFailure, Unavailable
 from migrations.change import Change, change_of, entries_of
 from migrations.dataflow import Placement
 from migrations.plan import State
@@ -124,25 +124,23 @@ class Migrator:
         migration.steps = (*migration.steps, *(step.text for step in change.steps))
         if change.tables:
             await self._commit(change)
-            await carry_out(self._dataflow, change.tables, migration)
+            # Views of ad-hoc SELECTs that an altered table would break go with it.
+            await define(self._dataflow, (*change.tables, *change.removal.steps), migration)
             return
         try:
             await carry_out(self._dataflow, change.views.steps, migration)
             migration.check()
+            await self._commit(change)
         except BaseException:
             await take_back(self._dataflow, change.views.undo)
             raise
-        await self._commit(change)
-        await carry_out(self._dataflow, (*change.removal.steps, *change.drops), _uncancelled(migration))
+        await carry_out(self._dataflow, (*change.removal.steps, *change.drops), migration, committed=True)
 
     async def _commit(self, change: Change) -> None:
         recipe = self._recipe.with_entry(change.entry)
-        self._version = await asyncio.to_thread(self._authority.write, recipe.to_json(), self._version)
+        try:
+            self._version = await asyncio.to_thread(self._authority.write, recipe.to_json(), self._version)
+        except OSError as error:
+            raise StorageFailure(f"cannot write the recipe: {error.strerror or error}") from error
         before, self.state, self._recipe = self.state, change.state, recipe
         self._changed(before, self.state)
-
-
-def _uncancelled(migration: Migration) -> Migration:
-    """Past the commit there is no way back: what is left is tidying up."""
-    migration.cancelled = False
-    return migration

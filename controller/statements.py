@@ -74,8 +74,13 @@ class Statements:
             case WriteStatement():
                 return await self._write(statement, clock)
             case PendingWrite(subqueries=subqueries):
+                catalog = self._deployment.state.catalog
                 answers = [await self._selects.values(select, clock) for select in subqueries]
-                return await self._write(resolve(statement, answers), clock)
+                written = resolve(statement, answers)
+                table = written.operation.table.lower()
+                if self._deployment.state.catalog.tables.get(table) != catalog.tables[table]:
+                    return await self._one(parsed, params, clock)  # The table was altered while the SELECT was read.
+                return await self._write(written, clock)
             case SelectStatement():
                 return await self._selects.answer(statement, clock)
             case ConstantSelect(columns=columns, rows=rows):

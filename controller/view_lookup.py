@@ -13,8 +13,9 @@ from worker.reader_map import ReaderClient, ReaderLayout
 
 SAMPLE = 16
 """One look-up in so many tells the domain its key, for the order of use. The reader map itself keeps no such order."""
-SAMPLES_TOGETHER = 32
-"""Sampled keys are told this many at once."""
+SAMPLES_TOGETHER = 256
+"""Sampled keys are told this many at once: each time wakes the dataflow thread, for which a request waits 50 µs."""
+GREATEST = 2**63 - 1
 
 
 class ViewLookup:
@@ -67,14 +68,14 @@ class ViewLookup:
         return page
 
     def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
-        if self.layout is not None and self._single:
-            rows = single_integers(keys)
-            if rows is not None:
-                pages = self._client.pages(self.layout, rows)
+        if self.layout is not None and self._single and self.layout.by_integer:
+            values = single_integers(keys)
+            if values is not None:
+                pages = self._client.integer_pages(self.layout, values)
                 missing = pages.count(None)
                 self.misses += missing
                 self.hits += len(pages) - missing
-                self._sample(rows[::SAMPLE])
+                self._sample([(value,) for value in values[::SAMPLE]])
                 return pages
         return [self.read(self.binding.from_json(key)) for key in keys]
 
@@ -85,10 +86,10 @@ class ViewLookup:
             return None
         if not bound.keys:
             return layout.empty or b""
-        keys, low, high, limit, offset = bound.keys, bound.low, bound.high, bound.limit, bound.offset
+        keys, seek, low, high = bound.keys, bound.seek, bound.low, bound.high
         if len(keys) == 1:
-            return self._client.page(layout, keys[0], (), low, high, limit, offset)
-        return self._client.rows(layout, keys, (), low, high, limit, offset)
+            return self._client.page(layout, keys[0], seek, low, high, bound.limit, bound.offset)
+        return self._client.rows(layout, keys, seek, low, high, bound.limit, bound.offset)
 
     def read(self, bound: BoundLookup) -> bytes | None:
         """``look``, counted as a hit or a miss."""
@@ -108,11 +109,14 @@ class ViewLookup:
             self._touch(self.domain, self.node, tuple(sampled))
 
 
-def single_integers(keys: Sequence[Any]) -> list[Row] | None:
-    """``[[1], [2]]`` as keys, or None if any of them is anything else. One comprehension: 60 ns a key."""
-    try:
-        rows: list[Row] = [(value,) for (value,) in keys]
-    except (TypeError, ValueError):
-        return None
+def single_integers(keys: Sequence[Any]) -> list[int] | None:
+    """The values of ``[[1], [2]]``, or None if any of them is anything but one number of 63 bits: 50 ns a key."""
     # A one-letter name of an object would unpack too; only lists of one int go this way. (type, not isinstance: True.)
-    return rows if all(type(key) is list for key in keys) and all(type(v) is int for (v,) in rows) else None
+    if not keys or set(map(type, keys)) != {list}:
+        return None
+    try:
+        values: list[int] = [value for (value,) in keys]
+    except ValueError:
+        return None
+    in_range = set(map(type, values)) == {int} and min(values) >= -GREATEST and max(values) <= GREATEST
+    return values if in_range else None

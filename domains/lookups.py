@@ -14,7 +14,7 @@ from domains.graph import Columns
 from domains.operators.edges import Base
 from domains.operators.operator import Found
 from domains.storage import Store
-from domains.types import Delta, Row
+from domains.types import Row
 from domains.vertex import Vertex
 
 Visible = Callable[[str, Row], bool]

@@ -85,7 +85,8 @@ def _on_side(node: Node, columns: Columns, node_of: NodeOf, side: int) -> Column
 def driving_side(node: Node, columns: Columns, node_of: NodeOf) -> int:
     """The side that decides more of the columns with a traced provenance, else more of the columns; left on a tie.
 
-    It decides one at least: an entry that was computed from *all* rows of a side would be named by none of them (rule 5).
+    It decides one at least: an entry that was computed from *all* rows of a side would be named by none of them (rule
+    5).
     """
     known = []
     for side in (LEFT, RIGHT):

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from migrations.plan import SLICE_ROWS
+from worker.dataflow import BATCH_INPUTS
+
 ROOT = Path(__file__).parents[1]
 ROOMS = ("headrace", "api", "controller", "worker", "migrations", "domains", "zookeeper", "loadgen")
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
@@ -214,3 +217,9 @@ def test_the_false_friends_are_named() -> None:
     readme = DOCUMENTS[0].read_text("utf-8")
     for word in ("view", "migration", "domain", "worker", "batch", "zookeeper/"):
         assert re.search(rf"^\* (?:A )?\*\*{word}\*\*", readme, re.M), word
+
+
+def test_figures_of_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    assert f"at most {BATCH_INPUTS}\n" in text
+    assert f"in slices of {SLICE_ROWS:,} rows" in text

@@ -46,3 +46,7 @@ class Batch:
     answers: list[tuple[Answerer, Outcome | Progress]] = field(default_factory=list)
     clock: Clock = field(default_factory=dict)
     """What every reader reflects once this batch is published."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do: a sample of read keys leaves nothing."""
+        return bool(self.writes or self.publishes or self.dropped or self.answers)

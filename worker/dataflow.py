@@ -75,8 +75,12 @@ class Dataflow:
     """Hosts ``domains`` domains over one data directory. All public methods may be called from any thread."""
 
     def __init__(self, path: Path, *, domains: int, memory_limit: int) -> None:
-        self.store = RocksStore(path / "base")
-        self.reader_map = ReaderMap(path / "readers")
+        self.store = RocksStore(path / "base")  # First, since its lock keeps two servers from one directory.
+        try:
+            self.reader_map = ReaderMap(path / "readers")
+        except BaseException:
+            self.store.close()
+            raise
         self.layouts: dict[NodeIndex, ReaderLayout] = {}
         stores: list[Store] = [self.store, *(MemoryStore() for _ in range(domains - 1))]
         self.domains = [Domain(DomainIndex(index), store) for index, store in enumerate(stores)]
@@ -152,19 +156,22 @@ class Dataflow:
             self._put(lambda batch, _: self._handle(domain, Touch(reader, keys), batch), Future())
 
     def command(self, domain: DomainIndex, command: Command) -> Future[Progress]:
-        """Perform a command; the future has its progress when its effects are visible."""
+        """Perform a command; the future has its progress when its effects are visible.
+
+        A full inbox takes it all the same: a migration that is committed, or is being undone, is not to fail by load.
+        """
         future: Future[Progress] = Future()
 
         def run(batch: Batch, _: Answerer) -> None:
             batch.answers.append((_answerer(future), self._perform_command(domain, command, batch)))
 
-        self._put(run, future)
+        self._put(run, future, limited=False)
         return future
 
     def call(self, question: Callable[[], Any]) -> Future[Any]:
         """Ask something of the domains between two steps."""
         future: Future[Any] = Future()
-        self._put(lambda _batch, _answer: future.set_result(question()), future)
+        self._put(lambda _batch, _answer: future.set_result(question()), future, limited=False)
         return future
 
     def _ask(self, domain: DomainIndex, packet: Callable[[RequestId], Packet]) -> Future[Outcome]:
@@ -182,7 +189,7 @@ class Dataflow:
         self._pending[request] = answer
         return request
 
-    def _put(self, run: Callable[[Batch, Answerer], None], future: Future[Any]) -> None:
+    def _put(self, run: Callable[[Batch, Answerer], None], future: Future[Any], *, limited: bool = True) -> None:
         # Whoever waits may go away, but what was begun is carried through: from here on nobody can cancel the future,
         # and setting its result cannot fail.
         future.set_running_or_notify_cancel()
@@ -192,7 +199,7 @@ class Dataflow:
                 raise failed
             if self._stopping:
                 raise Unavailable("headrace is stopping")
-            if len(self._inbox) >= INBOX_MAX:
+            if limited and len(self._inbox) >= INBOX_MAX:
                 raise LimitExceeded(f"{INBOX_MAX} requests are waiting already", hint="send fewer at once, or later")
             self._inbox.append(Input(run, future))
             self._arrived.notify()
@@ -216,7 +223,8 @@ class Dataflow:
                 self._fail(error, inputs)
                 return
             batch.clock = dict(self.domains[0].clocks.local)
-            self.flusher.hand(batch)
+            if batch:
+                self.flusher.hand(batch)
 
     def _take(self, one: Input, batch: Batch) -> None:
         try:

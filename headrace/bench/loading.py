@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from itertools import islice
+from typing import Any
 
+from controller.deployment import WriteResult
 from controller.local import LocalDeployment
 from domains.packets import Insert
 from domains.types import Row
@@ -19,7 +21,7 @@ UNDER_WAY = 8
 async def load(deployment: LocalDeployment, table: str, rows: Iterable[Row]) -> None:
     rest = iter(rows)
     while True:
-        writes = []
+        writes: list[Coroutine[Any, Any, WriteResult]] = []
         while len(writes) < UNDER_WAY and (batch := tuple(islice(rest, ROWS_TOGETHER))):
             writes.append(deployment.write(Insert(table, batch)))
         if not writes:

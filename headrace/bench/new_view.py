@@ -49,7 +49,7 @@ def measure(directory: Path, quick: bool) -> Measurement:
 
 
 async def _measure(directory: Path, quick: bool, duckdb: Any) -> Measurement:
-    votes, stories, rounds = (100_000, 10_000, 3) if quick else (1_000_000, 100_000, 7)
+    votes, stories, rounds = (50_000, 50_000, 3) if quick else (1_000_000, 1_000_000, 7)
     random = Random(1)
     story_rows: list[Row] = [story(number) for number in range(1, stories + 1)]
     vote_rows: list[Row] = [(random.randrange(1_000_000), random.randrange(stories) + 1) for _ in range(votes)]

@@ -13,6 +13,12 @@ CREATE TABLE votes (user int, story_id int);
 CREATE TABLE users (id int, username text);
 """
 
+INDEXED_TABLES = """
+CREATE TABLE stories (id int, author int, title text, url text, INDEX (id));
+CREATE TABLE votes (user int, story_id int, INDEX (story_id));
+"""
+"""The same with the indexes that the views would bring along."""
+
 VIEWS = """
 CREATE VIEW VoteCount AS SELECT story_id, COUNT(*) AS vcount FROM votes GROUP BY story_id;
 CREATE EXT VIEW StoriesWithVC AS

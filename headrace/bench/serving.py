@@ -8,19 +8,14 @@ All run under the same uvicorn with the same settings. The port is printed when 
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
-import psutil
 
 from api.app import create_app
 from controller.local import LocalDeployment
-from headrace.bench.client import Client
 from headrace.bench.loading import load
 from headrace.bench.program import TABLES, VIEW, VIEWS, story
 from headrace.server import Running, Server, address, config, listen
@@ -66,23 +61,6 @@ async def _answer(send: Any, body: bytes) -> None:
     headers = [*_HEADERS, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-@contextmanager
-def running(kind: str, stories: int, directory: Path) -> Iterator[tuple[Client, psutil.Process]]:
-    """A server of this kind, a client of it, and its process."""
-    command = [sys.executable, "-m", "headrace.bench.serving", kind, str(stories), str(directory / kind)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE)
-    try:
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        assert line, f"the server {kind} did not start"
-        client = Client(int(line))
-        yield client, psutil.Process(server.pid)
-        client.close()
-    finally:
-        server.terminate()
-        server.wait()
 
 
 async def _serve(kind: str, stories: int, directory: Path) -> None:

@@ -9,6 +9,7 @@ against the process.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -66,18 +67,19 @@ async def _measure(directory: Path, quick: bool) -> Measurement:
     theirs: list[Rate] = []
     whole: list[Rate] = []
     votes, inserts = draw()
-    by_hand(votes), process(inserts)  # warm
+    by_hand(votes)
+    process(inserts)
     for _ in range(rounds):
         votes, inserts = draw()
-        theirs.append(rate(batches * BATCH, lambda votes=votes: by_hand(votes)))
-        whole.append(rate(batches * BATCH, lambda inserts=inserts: process(inserts)))
+        theirs.append(rate(batches * BATCH, partial(by_hand, votes)))
+        whole.append(rate(batches * BATCH, partial(process, inserts)))
     _compare(await deployment.pages(VIEW, [[1]]), hand)
     steps: list[Rate] = []
     beside: list[Rate] = []
     for _ in range(rounds):  # last, since what these steps publish goes nowhere
         votes, inserts = draw()
-        beside.append(rate(batches * BATCH, lambda votes=votes: by_hand(votes)))
-        steps.append(rate(batches * BATCH, lambda inserts=inserts: step(inserts)))
+        beside.append(rate(batches * BATCH, partial(by_hand, votes)))
+        steps.append(rate(batches * BATCH, partial(step, inserts)))
     hand.close()
     await deployment.close()
     of_process, of_process_cpu = ratio(whole, theirs)
@@ -105,4 +107,4 @@ async def _measure(directory: Path, quick: bool) -> Measurement:
 def _compare(page: list[bytes], hand: VotesByHand) -> None:
     """Both sides have had the same votes, so they must say the same."""
     count = hand.answers[1][4]
-    assert page[0].endswith(b':%d}' % count), f"{page[0]!r} is not {count} votes"
+    assert page[0].endswith(b":%d}" % count), f"{page[0]!r} is not {count} votes"

@@ -28,7 +28,9 @@ def pruned(plan: Plan) -> Plan:
 
 
 def _narrowed(plan: Plan, read: frozenset[int]) -> tuple[Plan, Places]:
-    """The plan with at least the columns that are read, and where they are."""
+    """The plan with at least the columns that are read, and where they are. COUNT(*) reads none; a row has one at
+    least all the same."""
+    read = read or frozenset((0,))
     operator = plan.operator
     match operator:
         case Filter(predicate=predicate):
@@ -68,6 +70,7 @@ def _narrowed_join(plan: Plan, join: Join, read: frozenset[int]) -> tuple[Plan, 
 
 def _side(plan: Plan, read: frozenset[int]) -> tuple[Plan, Places]:
     """An input of a join: where it rests on a join, only what is read of it."""
+    read = read or frozenset((0,))
     narrow, places = _narrowed(plan, read)
     if len(read) == narrow.width or not _rests_on_join(narrow):
         return narrow, places

@@ -42,7 +42,7 @@ from domains.graph import (
     TopK,
     Union,
 )
-from domains.packets import Delete, EvictKeys, EvictMemory, Insert, Read, Update, link_between
+from domains.packets import Delete, EvictKeys, EvictMemory, Insert, LinkUpdate, Read, Update, link_between
 from domains.types import BIGINT, BOOL, TEXT, Column, Row, SqlType, TableColumn, TableSchema, Value
 from domains.vertex import Vertex
 from migrations.dataflow import Dataflow, Extension
@@ -88,6 +88,7 @@ class Flow:
         self.simulation = ShardedSimulation(domains, shards, by or {}, check=check)
         self.joint = JointGraph()
         self.running = Dataflow()
+        self.rng = random.Random(0)
         self.ready: list[str] = []
         """The views that may be read: those whose migration is complete."""
         self.stored: dict[str, Counter[Row]] = {}
@@ -199,6 +200,7 @@ class Flow:
         """Remove a view's reader and every node that nothing else needs, at once in all domains."""
         flow = self.running = self.running.copy()
         del flow.readers[view]
+        self.ready.remove(view)
         kept = {index for reader in flow.readers.values() for index in flow.ancestors(reader)}
         doomed = set(flow.nodes) - kept
         for domain in sorted({flow.node(index).domain for index in doomed}):
@@ -291,10 +293,20 @@ class Flow:
         link = link_between(DomainIndex(sender), DomainIndex(receiver), lane)
         self.simulation.send(receiver, self.simulation.links[link, False].popleft())
 
+    def settle_link(self, sender: int, receiver: int, *, lane: int = 0) -> None:
+        """All packets that are on their way from one domain to the other."""
+        while self.simulation.links.get((link_between(DomainIndex(sender), DomainIndex(receiver), lane), False)):
+            self.deliver(sender, receiver, lane=lane)
+
     def deliver_upquery(self, asking: int, asked: int, *, lane: int = 0) -> None:
         """The oldest upquery: it goes against its link, which leads from the asked to the asking."""
         link = link_between(DomainIndex(asked), DomainIndex(asking), lane)
         self.simulation.send(asked, self.simulation.links[link, True].popleft())
+
+    def updates(self, sender: int, receiver: int, *, lane: int = 0) -> list[LinkUpdate]:
+        """The packets that are on their way from one domain to the other, oldest first."""
+        link = link_between(DomainIndex(sender), DomainIndex(receiver), lane)
+        return [packet for packet in self.simulation.links.get((link, False), ()) if isinstance(packet, LinkUpdate)]
 
     def under_way(self) -> int:
         return sum(map(len, self.simulation.links.values()))

@@ -23,8 +23,8 @@ def a_and_b(*key: int) -> tuple[Flow, NodeIndex, NodeIndex]:
 
 def test_an_update_that_the_other_side_completes_still_evicts_where_its_own_side_has_a_hole() -> None:
     """The reader is on B.x; x=3 is filled and empty; A is filled at j=8, B is a hole there. B(8,3) comes: A hits, so it
-    seems complete. Then A(8) comes: B misses, the key has no column of A, nothing is evicted, and x=3 is stale for ever.
-    Hence *either* in rule 5: already B(8,3) evicts x=3."""
+    seems complete. Then A(8) comes: B misses, the key has no column of A, nothing is evicted, and x=3 is stale for
+    ever. Hence *either* in rule 5: already B(8,3) evicts x=3."""
     flow, _, b = a_and_b(3)
     flow.insert("a", (8, 0))
     flow.insert("b", (8, 5))
@@ -42,10 +42,11 @@ def test_an_update_that_the_other_side_completes_still_evicts_where_its_own_side
 
 
 def test_evicting_a_join_key_evicts_what_found_it_empty() -> None:
-    """The reader is on j, known-empty at 8, both sides filled and empty. Evict A at 8: no rows, so nothing is named. Were
-    the reader to stay, A and B that arrive at 8 would be dropped. Hence *j itself* in rule 6, and rule 7."""
-    flow, a, _ = a_and_b(0)
+    """The reader is on j, known-empty at 8, both sides filled and empty. Evict A at 8: no rows, so nothing is named.
+    Were the reader to stay, A and B that arrive at 8 would be dropped. Hence *j itself* in rule 6, and rule 7."""
+    flow, a, b = a_and_b(0)
     assert flow.read("view", 8) == []
+    assert all((8,) in flow.vertex(side, seen_at=1).indexes[0,] for side in (a, b))  # rule 3: both sides, if empty
     flow.evict(flow.vertex(a, seen_at=1), 8)
     assert not flow.has("view", 8)
     flow.insert("a", (8, 1))
@@ -55,7 +56,7 @@ def test_evicting_a_join_key_evicts_what_found_it_empty() -> None:
 
 def test_a_join_over_a_join_rests_on_state() -> None:
     """A join over a join without state would reconstruct its side as it was before the step from the lower join's new
-    sides, which is false when one packet moves a row between its keys. Rule 3, third sentence: the lower join has state."""
+    sides, which is false when one packet moves a row between its keys. Rule 3, third sentence: the lower has state."""
     flow = Flow()
     a, b, c = flow.table("a", "j", "k"), flow.table("b", "j", "z"), flow.table("c", "k", "w")
     lower = flow.join(a, b, (0, 0))
@@ -74,8 +75,8 @@ def test_a_join_over_a_join_rests_on_state() -> None:
 
 
 def test_is_null_over_a_left_join_is_asked_from_the_left() -> None:
-    """``x IS NULL`` asked from the right of a LEFT JOIN misses the rows without a match: no right row is NULL. Keys hold no
-    NULL (rule 3), so what asks for the unmatched rows is keyed from the left, and its filter stands above the join."""
+    """``x IS NULL`` asked from the right of a LEFT JOIN misses the rows without a match: no right row is NULL. Keys
+    hold no NULL (rule 3), so what asks for the unmatched rows is keyed from the left, its filter above the join."""
     flow = Flow(domains=2)
     stories, votes = flow.table("stories", "id", "author"), flow.table("votes", "user", "story")
     joined = flow.left_join(stories, votes, (0, 1), at=1)
@@ -117,8 +118,8 @@ def test_a_left_join_asked_from_the_right_side() -> None:
 
 
 def test_a_self_join_on_one_column_sees_both_sides_at_once() -> None:
-    """Both sides change in the same step: ΔL⋈R' + L⋈ΔR with L as it was before. Counting the pair of new rows twice, or not
-    at all, is the glitch that one visit a step excludes."""
+    """Both sides change in the same step: ΔL⋈R' + L⋈ΔR with L as it was before. Counting the pair of new rows twice, or
+    not at all, is the glitch that one visit a step excludes."""
     flow = Flow(domains=2)
     votes = flow.table("votes", "user", "story")
     flow.reader("pairs", flow.join(votes, votes, (1, 1), at=1), 1, at=1)
@@ -140,8 +141,8 @@ def test_a_self_join_on_one_column_sees_both_sides_at_once() -> None:
 @pytest.mark.parametrize("evicted", ["stories", "votes", None])
 def test_a_story_changes_its_author_under_a_view_keyed_by_author(evicted: str | None) -> None:
     """The join column (id) is not the key (author). Where the join key is a hole on either side the change cannot be
-    completed, and the row names by its author the entries that may be wrong: the old author's and the new one's, for the
-    retraction is no exception (rule 5)."""
+    completed, and the row names by its author the entries that may be wrong: the old author's and the new one's, for
+    the retraction is no exception (rule 5)."""
     flow = Flow(domains=2)
     tables = {"stories": flow.table("stories", "id", "author"), "votes": flow.table("votes", "user", "story")}
     flow.reader("by_author", flow.join(tables["stories"], tables["votes"], (0, 1), at=1), 1, at=1)
@@ -163,8 +164,8 @@ def test_a_story_changes_its_author_under_a_view_keyed_by_author(evicted: str | 
 
 
 def test_overlapping_compound_keys() -> None:
-    """One node is looked up by ``(a)`` and by ``(a, b)``. An update that only one of the indexes holds goes on, and reaches
-    the reader that was filled from it (rule 4, *any index*); an eviction of one is no eviction of the other."""
+    """One node is looked up by ``(a)`` and by ``(a, b)``. An update that only one of the indexes holds goes on, and
+    reaches the reader that was filled from it (rule 4, *any index*); evicting one is no eviction of the other."""
     flow = Flow(domains=2)
     rows = flow.table("rows", "a", "b", "c")
     joined = flow.left_join(rows, rows, (2, 2), at=1)
@@ -188,6 +189,28 @@ def test_overlapping_compound_keys() -> None:
     assert not flow.has("by_a", 1)
 
 
+def test_an_update_that_no_index_holds_goes_no_further() -> None:
+    """Rule 4, last clause: where all indexes of a state have a hole, nothing below can have been computed from it."""
+    flow = Flow(domains=3)
+    rows = flow.table("rows", "a", "b")
+    counts = flow.distinct(flow.filter(rows, call("is_not_null", column(0)), at=1), at=1)
+    flow.reader("by_a", counts, 0, at=2)
+    flow.reader("by_b", counts, 1, at=2)
+    flow.reader("rows_by_a", flow.filter(rows, call("is_not_null", column(0)), at=1), 0, at=2)
+    flow.reader("rows_by_b", flow.filter(rows, call("is_not_null", column(0)), at=1), 1, at=2)
+    flow.start()
+    for view in ("by_a", "by_b", "rows_by_a", "rows_by_b"):
+        assert flow.read(view, 1) == []
+    flow.insert("rows", (7, 7))
+    flow.settle_link(0, 1)
+    assert not any(packet.deltas for packet in flow.updates(1, 2, lane=1))
+    flow.settle()
+    flow.insert("rows", (7, 1))
+    flow.settle_link(0, 1)
+    assert any(packet.deltas for packet in flow.updates(1, 2, lane=1))
+    assert flow.read("by_b", 1) == [(7, 1)]
+
+
 def test_overlapping_compound_keys_of_an_aggregate() -> None:
     """The same with groups, of which an entry by ``(a)`` holds several and one by ``(a, b)`` one."""
     flow = Flow(domains=2)
@@ -208,8 +231,8 @@ def test_overlapping_compound_keys_of_an_aggregate() -> None:
 
 
 def test_two_readers_of_one_node_with_different_keys() -> None:
-    """One join, read by story and by author. Each row is held by either index or both, and a hole in one loses nothing of
-    the other (rule 4); what a reader's entry needs stays filled as long as it does (rule 2)."""
+    """One join, read by story and by author. Each row is held by either index or both, and a hole in one loses nothing
+    of the other (rule 4); what a reader's entry needs stays filled as long as it does (rule 2)."""
     flow = Flow(domains=3)
     stories, votes = flow.table("stories", "id", "author"), flow.table("votes", "user", "story")
     joined = flow.join(stories, votes, (0, 1), at=1)

@@ -7,7 +7,7 @@ import pytest
 from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, UnknownName, Unsupported
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView
-from tests.migrations.statement_catalog import CATALOG, NOW, names, one, schema_of
+from tests.migrations.statement_catalog import CATALOG, NOW, names, one, perform, schema_of
 
 BIG = """CREATE TABLE `T` (
   `id` int(11) unsigned NOT NULL AUTO_INCREMENT COMMENT 'the key',

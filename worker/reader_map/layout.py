@@ -23,12 +23,13 @@ kept behind the entry's JSON (``{…} 00 ‖ suffix``), and the marker says so: 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from domains.coercion import json_encoder
-from domains.encoding import Encoder, key_encoder, row_encoder, value_end
-from domains.graph import Reader
-from domains.types import Column, Row
+from domains.encoding import Encoder, encode_value, key_encoder, row_encoder, value_end
+from domains.graph import Columns, Reader
+from domains.types import Column, Kind, Row, SqlType
 
 ENTRY_LIMIT = 511
 """LMDB's own, in bytes of a key."""
@@ -50,6 +51,14 @@ pack_ordinal = _pack_reader
 _pack_state = struct.Struct(">BQ").pack
 
 
+INTEGER_ZERO = int.from_bytes(encode_value(0)[1:], "big")
+"""What is added to an INTEGER so that its 8 bytes sort as it does."""
+
+
+def _is_integer(types: Sequence[SqlType], key: Columns) -> bool:
+    return len(key) == 1 and types[key[0]].kind is Kind.INTEGER
+
+
 class ReaderLayout:
     """The encoders of one reader, compiled once; the same in the writer and in every process that reads.
 
@@ -62,6 +71,8 @@ class ReaderLayout:
         self.reader = reader
         self.prefix = _pack_reader(reader_id)
         self.encode_key: Encoder = key_encoder([types[at] for at in reader.key])
+        self._integer_head = self.prefix + self.encode_key((0,))[:1] if _is_integer(types, reader.key) else b""
+        self._pack_integer = struct.Struct(f">{len(self._integer_head)}sQ").pack
         self.encode_seek: list[Encoder] = [
             key_encoder([types[at] for at in reader.seek[:count]]) for count in range(len(reader.seek) + 1)
         ]
@@ -82,6 +93,16 @@ class ReaderLayout:
         if len(encoded) > KEY_LIMIT:
             encoded = b"\xff" + blake2b(encoded, digest_size=32).digest()
         return self.prefix + encoded
+
+    @property
+    def by_integer(self) -> bool:
+        """Whether the key is one INTEGER: then :meth:`integer_markers` is there."""
+        return bool(self._integer_head)
+
+    def integer_markers(self, values: Sequence[int]) -> list[bytes]:
+        """``marker`` of each key ``(value,)``: 0.08 µs each, a quarter. ``struct.error`` beyond 64 bits."""
+        pack, head, zero = self._pack_integer, self._integer_head, INTEGER_ZERO
+        return [pack(head, zero + value) for value in values]
 
     def one(self, row: Row) -> bytes:
         """The marker's value for this one row."""

@@ -94,6 +94,21 @@ class ReaderSnapshot:
             for key, state in zip(keys, states, strict=True)
         ]
 
+    def integer_pages(self, layout: ReaderLayout, values: Sequence[int]) -> list[bytes | None]:
+        """``pages`` of the keys ``(value,)`` of a plain reader by one INTEGER: 0.6 µs each, most of it LMDB's."""
+        states = list(map(self._transaction.get, layout.integer_markers(values)))
+        if layout.has_suffix:
+            return [
+                state.partition(b"\x00")[0]
+                if state and state[0] == OPEN_BRACE
+                else self._other(layout, (value,), state)
+                for value, state in zip(values, states, strict=True)
+            ]
+        return [
+            state if state and state[0] == OPEN_BRACE else self._other(layout, (value,), state)
+            for value, state in zip(values, states, strict=True)
+        ]
+
     def _other(self, layout: ReaderLayout, key: Row, state: bytes | None) -> bytes | None:
         """The answer for a plain key that has not just one row."""
         if state is None:
@@ -194,6 +209,10 @@ class ReaderClient:
     def pages(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[bytes | None]:
         """:meth:`ReaderSnapshot.pages` in a transaction of its own."""
         return self._read(lambda snapshot: snapshot.pages(layout, keys))
+
+    def integer_pages(self, layout: ReaderLayout, values: Sequence[int]) -> list[bytes | None]:
+        """:meth:`ReaderSnapshot.integer_pages` in a transaction of its own. ``struct.error`` beyond 64 bits."""
+        return self._read(lambda snapshot: snapshot.integer_pages(layout, values))
 
     def rows(
         self,

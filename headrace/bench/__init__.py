@@ -1,0 +1,54 @@
+"""``headrace bench``: how fast the engine is, as ratios to what one would otherwise write or run.
+
+Absolute figures say more about the machine than about the program. So each measurement has a peer that does the same
+work on the same machine in the same run, turn and turn about, and what counts is the ratio of the medians of the
+rounds. A machine that is busy with other things slows both sides; figures by processor time are in the JSON beside
+those by the clock.
+
+::
+
+    writes     Dataflow over RocksDB    against    by_hand.py: dicts and the same RocksDB writes
+    reads      GET of one key           against    constant bytes under the same uvicorn
+    lookups    1,000 keys a request     against    a dict under the same uvicorn
+    new-view   CREATE VIEW, first read  against    CREATE TABLE AS in DuckDB
+    memory     a view under a limit     against    the same view full
+
+What the figures were, and where the time goes, is in ``docs/performance.md``. They are no tests: nothing fails here
+because a machine is slow.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.bench import memory, new_view, reads, report, votes
+from headrace.bench.measurement import Measurement
+from headrace.errors import BadRequest
+from headrace.render import console
+
+MEASUREMENTS: dict[str, Callable[[Path, bool], Measurement]] = {
+    "writes": votes.measure,
+    "reads": reads.measure_one,
+    "lookups": reads.measure_many,
+    "new-view": new_view.measure,
+    "memory": memory.measure,
+}
+
+
+def run(only: str | None, out: Path | None, quick: bool) -> None:
+    """Measure, print the table, and write the JSON file if one is named. BadRequest where ``only`` is unknown."""
+    if only is not None and only not in MEASUREMENTS:
+        raise BadRequest(f'no measurement "{only}"', hint="there are " + ", ".join(MEASUREMENTS))
+    printer = console(stderr=True)
+    taken = []
+    for name, measure in MEASUREMENTS.items():
+        if only in (None, name):
+            printer.print(f"measuring {name} …")
+            with tempfile.TemporaryDirectory(prefix="headrace-bench-") as directory:
+                taken.append(measure(Path(directory), quick))
+    console().print(report.table(taken))
+    if out is not None:
+        report.write(out, taken, quick)
+        printer.print(f"wrote {out}")

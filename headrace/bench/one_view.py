@@ -1,0 +1,65 @@
+"""One view read in a process of its own, which says how much memory that took.
+
+``python -m headrace.bench.one_view full|limited DIR STORIES LIMIT READS_BEFORE READS`` prints figures as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psutil
+
+from controller.local import LocalDeployment
+from headrace.bench.program import VIEW, VIEWS, zipf
+
+KEYS = 1_000
+"""Reads to a request."""
+
+
+async def _measure(kind: str, directory: Path, stories: int, limit: int, warm: int, reads: int) -> dict[str, Any]:
+    deployment = await LocalDeployment.open(
+        directory / "data", memory_limit=limit, partial=kind != "full", read_timeout=60.0
+    )
+    take = zipf(stories, Random(1))
+    before = _resident()
+    begun = time.perf_counter()
+    await deployment.execute(VIEWS)
+    (page,) = await deployment.pages(VIEW, [[1]])
+    assert page, "the first story has a vote"
+    hits = 0
+    for total in (warm, reads):
+        lookup: Any = deployment.prepare(VIEW)
+        earlier = lookup.hits
+        for _ in range(total // KEYS):
+            await deployment.pages(VIEW, [[number] for number in take(KEYS)])
+        hits = lookup.hits - earlier
+    dataflow = deployment.dataflow
+    figures = {
+        "accounted": sum(domain.accounted_bytes() for domain in dataflow.domains),
+        "resident": _resident() - before,
+        "reader_map": dataflow.reader_map.file_bytes(),
+        "keys": max(len(index) for vertex in dataflow.domains[0].vertices for index in vertex.indexes.values()),
+        "hits": hits,
+        "seconds": round(time.perf_counter() - begun, 1),
+        "plan": deployment.explain(VIEW).split("\n"),
+    }
+    await deployment.execute(f"DROP VIEW {VIEW}; DROP VIEW VoteCount")
+    await deployment.close()
+    return figures
+
+
+def _resident() -> int:
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
+
+
+if __name__ == "__main__":
+    kind, directory, *numbers = sys.argv[1:]
+    print(json.dumps(asyncio.run(_measure(kind, Path(directory), *map(int, numbers)))))
