@@ -31,7 +31,7 @@ from domains.domain import Domain, Step
 from domains.graph import Materialization, Node
 from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import Reader
-from domains.packets import Effect
+from domains.packets import Effect, Filled, Read, Reply
 from domains.types import Delta
 from domains.vertex import Vertex
 
@@ -65,7 +65,7 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case Activate():
             _activate(domain)
         case RemoveNodes():
-            _remove_nodes(domain, command)
+            _remove_nodes(domain, command, step)
         case _:
             assert_never(command)
     return progress, domain.close(step)
@@ -210,6 +210,7 @@ def whole_state(vertex: Vertex) -> list[Delta]:
 
 def _build_index(domain: Domain, command: BuildIndex) -> Progress:
     table = domain.store.table(command.table)
+    table.add_index(command.columns)  # CREATE INDEX has declared it to nobody yet; else nothing happens here.
     cursor = domain.index_cursors.get((command.table, command.columns))
     following = table.build_index(command.columns, cursor, command.limit)
     if following is None:
@@ -239,8 +240,11 @@ def _activate(domain: Domain) -> None:
         vertex.building = vertex.feeds_building = False
 
 
-def _remove_nodes(domain: Domain, command: RemoveNodes) -> None:
-    """Children go before parents. A migration that is undone takes its backfill along."""
+def _remove_nodes(domain: Domain, command: RemoveNodes, step: Step) -> None:
+    """Children go before parents. A migration that is undone takes its backfill along.
+
+    A read that waits for what is removed is answered: its view is gone too, so whoever asked looks it up anew.
+    """
     for index in sorted(command.nodes, key=lambda i: -domain.vertices[i].rank if i in domain.vertices else 0):
         if index not in domain.vertices:
             continue
@@ -253,6 +257,8 @@ def _remove_nodes(domain: Domain, command: RemoveNodes) -> None:
         for packet, waits in list(domain.parked.items()):
             if any(hole[0] is vertex for hole in waits):
                 del domain.parked[packet]
+                if isinstance(packet, Read):
+                    step.replies.append(Reply(packet.request, Filled()))
     if domain.backfill is not None and not any(vertex.building for vertex in domain.vertices):
         domain.backfill = None
         for vertex in domain.vertices:

@@ -17,9 +17,13 @@ Entry = dict[Row, int]
 
 def consolidate(deltas: Iterable[Delta]) -> list[Delta]:
     """Sum the weights of equal rows and drop the zeros, in order of first appearance."""
-    total: Entry = {}
-    for row, weight in deltas:
-        total[row] = total.get(row, 0) + weight
+    if not isinstance(deltas, list):
+        deltas = list(deltas)
+    total: Entry = dict(deltas)
+    if len(total) < len(deltas):  # Mostly each row is there once, and one hashing of it will do.
+        total.clear()
+        for row, weight in deltas:
+            total[row] = total.get(row, 0) + weight
     return [(row, weight) for row, weight in total.items() if weight]
 
 

@@ -50,7 +50,7 @@ class Recipe:
                     hint="use the version of Headrace that wrote it",
                 )
             return cls(tuple(_entry(entry) for entry in document["entries"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StorageFailure(f"the recipe is damaged: {error}", hint="restore it from a back-up") from error
 
 

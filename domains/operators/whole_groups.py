@@ -137,7 +137,7 @@ class WholeGroups(Index):
         Votes are counted far more often than anything else: 0.6 µs a changed group here, 2.3 by the general way.
         """
         grouping, entries, partial = self.grouping, self.entries, self.partial
-        key_of, counted = grouping.key_of, grouping.counted
+        key_of, copies = grouping.key_of, len(grouping.accumulators)
         changes: dict[Row, int] = {}
         for row, weight in deltas:
             key = key_of(row)
@@ -152,15 +152,17 @@ class WholeGroups(Index):
             before = group.row
             rows = group.rows = group.rows + change
             assert rows >= 0, f"group {key} has {rows} rows"
-            after = group.row = counted(key, rows) if rows else None
-            if before is not None and before != after:
+            if before is not None and rows and not copies:
+                continue  # DISTINCT: the row was there and is there.
+            if before is not None:
                 output.append((before, -1))
-            if after is None:
+            if not rows:
+                group.row = None
                 self._remove(key, group)
-            else:
-                if not group.bytes:
-                    group.bytes = grouping.size(group)
-                    self.bytes += group.bytes
-                if before != after:
-                    output.append((after, 1))
+                continue
+            after = group.row = key + (rows,) * copies
+            output.append((after, 1))
+            if not group.bytes:
+                group.bytes = grouping.size(group)
+                self.bytes += group.bytes
         return output

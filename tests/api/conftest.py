@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,8 +11,9 @@ from fake_deployment import FakeDeployment
 
 from api.app import create_app
 from controller.deployment import Deployment
+from controller.local import LocalDeployment
 
-KINDS = ["fake"] + (["local"] if importlib.util.find_spec("controller.local") else [])
+KINDS = ("fake", "local")
 
 SCHEMA = """
 CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, author BIGINT NOT NULL, title TEXT);
@@ -28,8 +28,6 @@ CREATE VIEW ByIds AS SELECT id FROM stories WHERE id IN (?)
 async def open_deployment(kind: str, path: Path) -> Deployment:
     if kind == "fake":
         return FakeDeployment()
-    from controller.local import LocalDeployment
-
     return await LocalDeployment.open(path, memory_limit=64_000_000, domains=2, read_timeout=0.2)
 
 

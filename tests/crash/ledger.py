@@ -55,11 +55,12 @@ class Ledger:
 
     def saw(self, batch: int, rows: int) -> None:
         with self.lock:
-            if batch in self.batches and not self.batches[batch].deleting:
+            entry = self.batches[batch]
+            if entry.stored is not False and not entry.deleting:  # else it may have been deleted since it was read
                 self.seen[batch] = rows
 
     def check(self, rows: Iterable[tuple[int, int, int]]) -> None:
-        """The stored rows as (number, batch, ordinal); afterwards the ledger knows of every batch whether it is there."""
+        """The stored rows as (number, batch, ordinal). Afterwards every batch is known to be there or not."""
         ordinals: dict[int, Counter[int]] = {}
         for number, batch, ordinal in rows:
             self._number(number, batch)

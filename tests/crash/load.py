@@ -12,8 +12,8 @@ import httpx
 from tests.crash.ledger import Ledger
 
 SCHEMA = """
-CREATE TABLE events (id BIGINT PRIMARY KEY AUTO_INCREMENT, batch BIGINT NOT NULL, ordinal INT NOT NULL, kind INT NOT NULL,
-                     INDEX (batch));
+CREATE TABLE events (
+  id BIGINT PRIMARY KEY AUTO_INCREMENT, batch BIGINT NOT NULL, ordinal INT NOT NULL, kind INT NOT NULL, INDEX (batch));
 CREATE TABLE marks (batch BIGINT NOT NULL, weight INT);
 CREATE TABLE bulk (id INT PRIMARY KEY, kind INT NOT NULL, weight INT NOT NULL);
 CREATE VIEW PerBatch AS SELECT batch, COUNT(*) AS n, SUM(ordinal) AS total FROM events WHERE batch = ? GROUP BY batch;

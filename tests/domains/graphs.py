@@ -42,7 +42,7 @@ from domains.graph import (
     TopK,
     Union,
 )
-from domains.packets import Delete, EvictKeys, EvictMemory, Insert, LinkUpdate, Read, Update, link_between
+from domains.packets import Delete, EvictKeys, EvictMemory, Insert, LinkUpdate, Read, RequestId, Update, link_between
 from domains.types import BIGINT, BOOL, TEXT, Column, Row, SqlType, TableColumn, TableSchema, Value
 from domains.vertex import Vertex
 from migrations.dataflow import Dataflow, Extension
@@ -245,11 +245,13 @@ class Flow:
     def reader_node(self, view: str) -> Node:
         return self.running.node(self.running.readers[view])
 
-    def ask(self, view: str, *keys: Row | Value) -> None:
+    def ask(self, view: str, *keys: Row | Value) -> RequestId:
         """Only ask: what comes of it is on its way."""
         node = self.reader_node(view)
         wanted = tuple(key if isinstance(key, tuple) else (key,) for key in keys)
-        self.simulation.send(node.domain, Read(self.simulation.request(), node.index, wanted))
+        request = self.simulation.request()
+        self.simulation.send(node.domain, Read(request, node.index, wanted))
+        return request
 
     def read(self, view: str, *key: Value) -> list[Row]:
         """Ask, deliver everything, compare with the query recomputed, and answer the rows in order."""
@@ -322,12 +324,22 @@ class Flow:
         return evaluate(self.joint, self._roots[view], tables)
 
     def compare(self) -> None:
-        """Every filled key of every view against the query recomputed. With nothing on its way."""
+        """Every filled key of every view against the query recomputed, and its clock. With nothing on its way."""
         for view in self.running.readers:
+            self._compare_clock(view)
             everything, columns = self.expected(view), self._keys[view]
             for key, rows in self.simulation.readers.get(self.reader_node(view).index, {}).items():
                 wanted = {row: n for row, n in everything.items() if tuple(row[c] for c in columns) == key}
                 assert dict(rows) == wanted, f"{view} at {key} holds {dict(rows)}, not {wanted}"
+
+    def _compare_clock(self, view: str) -> None:
+        """A view reflects all that was written to its tables, also where no row of it came through."""
+        node, simulation = self.reader_node(view), self.simulation
+        domain = simulation.domains[node.domain]
+        reached = domain.clocks.of(domain.vertices[node.index])
+        written = {t: min(simulation.stores[s].position(t) for s in simulation.shards) for t in reached}
+        assert reached == written, f"the clock of {view} stands at {reached}, and {written} was written"
+        assert reached.keys() == self.running.bases_of(node.index)
 
     def accounted(self) -> int:
         return sum(domain.accounted_bytes() for domain in self.simulation.domains)

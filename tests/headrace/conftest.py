@@ -12,15 +12,30 @@ from serving_process import Launch, Process
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
 
-@pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Launch]:
+@pytest.fixture(params=["fake", "local"])
+def launch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launch]:
     """Starts servers on free ports in the test's own directory; kills what is left of them."""
+    yield from launching(request.param, tmp_path)
+
+
+@pytest.fixture
+def launch_fake(tmp_path: Path) -> Iterator[Launch]:
+    """Only the fake: for tests of what is around the deployment, and for those that need its switches."""
+    yield from launching("fake", tmp_path)
+
+
+@pytest.fixture
+def launch_local(tmp_path: Path) -> Iterator[Launch]:
+    yield from launching("local", tmp_path)
+
+
+def launching(kind: str, tmp_path: Path) -> Iterator[Launch]:
     started: list[Process] = []
 
     def start(*arguments: str, wait: bool = True, **environment: str) -> Process:
         where = [] if "--data" in arguments else ["--data", str(tmp_path / "data")]
         port = [] if "--port" in arguments else ["--port", "0"]
-        process = Process(["serve", *where, *port, *arguments], environment)
+        process = Process(kind, ["serve", *where, *port, *arguments], environment)
         started.append(process)
         if wait:
             process.url = process.read_until(r"answers at (http://\S+)")[1]

@@ -27,11 +27,12 @@ Launch = Callable[..., "Process"]
 class Process:
     """A running ``headrace serve``; ``url`` once it has said that it answers."""
 
-    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, kind: str, arguments: list[str], environment: dict[str, str]) -> None:
+        program = [str(FAKE)] if kind == "fake" else ["-m", "headrace"]
         env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment}
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (it lives as long as the process)
         self.popen = subprocess.Popen(
-            [sys.executable, str(FAKE), *arguments], stdout=subprocess.PIPE, stderr=self._errors, text=True, env=env
+            [sys.executable, *program, *arguments], stdout=subprocess.PIPE, stderr=self._errors, text=True, env=env
         )
         self.lines: list[str] = []
         self.url = ""

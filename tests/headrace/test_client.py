@@ -20,6 +20,7 @@ from headrace.client.calls import read_answer
 from headrace.client.connection import Connection
 from headrace.client.encoding import to_json, to_text
 from headrace.embedding import embedded
+from headrace.opening import open_deployment
 from headrace.settings import Settings
 
 
@@ -27,12 +28,16 @@ async def open_fake(settings: Settings) -> FakeDeployment:
     return FakeDeployment(settings.read_timeout)
 
 
-@pytest.fixture(params=["server", "embedded"])
-def db(request: pytest.FixtureRequest, launch: Launch, tmp_path: Path) -> Iterator[Connection]:
-    if request.param == "server":
-        opened = connect(launch("--read-timeout", "0.2").url)
+@pytest.fixture(params=["fake server", "fake embedded", "local server", "local embedded"])
+def db(
+    request: pytest.FixtureRequest, launch_fake: Launch, launch_local: Launch, tmp_path: Path
+) -> Iterator[Connection]:
+    kind, where = request.param.split()
+    if where == "server":
+        launch = launch_fake if kind == "fake" else launch_local
+        opened = connect(launch("--read-timeout", "0.5").url)
     else:
-        opened = embedded(tmp_path, opener=open_fake, read_timeout=0.2)
+        opened = embedded(tmp_path, opener=open_fake if kind == "fake" else open_deployment, read_timeout=0.5)
     with opened as db:
         db.execute(SCHEMA)
         yield db

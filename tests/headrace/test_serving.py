@@ -15,9 +15,9 @@ from serving_process import SCHEMA, Launch
 from headrace import connect
 
 
-def test_says_where_it_answers_and_stops_cleanly(launch: Launch, tmp_path: Path) -> None:
+def test_says_where_it_answers_and_stops_cleanly(launch_fake: Launch, tmp_path: Path) -> None:
     for stop in (signal.SIGINT, signal.SIGTERM):
-        process = launch()
+        process = launch_fake()
         assert httpx.get(f"{process.url}/healthz").json() == {"status": "ok"}
         process.popen.send_signal(stop)
         code, out, err = process.finish()
@@ -28,8 +28,8 @@ def test_says_where_it_answers_and_stops_cleanly(launch: Launch, tmp_path: Path)
         assert err == ""
 
 
-def test_a_stop_finishes_requests_under_way(launch: Launch) -> None:
-    process = launch(SLOW="0.5")
+def test_a_stop_finishes_requests_under_way(launch_fake: Launch) -> None:
+    process = launch_fake(SLOW="0.5")
     with connect(process.url) as db, concurrent.futures.ThreadPoolExecutor() as pool:
         db.execute(SCHEMA)
         page = pool.submit(db.view("StoriesWithVC").lookup, id=1)
@@ -67,46 +67,46 @@ def test_contract_over_a_socket(launch: Launch) -> None:
         assert "headrace_http_seconds_bucket" in http.get("/metrics").text
 
 
-def test_port_taken(launch: Launch) -> None:
+def test_port_taken(launch_fake: Launch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, _, err = launch("--port", str(port), wait=False).finish()
+        code, _, err = launch_fake("--port", str(port), wait=False).finish()
     assert code == 1
     assert f"cannot listen on 127.0.0.1:{port}" in err
     assert "--port" in err
     assert "Traceback" not in err
 
 
-def test_address_that_is_not_ours(launch: Launch) -> None:
-    code, _, err = launch("--host", "192.0.2.1", wait=False).finish()
+def test_address_that_is_not_ours(launch_fake: Launch) -> None:
+    code, _, err = launch_fake("--host", "192.0.2.1", wait=False).finish()
     assert code == 1
     assert err.startswith("error: cannot listen on 192.0.2.1:0")
     assert err.count("\n") == 1
 
 
-def test_data_directory_in_use(launch: Launch, tmp_path: Path) -> None:
+def test_data_directory_in_use(launch_fake: Launch, tmp_path: Path) -> None:
     (tmp_path / "LOCK").touch()
-    code, _, err = launch("--data", str(tmp_path), wait=False).finish()
+    code, _, err = launch_fake("--data", str(tmp_path), wait=False).finish()
     assert code == 1
     assert "in use" in err
     assert "Traceback" not in err
 
 
 @pytest.mark.skipif(not Path("/proc/version").exists(), reason="needs a directory that nobody can write")
-def test_data_directory_unwritable(launch: Launch) -> None:
-    code, _, err = launch("--data", "/proc/headrace", wait=False).finish()
+def test_data_directory_unwritable(launch_fake: Launch) -> None:
+    code, _, err = launch_fake("--data", "/proc/headrace", wait=False).finish()
     assert code == 1
     assert err.startswith('error: cannot use the data directory "/proc/headrace"')
     assert err.count("\n") == 1
 
 
-def test_settings_of_serve(launch: Launch, tmp_path: Path) -> None:
-    code, _, err = launch("--memory-limit", "lots", wait=False).finish()
+def test_settings_of_serve(launch_fake: Launch, tmp_path: Path) -> None:
+    code, _, err = launch_fake("--memory-limit", "lots", wait=False).finish()
     assert code == 1
     assert '"lots" is no size' in err
     config = tmp_path / "other.toml"
     config.write_text(f'data = "{tmp_path / "of the file"}"\nlog_level = "debug"')
-    process = launch("--data", str(tmp_path / "given"), "--config", str(config), HEADRACE_MEMORY_LIMIT="1MiB")
+    process = launch_fake("--data", str(tmp_path / "given"), "--config", str(config), HEADRACE_MEMORY_LIMIT="1MiB")
     os.kill(process.popen.pid, signal.SIGTERM)
     _, out, _ = process.finish()
     assert "memory limit 1 MB" in out

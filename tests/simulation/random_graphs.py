@@ -253,13 +253,13 @@ def run(seed: int, steps: int) -> None:
     life = RandomRun(graph, rng)
     for _ in range(rng.randrange(6)):
         life.write()
-    graph.flow.start(life.step)
+    graph.flow.start(life.step, slice=rng.randrange(1, 4))
     further = rng.randrange(steps) if rng.random() < 0.4 else None
     for number in range(steps):
         if number == further:
             graph.grow(rng.randrange(3))
             graph.add_views(1)
-            graph.flow.start(life.step)
+            graph.flow.start(life.step, slice=rng.randrange(1, 4))
         life.step()
     graph.flow.settle(rng)
     graph.flow.compare()

@@ -23,7 +23,7 @@ class ShardedSimulation(Simulation):
 
     def __init__(self, domains: int, shards: int, by: Mapping[str, int], *, check: bool = True) -> None:
         super().__init__(domains + shards - 1, check=check)
-        self.shards = (0, *range(domains, domains + shards - 1))
+        self.shards: tuple[int, ...] = (0, *range(domains, domains + shards - 1))
         self._by = by
         self._history: dict[int, list[Command]] = {shard: [] for shard in self.shards}
 
