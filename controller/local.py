@@ -301,7 +301,7 @@ class LocalDeployment:
             definition.sql,
             planned.columns,
             planned.parameters,
-            definition.external,
+            definition.external or bool(planned.parameters) or definition.ad_hoc,
             definition.ad_hoc,
             kept,
         )

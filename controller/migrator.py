@@ -48,6 +48,7 @@ class Migrator:
         self._changed = changed
         """Told of each new state: (before, after)."""
         self._turn = asyncio.Lock()
+        self._foreseen: tuple[State, Change] | None = None
         self._migrations: dict[str, Migration] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         _, self._version = authority.read()
@@ -57,13 +58,21 @@ class Migrator:
         if entry == Entry():
             raise SqlSyntaxError("the migration has no statements", hint="for example CREATE VIEW … AS SELECT …")
         if not self._turn.locked():
-            change_of(self.state, entry, self._placement)
+            self._foreseen = (self.state, self._plan(entry))
         migration = Migration(uuid4().hex[:12], sql)
         self._remember(migration)
         task = asyncio.create_task(self._run(migration, entry))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return migration
+
+    def _plan(self, entry: Entry) -> Change:
+        """What the entry comes to in the present state. What ``start`` has planned is taken once: half of the 10 ms
+        that a new view takes until it can be read."""
+        foreseen, self._foreseen = self._foreseen, None
+        if foreseen is not None and foreseen[0] is self.state and foreseen[1].entry == entry:
+            return foreseen[1]
+        return change_of(self.state, entry, self._placement)
 
     async def run(self, entry: Entry, sql: str) -> None:
         """Queue a migration and wait for its end; raises what made it fail."""
@@ -105,7 +114,7 @@ class Migrator:
                 migration.state = "running"
                 parts = entries_of(entry)
                 if len(parts) > 1:
-                    change_of(self.state, entry, self._placement)  # The whole of it, before any part is done.
+                    self._plan(entry)  # The whole of it, before any part is done.
                 for part in parts:
                     await self._carry_out(migration, part)
                 migration.state, migration.step = "done", ""
@@ -120,7 +129,7 @@ class Migrator:
                 migration.ended.set()
 
     async def _carry_out(self, migration: Migration, entry: Entry) -> None:
-        change = change_of(self.state, entry, self._placement)
+        change = self._plan(entry)
         migration.steps = (*migration.steps, *(step.text for step in change.steps))
         if change.tables:
             await self._commit(change)

@@ -87,9 +87,8 @@ class ReaderIndex(Index):
 
     def grow(self, key: Row, size: int) -> None:
         """A filled key has come to pin so much more, or less."""
-        before = self.sizes[key]
-        after = self.sizes[key] = max(READER_KEY_BYTES, before + size)
-        self.bytes += after - before
+        self.sizes[key] += size
+        self.bytes += size
 
     def evict(self, key: Row) -> Collection[Delta]:
         self.bytes -= self.sizes.pop(key)
@@ -132,20 +131,14 @@ class Reader(Operator):
     def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
         """Those for filled keys; the act publishes them."""
         index = self.filled
-        filled, key_of = index.sizes, self.key_of
+        filled, key_of, grow = index.sizes, self.key_of, index.grow
         kept: list[Delta] = []
-        growth: dict[Row, int] = {}
         for delta in deltas:
-            key = key_of(delta[0])
+            row, weight = delta
+            key = key_of(row)
             if key in filled:
                 kept.append(delta)
-                growth[key] = growth.get(key, 0) + delta[1]
-        grown = {key for key, rows in growth.items() if rows}
-        if grown:
-            # Only where rows came or went: a row that changes, as with a vote, is not weighed again (0.5 µs a row).
-            for row, weight in kept:
-                if (key := key_of(row)) in grown:
-                    index.grow(key, weight * (READER_ROW_BYTES + row_bytes(row)))
+                grow(key, weight * (READER_ROW_BYTES + row_bytes(row)))
         return kept
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -50,16 +51,21 @@ def measure(directory: Path, quick: bool) -> Measurement:
 
 async def _measure(directory: Path, quick: bool, duckdb: Any) -> Measurement:
     votes, stories, rounds = (50_000, 50_000, 3) if quick else (1_000_000, 1_000_000, 7)
-    random = Random(1)
-    story_rows: list[Row] = [story(number) for number in range(1, stories + 1)]
-    vote_rows: list[Row] = [(random.randrange(1_000_000), random.randrange(stories) + 1) for _ in range(votes)]
+
+    def story_rows() -> Iterator[Row]:
+        return (story(number) for number in range(1, stories + 1))
+
+    def vote_rows() -> Iterator[Row]:
+        random = Random(1)
+        return ((random.randrange(1_000_000), random.randrange(stories) + 1) for _ in range(votes))
+
     deployment = await LocalDeployment.open(directory / "ours", memory_limit=2**32)
     await deployment.execute(TABLES)
     loading = time.perf_counter()
-    await load(deployment, "stories", story_rows)
-    await load(deployment, "votes", vote_rows)
+    await load(deployment, "stories", story_rows())
+    await load(deployment, "votes", vote_rows())
     loading = time.perf_counter() - loading
-    peer = _peer(duckdb, directory, story_rows, vote_rows)
+    peer = _peer(duckdb, directory, story_rows(), vote_rows())
     ours: list[float] = []
     theirs: list[float] = []
     for number in range(rounds):
@@ -92,12 +98,15 @@ async def _measure(directory: Path, quick: bool, duckdb: Any) -> Measurement:
     )
 
 
-def _peer(duckdb: Any, directory: Path, stories: list[Row], votes: list[Row]) -> Any:
-    """The same rows in DuckDB, by way of files: a million INSERTs would take longer than all the rest."""
+def _peer(duckdb: Any, directory: Path, stories: Iterator[Row], votes: Iterator[Row]) -> Any:
+    """The same rows in DuckDB, by way of files: a million INSERTs would take longer than all the rest.
+
+    Neither side's rows stay in this process as Python objects, of which each collection of garbage would visit all.
+    """
     peer = duckdb.connect()
     for name, rows in (("stories", stories), ("votes", votes)):
-        file = directory / f"{name}.csv"
-        file.write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+        with open(directory / f"{name}.csv", "w", encoding="utf-8") as file:
+            file.writelines(",".join(map(str, row)) + "\n" for row in rows)
     peer.execute("CREATE TABLE stories (id INTEGER PRIMARY KEY, author INTEGER, title VARCHAR, url VARCHAR)")
     peer.execute("CREATE TABLE votes (user_id INTEGER, story_id INTEGER)")
     for name in ("stories", "votes"):

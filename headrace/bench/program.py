@@ -35,9 +35,9 @@ Story = tuple[int, int, str, str]
 
 
 def story(number: int) -> Story:
-    """A story of ordinary size: a title of 40 characters, a URL of 50."""
+    """A story of ordinary size: a title of 40 characters, a URL of 50. Each author has ten."""
     title = f"A story with a title of usual length {number}"
-    return number, number % 1_000, title, f"https://news.example.org/2025/06/articles/{number}"
+    return number, number // 10, title, f"https://news.example.org/2025/06/articles/{number}"
 
 
 def zipf(stories: int, random: Random, exponent: float = ZIPF) -> Callable[[int], list[int]]:

@@ -9,6 +9,7 @@ against the process.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -31,56 +32,64 @@ def measure(directory: Path, quick: bool) -> Measurement:
     return asyncio.run(_measure(directory, quick))
 
 
+class Sides:
+    """Both sides with the same stories, each with one vote, and all stories' keys warm in the reader."""
+
+    def __init__(self, deployment: LocalDeployment, hand: VotesByHand, stories: int, batches: int) -> None:
+        self.hand = hand
+        self.batches = batches
+        self._dataflow = deployment.dataflow
+        self._domain = deployment.dataflow.domains[0]
+        self._take, self._users = zipf(stories, Random(1)), Random(2)
+
+    @classmethod
+    async def make(cls, deployment: LocalDeployment, directory: Path, stories: int, batches: int) -> Sides:
+        await deployment.execute(TABLES + VIEWS)
+        everything = [story(number) for number in range(1, stories + 1)]
+        first = [(0, number) for number in range(1, stories + 1)]
+        await load(deployment, "stories", everything)
+        await load(deployment, "votes", first)
+        await deployment.pages(VIEW, [[number] for number in range(1, stories + 1)])
+        hand = VotesByHand(directory, everything)
+        hand.write(first)
+        return cls(deployment, hand, stories, batches)
+
+    def _votes(self) -> list[Vote]:
+        return [(self._users.randrange(USERS), number) for number in self._take(BATCH)]
+
+    def process(self, inserts: list[Insert]) -> None:
+        for start in range(0, len(inserts), UNDER_WAY):
+            for future in [self._dataflow.write(insert) for insert in inserts[start : start + UNDER_WAY]]:
+                future.result()
+
+    def step(self, inserts: list[Insert]) -> None:
+        for insert in inserts:
+            self._domain.handle(Write(RequestId(0), insert))
+
+    def by_hand(self, votes: list[list[Vote]]) -> None:
+        for batch in votes:
+            self.hand.write(batch)
+        self.hand.sync()
+
+    def rounds(self, ours: Callable[[list[Insert]], None], count: int) -> tuple[list[Rate], list[Rate]]:
+        """Turn and turn about with the same votes; one round before the first to warm up."""
+        rates: list[tuple[Rate, Rate]] = []
+        units = self.batches * BATCH
+        for _ in range(count + 1):
+            votes = [self._votes() for _ in range(self.batches)]
+            inserts = [Insert("votes", tuple(batch)) for batch in votes]
+            rates.append((rate(units, partial(ours, inserts)), rate(units, partial(self.by_hand, votes))))
+        return [a for a, _ in rates[1:]], [b for _, b in rates[1:]]
+
+
 async def _measure(directory: Path, quick: bool) -> Measurement:
     stories, rounds, batches = (2_000, 3, 40) if quick else (10_000, 9, 150)
     deployment = await LocalDeployment.open(directory / "ours", memory_limit=2**32)
-    await deployment.execute(TABLES + VIEWS)
-    everything = [story(number) for number in range(1, stories + 1)]
-    first = [(0, number) for number in range(1, stories + 1)]
-    await load(deployment, "stories", everything)
-    await load(deployment, "votes", first)
-    await deployment.pages(VIEW, [[number] for number in range(1, stories + 1)])
-    hand = VotesByHand(directory / "theirs", everything)
-    hand.write(first)
-    take, users = zipf(stories, Random(1)), Random(2)
-    dataflow = deployment.dataflow
-    domain = dataflow.domains[0]
-
-    def process(inserts: list[Insert]) -> None:
-        for start in range(0, len(inserts), UNDER_WAY):
-            for future in [dataflow.write(insert) for insert in inserts[start : start + UNDER_WAY]]:
-                future.result()
-
-    def step(inserts: list[Insert]) -> None:
-        for insert in inserts:
-            domain.handle(Write(RequestId(0), insert))
-
-    def by_hand(votes: list[list[Vote]]) -> None:
-        for batch in votes:
-            hand.write(batch)
-        hand.sync()
-
-    def draw() -> tuple[list[list[Vote]], list[Insert]]:
-        votes = [[(users.randrange(USERS), number) for number in take(BATCH)] for _ in range(batches)]
-        return votes, [Insert("votes", tuple(batch)) for batch in votes]
-
-    theirs: list[Rate] = []
-    whole: list[Rate] = []
-    votes, inserts = draw()
-    by_hand(votes)
-    process(inserts)
-    for _ in range(rounds):
-        votes, inserts = draw()
-        theirs.append(rate(batches * BATCH, partial(by_hand, votes)))
-        whole.append(rate(batches * BATCH, partial(process, inserts)))
-    _compare(await deployment.pages(VIEW, [[1]]), hand)
-    steps: list[Rate] = []
-    beside: list[Rate] = []
-    for _ in range(rounds):  # last, since what these steps publish goes nowhere
-        votes, inserts = draw()
-        beside.append(rate(batches * BATCH, partial(by_hand, votes)))
-        steps.append(rate(batches * BATCH, partial(step, inserts)))
-    hand.close()
+    sides = await Sides.make(deployment, directory / "theirs", stories, batches)
+    whole, theirs = sides.rounds(sides.process, rounds)
+    _compare(await deployment.pages(VIEW, [[1]]), sides.hand)
+    steps, beside = sides.rounds(sides.step, rounds)  # last, since what these steps publish goes nowhere
+    sides.hand.close()
     await deployment.close()
     of_process, of_process_cpu = ratio(whole, theirs)
     of_step, of_step_cpu = ratio(steps, beside)

@@ -39,7 +39,7 @@ class Rounds:
 
     def run(self) -> None:
         load = Load(self._server.url, self._ledger, f"{self._seed} {self.rounds}", self._next_batch)
-        time.sleep(self._random.uniform(0.05, 0.6))  # how long it lives is what is drawn, not waited for
+        self._let_live(self._random.randint(0, 20))
         self._server.kill()
         load.join()
         self._next_batch = load.next_batch
@@ -51,6 +51,16 @@ class Rounds:
         self._server = KilledServer(self._data, *self._options)
         self._compare(stored)
         self.rounds += 1
+
+    def _let_live(self, answers: int) -> None:
+        """Until so many more batches were acknowledged, or for a second and a half where the machine is slow."""
+        known, deadline = self._answered(), time.monotonic() + 1.5
+        while self._answered() < known + answers and time.monotonic() < deadline:
+            time.sleep(0.002)
+
+    def _answered(self) -> int:
+        with self._ledger.lock:
+            return sum(batch.stored is not None for batch in self._ledger.batches.values())
 
     def _stored(self) -> dict[str, Rows]:
         """The rows of the tables as they lie on the disk, which are also what their logs come to."""

@@ -86,6 +86,8 @@ class Flow:
         self, domains: int = 1, *, shards: int = 1, by: dict[str, int] | None = None, check: bool = True
     ) -> None:
         self.simulation = ShardedSimulation(domains, shards, by or {}, check=check)
+        self.at = 0
+        """The domain of nodes that do not say theirs."""
         self.joint = JointGraph()
         self.running = Dataflow()
         self.rng = random.Random(0)
@@ -111,22 +113,22 @@ class Flow:
         return self.joint.node(index).columns
 
     def _add(
-        self, operator: Operator, parents: tuple[NodeIndex, ...], columns: tuple[Column, ...], at: int
+        self, operator: Operator, parents: tuple[NodeIndex, ...], columns: tuple[Column, ...], at: int | None
     ) -> NodeIndex:
         index = self.joint.add(operator, parents, columns)
-        self._domain_of.setdefault(index, at)
+        self._domain_of.setdefault(index, self.at if at is None else at)
         return index
 
-    def filter(self, parent: NodeIndex, predicate: Expression, *, at: int = 0) -> NodeIndex:
+    def filter(self, parent: NodeIndex, predicate: Expression, *, at: int | None = None) -> NodeIndex:
         return self._add(Filter(predicate), (parent,), self._columns(parent), at)
 
-    def project(self, parent: NodeIndex, *expressions: Expression | int, at: int = 0) -> NodeIndex:
+    def project(self, parent: NodeIndex, *expressions: Expression | int, at: int | None = None) -> NodeIndex:
         """A number stands for that column of the parent."""
         above = self._columns(parent)
         typed = tuple(Field(e, above[e].type) if isinstance(e, int) else e for e in expressions)
         return self._add(Project(typed), (parent,), tuple(Column(f"e{i}", e.type) for i, e in enumerate(typed)), at)
 
-    def union(self, *parents: NodeIndex, at: int = 0) -> NodeIndex:
+    def union(self, *parents: NodeIndex, at: int | None = None) -> NodeIndex:
         return self._add(Union(), parents, self._columns(parents[0]), at)
 
     def join(
@@ -136,22 +138,22 @@ class Flow:
         *on: tuple[int, int],
         kind: JoinKind = JoinKind.INNER,
         residual: Expression | None = None,
-        at: int = 0,
+        at: int | None = None,
     ) -> NodeIndex:
         operator = Join(kind, tuple(a for a, _ in on), tuple(b for _, b in on), residual)
         return self._add(operator, (left, right), self._columns(left) + self._columns(right), at)
 
-    def left_join(self, left: NodeIndex, right: NodeIndex, *on: tuple[int, int], at: int = 0) -> NodeIndex:
+    def left_join(self, left: NodeIndex, right: NodeIndex, *on: tuple[int, int], at: int | None = None) -> NodeIndex:
         return self.join(left, right, *on, kind=JoinKind.LEFT, at=at)
 
     def group(
-        self, parent: NodeIndex, group: Columns, *calls: AggregateCall, scalar: bool = False, at: int = 0
+        self, parent: NodeIndex, group: Columns, *calls: AggregateCall, scalar: bool = False, at: int | None = None
     ) -> NodeIndex:
         above = self._columns(parent)
         columns = (*(above[c] for c in group), *(Column(str(c.function), c.type) for c in calls))
         return self._add(Aggregate(group, calls, scalar), (parent,), columns, at)
 
-    def distinct(self, parent: NodeIndex, *, at: int = 0) -> NodeIndex:
+    def distinct(self, parent: NodeIndex, *, at: int | None = None) -> NodeIndex:
         return self.group(parent, tuple(range(len(self._columns(parent)))), at=at)
 
     def top(
@@ -163,16 +165,16 @@ class Flow:
         *,
         offset: int = 0,
         down: bool = True,
-        at: int = 0,
+        at: int | None = None,
     ) -> NodeIndex:
         return self._add(TopK(group, (OrderTerm(order, down),), limit, offset), (parent,), self._columns(parent), at)
 
-    def reader(self, view: str, root: NodeIndex, *key: int, at: int = 0) -> None:
+    def reader(self, view: str, root: NodeIndex, *key: int, at: int | None = None) -> None:
         """No key: a full view. Names are lower case."""
         columns = self._columns(root)
         index = NodeIndex(-1 - len(self._roots))
         self._roots[view], self._keys[view] = root, key
-        self._domain_of[index] = at
+        self._domain_of[index] = self.at if at is None else at
         self._new.append((Node(index, Reader(view, key, (), (), len(columns)), (root,), columns), root))
 
     # --- control --------------------------------------------------------------------------------------------------

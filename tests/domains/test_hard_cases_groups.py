@@ -237,3 +237,25 @@ def test_two_backfills_after_one_another() -> None:
     flow.delete("votes", (0, 0))
     for view in ("counts", "again", "how_often"):
         flow.read(view)
+
+
+def test_all_but_the_base_tables_is_lost() -> None:
+    """A crash with fills under way: the same graph is built again on the stored rows, full state from them, partial
+    state as it is asked for."""
+    flow = Flow(domains=3)
+    stories, votes = flow.table("stories", "id", "author"), flow.table("votes", "user", "story")
+    counts = flow.group(votes, (1,), count(), at=1)
+    flow.reader("counted", flow.left_join(stories, counts, (0, 0), at=2), 1, at=2)
+    flow.reader("all_counts", flow.group(votes, (0,), count(), at=2), at=2)
+    flow.start()
+    flow.insert("stories", (7, 1), (8, 1))
+    flow.insert("votes", (4, 7), (5, 7))
+    assert flow.read("counted", 1) == [(7, 1, 7, 2), (8, 1, None, None)]
+    flow.ask("counted", 2)
+    flow.insert("votes", (4, 8))
+    flow.crash()
+    assert flow.read("all_counts") == [(4, 2), (5, 1)]
+    assert not flow.has("counted", 1)
+    assert flow.read("counted", 1) == [(7, 1, 7, 2), (8, 1, 8, 1)]
+    flow.delete("votes", (4, 7))
+    assert flow.read("counted", 1) == [(7, 1, 7, 1), (8, 1, 8, 1)]

@@ -102,6 +102,7 @@ def test_a_left_join_asked_from_the_right_side() -> None:
     stories, votes = flow.table("stories", "id", "author"), flow.table("votes", "user", "story")
     flow.reader("by_user", flow.left_join(stories, votes, (0, 1), at=1), 2, at=1)
     flow.reader("by_voted_story", flow.left_join(stories, votes, (0, 1), at=1), 3, at=1)
+    flow.reader("by_author_and_voted_story", flow.left_join(stories, votes, (0, 1), at=1), 1, 3, at=1)
     flow.start()
     flow.insert("votes", (4, 7), (4, None))
     assert flow.read("by_user", 4) == []
@@ -113,8 +114,10 @@ def test_a_left_join_asked_from_the_right_side() -> None:
     assert not flow.has("by_user", 4)
     flow.delete("votes", (4, 7))
     assert flow.read("by_user", 4) == []
+    assert flow.read("by_author_and_voted_story", 1, 7) == []  # driven from the left, where the story is
     flow.insert("votes", (5, 7))
     assert flow.read("by_user", 5) == [(7, 1, 5, 7)]
+    assert flow.read("by_author_and_voted_story", 1, 7) == [(7, 1, 5, 7)]
 
 
 def test_a_self_join_on_one_column_sees_both_sides_at_once() -> None:
@@ -218,8 +221,14 @@ def test_overlapping_compound_keys_of_an_aggregate() -> None:
     counts = flow.group(rows, (0, 1), count(), at=1)
     flow.reader("by_a", counts, 0, at=1)
     flow.reader("by_a_b", counts, 0, 1, at=1)
+    top = flow.top(rows, (0, 1), 0, 1, at=1)
+    flow.reader("top_by_a", top, 0, at=1)
+    flow.reader("top_by_a_b", top, 0, 1, at=1)
     flow.start()
+    assert flow.read("top_by_a", 1) == flow.read("top_by_a_b", 1, 2) == []
     flow.insert("rows", (1, 2), (1, 3))
+    assert flow.read("top_by_a", 1) == [(1, 2), (1, 3)]
+    assert flow.read("top_by_a_b", 1, 2) == [(1, 2)]
     assert flow.read("by_a", 1) == [(1, 2, 1), (1, 3, 1)]
     assert flow.read("by_a_b", 1, 3) == [(1, 3, 1)]
     flow.insert("rows", (1, 2), (1, 3))

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from domains.errors import UnknownName
+from domains.errors import SqlSyntaxError, UnknownName
 from domains.types import BIGINT, TableColumn, TableSchema
 from migrations.catalog import Catalog, names_read
 from migrations.parse import exp, parse, parse_select, position, quote
@@ -118,3 +118,17 @@ def test_values_is_a_function_on_duplicate_key() -> None:
     [statement] = parse("INSERT INTO t (a) VALUES (1) ON DUPLICATE KEY UPDATE a = (VALUES(a) + -1), b = VALUES(b)")
     conflict = statement.expression.args["conflict"]
     assert [call.name for call in conflict.find_all(exp.Anonymous)] == ["VALUES", "VALUES"]
+
+
+@pytest.mark.parametrize("sql", ["SHOW TABLE", "SHOW CREATE", "ALTER TABLE t DEFAULT SET a = 1"])
+def test_texts_that_sqlglot_trips_over(sql: str) -> None:
+    with pytest.raises(SqlSyntaxError, match="line 1, column"):
+        parse(sql)
+
+
+def test_show_views_among_other_statements() -> None:
+    assert [type(each.expression) for each in parse("SELECT 1; SHOW VIEWS; SHOW TABLES")] == [
+        exp.Select,
+        exp.Show,
+        exp.Show,
+    ]

@@ -1,0 +1,64 @@
+"""The cache of base look-ups never says anything but what RocksDB would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from domains.types import BIGINT, TEXT, Row, TableColumn, TableSchema
+from worker.rocks import row_cache
+from worker.rocks.row_cache import RowCache
+from worker.rocks.store import RocksStore
+
+COLUMNS = (TableColumn("id", BIGINT), TableColumn("owner", BIGINT), TableColumn("name", TEXT))
+
+
+@pytest.mark.parametrize("primary_key", [(), (0,)])
+def test_look_ups_follow_writes(tmp_path: Path, primary_key: tuple[int, ...]) -> None:
+    random = Random(7)
+    store = RocksStore(tmp_path / "base")
+    table = store.create_table(TableSchema("things", COLUMNS, primary_key, indexes=((1,),)))
+    rows: dict[int, Row] = {}
+    for sequence in range(1, 300):
+        id = random.randrange(20)
+        old = rows.pop(id, None)
+        deltas = [] if old is None else [(old, -1)]
+        if random.random() < 0.7:
+            rows[id] = (id, random.randrange(4), "x" * random.choice([1, 100]))
+            deltas.append((rows[id], 1))
+        if deltas:
+            table.stage(deltas)
+            if random.random() < 0.1:
+                store.rollback()
+                rows.pop(id, None)
+                if old is not None:
+                    rows[id] = old
+            else:
+                store.commit([("things", sequence, deltas)])
+        asked = [(owner,) for owner in random.choices(range(5), k=3)]
+        for (owner,), found in zip(asked, table.find_many((1,), asked), strict=True):
+            assert sorted(found) == sorted((row, 1) for row in rows.values() if row[1] == owner), f"step {sequence}"
+    store.close()
+
+
+def test_it_stays_within_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_cache, "CACHE_BYTES", 5_000)
+    cache = RowCache()
+    for number in range(100):
+        cache.remember((0,), (number,), [((number, "x" * 100), 1)])
+        assert cache._bytes <= 5_000
+    assert 0 < len(cache.answers((0,))) < 20
+    cache.remember((0,), (1000,), [((1000, "x" * 10_000), 1)])
+    assert (1000,) not in cache.answers((0,))
+
+
+def test_what_is_forgotten_is_no_longer_counted() -> None:
+    cache = RowCache()
+    rows = [((1, "a"), 1), ((1, "b"), 1)]
+    cache.remember((0,), (1,), rows)
+    cache.remember((0,), (1,), rows)
+    cache.forget([((1, "c"), 1)])
+    assert cache._bytes == 0
+    assert not cache.answers((0,))
