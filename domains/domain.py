@@ -48,6 +48,7 @@ from domains.packets import (
     Write,
     Written,
 )
+from domains.recency import indexes_at
 from domains.storage import Store
 from domains.types import Delta, Row
 from domains.vertex import Vertex
@@ -123,14 +124,18 @@ class Domain:
                 act.run()
             case Touch(reader=reader, keys=keys):
                 if reader in self.vertices:
-                    for index in self.vertices[reader].indexes.values():
-                        for key in keys:
-                            index.touch(key)
+                    self._touch(self.vertices[reader], keys)
             case LinkReset():
                 self._reset(packet, step)
             case _:
                 assert_never(packet)
         return self.close(step)
+
+    def _touch(self, reader: Vertex, keys: Sequence[Row]) -> None:
+        for columns in reader.indexes:
+            for index in indexes_at(reader, columns):
+                for key in keys:
+                    index.touch(key)
 
     def accounted_bytes(self) -> int:
         """The bytes of all state and readers, as accounted."""

@@ -11,12 +11,12 @@ In a full index every key is a hit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from sys import getsizeof
 
 from domains.deltas import Entry, add_row, consolidate, key_function
 from domains.graph import Columns
-from domains.types import Delta, Row
+from domains.types import Delta, Kind, Row, SqlType
 
 ENTRY_BYTES = 300
 """A filled key's own cost: its tuple, the slot in the index's dict and an empty dict, as getsizeof counts them."""
@@ -27,6 +27,17 @@ ROW_BYTES = 90
 def row_bytes(row: Row) -> int:
     """What a row pins in memory. Values that several rows share are counted for each: an upper bound."""
     return ROW_BYTES + sum(map(getsizeof, row))
+
+
+def row_weigher(types: Sequence[SqlType]) -> Callable[[Row], int]:
+    """``row_bytes`` for rows of these types, nearly: a number counts 32, a text its characters. Generated, since a
+    reader weighs every delta: 0.12 µs a row of five columns against 0.5."""
+    texts = [at for at, type_ in enumerate(types) if type_.kind not in _NUMBERS]
+    fixed = ROW_BYTES + 32 * (len(types) - len(texts)) + 50 * len(texts)
+    return eval(f"lambda r: {fixed}" + "".join(f" + len(r[{at}] or '')" for at in texts))  # type: ignore[no-any-return]
+
+
+_NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.NULL)
 
 
 class Index(ABC):

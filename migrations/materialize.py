@@ -21,6 +21,7 @@ from domains.graph import (
     Aggregate,
     Base,
     Columns,
+    Egress,
     Filter,
     Ingress,
     Join,
@@ -115,7 +116,8 @@ def holds_for_join(node: Node, node_of: NodeOf) -> bool:
 
 
 def _rests_on_join(node: Node, node_of: NodeOf) -> bool:
-    if isinstance(node.operator, Filter | Project | Union):
+    """Seen through links too, so that a node is told the same of before it is placed and after."""
+    if isinstance(node.operator, Filter | Project | Union | Ingress | Egress):
         return any(_rests_on_join(node_of(parent), node_of) for parent in node.parents)
     return isinstance(node.operator, Join)
 

@@ -5,14 +5,14 @@ They compute nothing. What enters and leaves is the business of the acts (``writ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from domains import graph
 from domains.deltas import key_function
 from domains.graph import Columns
 from domains.operators.operator import Forward, Found, Lookups, Operator
 from domains.packets import Pattern
-from domains.state import Index, row_bytes
+from domains.state import Index, row_weigher
 from domains.types import Delta, Row
 
 
@@ -71,23 +71,19 @@ class Egress(Operator):
 class ReaderIndex(Index):
     """Which keys of a view are filled, and about how many bytes each pins in the reader map, which has the rows."""
 
-    __slots__ = ("sizes",)
+    __slots__ = ("sizes", "weigh")
 
-    def __init__(self, columns: Columns, partial: bool) -> None:
+    def __init__(self, columns: Columns, partial: bool, weigh: Callable[[Row], int]) -> None:
         super().__init__(columns, partial)
+        self.weigh = weigh
         self.sizes: dict[Row, int] = {}
 
     def get(self, key: Row) -> Collection[Delta] | None:
         raise AssertionError("a reader's rows are in the reader map")
 
     def fill(self, key: Row, material: Iterable[Delta]) -> None:
-        size = READER_KEY_BYTES + sum(READER_ROW_BYTES + row_bytes(row) for row, _ in material)
+        size = READER_KEY_BYTES + sum(weight * (READER_ROW_BYTES + self.weigh(row)) for row, weight in material)
         self.sizes[key] = size
-        self.bytes += size
-
-    def grow(self, key: Row, size: int) -> None:
-        """A filled key has come to pin so much more, or less."""
-        self.sizes[key] += size
         self.bytes += size
 
     def evict(self, key: Row) -> Collection[Delta]:
@@ -123,7 +119,7 @@ class Reader(Operator):
         self.key_of = key_function(descriptor.key)
 
     def make_index(self, columns: Columns, partial: bool) -> Index:
-        return ReaderIndex(columns, partial)
+        return ReaderIndex(columns, partial, row_weigher([column.type for column in self.vertex.node.columns]))
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         return inputs[0]
@@ -131,14 +127,18 @@ class Reader(Operator):
     def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
         """Those for filled keys; the act publishes them."""
         index = self.filled
-        filled, key_of, grow = index.sizes, self.key_of, index.grow
+        filled, key_of, weigh = index.sizes, self.key_of, index.weigh
         kept: list[Delta] = []
+        grown = 0
         for delta in deltas:
             row, weight = delta
             key = key_of(row)
             if key in filled:
                 kept.append(delta)
-                grow(key, weight * (READER_ROW_BYTES + row_bytes(row)))
+                size = weight * (READER_ROW_BYTES + weigh(row))
+                filled[key] += size
+                grown += size
+        index.bytes += grown
         return kept
 
     @property
