@@ -133,9 +133,9 @@ class Domain:
 
     def _touch(self, reader: Vertex, keys: Sequence[Row]) -> None:
         for columns in reader.indexes:
-            for index in indexes_at(reader, columns):
+            for vertex, at in indexes_at(reader, columns):
                 for key in keys:
-                    index.touch(key)
+                    vertex.indexes[at].touch(key)
 
     def accounted_bytes(self) -> int:
         """The bytes of all state and readers, as accounted."""

@@ -11,6 +11,7 @@ from itertools import islice
 
 from domains.forward import ForwardPass
 from domains.graph import Columns
+from domains.recency import indexes_at
 from domains.vertex import Vertex
 
 SHARE = 16
@@ -35,7 +36,7 @@ def evict_least_recent(vertices: Iterable[Vertex], act: ForwardPass, excess: int
         partial = [(vertex, columns) for vertex, columns in partial if len(vertex.indexes[columns])]
         if not partial:
             break
-        vertex, columns = max(partial, key=_bytes)
+        vertex, columns = max(indexes_at(*max(partial, key=_bytes)), key=_keys)
         index = vertex.indexes[columns]
         before = index.bytes
         per_key = max(1, before // len(index))
@@ -44,6 +45,13 @@ def evict_least_recent(vertices: Iterable[Vertex], act: ForwardPass, excess: int
         evicted += act.evict_keys(vertex, columns, keys)
         excess -= before - index.bytes
     return evicted
+
+
+def _keys(place: tuple[Vertex, Columns]) -> int:
+    """Of an index and those above at the same keys, the one with most: it holds what nobody below asks for any more,
+    since an evicted reader's key leaves the state that it was computed from."""
+    vertex, columns = place
+    return len(vertex.indexes[columns])
 
 
 def _bytes(place: tuple[Vertex, Columns]) -> int:

@@ -11,15 +11,14 @@ from domains import graph
 from domains.expressions import Field
 from domains.graph import Columns
 from domains.operators.join import LEFT, RIGHT, side_columns
-from domains.state import Index
 from domains.vertex import Vertex
 
 
-def indexes_at(vertex: Vertex, columns: Columns) -> list[Index]:
+def indexes_at(vertex: Vertex, columns: Columns) -> list[tuple[Vertex, Columns]]:
     """The partial indexes, this vertex's own among them, that hold what a look-up by ``columns`` finds at the very same
     key. What stands there under other keys (the far side of a join) has no part in it."""
     own = vertex.indexes.get(columns)
-    found = [own] if own is not None and own.partial else []
+    found = [(vertex, columns)] if own is not None and own.partial else []
     for parent, above in _sources(vertex, columns):
         found.extend(indexes_at(parent, above))
     return found

@@ -78,6 +78,8 @@ class Ledger:
             if self.seen.get(batch) and not entry.deleting:
                 assert whole, f"batch {batch} was shown to a reader and is gone"
             entry.stored, entry.deleting = whole, False
+            if not whole:
+                self.seen.pop(batch, None)  # Its deletion was done and not answered: nobody is to be shown it again.
 
     def _number(self, number: int, batch: int) -> None:
         known = self.numbers.setdefault(number, batch)
