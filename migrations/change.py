@@ -70,7 +70,7 @@ def entries_of(entry: Entry) -> tuple[Entry, ...]:
 
     Dropping a table goes with the views: both come after the commit.
     """
-    if entry.ad_hoc or entry.forget:
+    if entry.ad_hoc or entry.forget or (len(entry.statements) == 1 and ";" not in entry.statements[0]):
         return (entry,)
     parts: list[Entry] = []
     kind: str | None = None
@@ -200,10 +200,13 @@ class _Work:
         if not self._free(definition.name, statement.if_not_exists):
             return
         self.state.catalog = self.state.catalog.with_view(definition)
-        planned = understand(self.state, definition)
-        self.planned[definition.name.lower()] = planned
-        if definition.external or definition.ad_hoc or planned.parameters:
-            self.readers[definition.name.lower()] = None
+        lower = definition.name.lower()
+        if definition.external:
+            self.readers[lower] = None  # Planned with the others, when all are known.
+            return
+        self.planned[lower] = planned = understand(self.state, definition)
+        if planned.parameters:
+            self.readers[lower] = None
 
     def _drop_view(self, name: str, if_exists: bool) -> None:
         catalog = self.state.catalog
