@@ -22,7 +22,7 @@ from domains.errors import BadRequest, HeadraceError, NotFound, ReadTimeout, Sto
 from domains.graph import DomainIndex, NodeIndex, Reader
 from domains.packets import Clock, Evicted, Operation, Written
 from domains.types import TableSchema
-from migrations.change import change_of
+from migrations.change import build_index, change_of
 from migrations.dataflow import Placement
 from migrations.explain import explain
 from migrations.plan import State, one_domain, plan_start, spread_over
@@ -98,7 +98,9 @@ class LocalDeployment:
                 await self._command(CreateTable(schema))
             elif stored[name] != schema:
                 await self._command(AlterTable(schema))
-        for step in plan_start(state.flow).steps:
+        # An index that a crash left half built is built now.
+        indexes = [build_index(schema, columns) for schema in wanted.values() for columns in schema.indexes]
+        for step in (*indexes, *plan_start(state.flow).steps):
             while True:
                 progress = await asyncio.wrap_future(self.dataflow.command(step.domain, step.command))
                 if progress.finished or not step.sliced:

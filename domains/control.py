@@ -211,6 +211,8 @@ def whole_state(vertex: Vertex) -> list[Delta]:
 def _build_index(domain: Domain, command: BuildIndex) -> Progress:
     table = domain.store.table(command.table)
     table.add_index(command.columns)  # CREATE INDEX has declared it to nobody yet; else nothing happens here.
+    if table.has_index(command.columns):
+        return DONE
     cursor = domain.index_cursors.get((command.table, command.columns))
     following = table.build_index(command.columns, cursor, command.limit)
     if following is None:

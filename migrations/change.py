@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from domains import commands
 from domains.errors import AlreadyExists, HeadraceError, StillInUse, Unsupported
-from domains.graph import DomainIndex
+from domains.graph import Columns, DomainIndex
 from domains.types import TableSchema
 from migrations.catalog import ViewDefinition
 from migrations.dataflow import Placement
@@ -116,6 +116,12 @@ def play(recipe: Recipe, placement: Placement, *, partial: bool = True) -> State
     return state
 
 
+def build_index(schema: TableSchema, columns: Columns) -> PlanStep:
+    """Bring stored rows into a declared index. Nothing is done where it is complete."""
+    command = commands.BuildIndex(schema.name, columns, SLICE_ROWS)
+    return PlanStep(BASES, command, f"index table {schema.name}", sliced=True)
+
+
 class _Work:
     def __init__(self, state: State) -> None:
         self.state = state.copy()
@@ -131,10 +137,7 @@ class _Work:
                 self._create_table(statement)
             case AlterTable(table=table, schema=schema):
                 self._alter_table(table, schema)
-            case CreateIndex(table=table, columns=columns, schema=schema):
-                self._alter_table(table, schema)
-                self._build_index(table, columns)
-            case DropIndex(table=table, schema=schema):
+            case CreateIndex(table=table, schema=schema) | DropIndex(table=table, schema=schema):
                 self._alter_table(table, schema)
             case DropTable(name=name, if_exists=if_exists):
                 self._drop_table(name, if_exists)
@@ -159,6 +162,7 @@ class _Work:
             self.tables.append(PlanStep(BASES, commands.CreateTable(schema), f"create table {schema.name}"))
 
     def _alter_table(self, table: str, schema: TableSchema) -> None:
+        before = self.state.catalog.table(table).indexes
         after = self.state.catalog.with_table(schema)
         for name in self.state.catalog.dependents(table):
             view = self.state.catalog.views[name.lower()]
@@ -171,10 +175,9 @@ class _Work:
                 raise StillInUse(f'view "{name}" needs it: {error.message}', hint="drop the view first") from error
         self.state.catalog = after
         self.tables.append(PlanStep(BASES, commands.AlterTable(schema), f"alter table {schema.name}"))
-
-    def _build_index(self, table: str, columns: tuple[int, ...]) -> None:
-        command = commands.BuildIndex(table, columns, SLICE_ROWS)
-        self.tables.append(PlanStep(BASES, command, f"index table {table}", sliced=True))
+        for columns in dict.fromkeys(schema.indexes):
+            if columns not in before:
+                self.tables.append(build_index(schema, columns))
 
     def _drop_table(self, name: str, if_exists: bool) -> None:
         catalog = self.state.catalog
