@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from sys import getsizeof
+from typing import Generic, TypeVar
 
 from domains.deltas import Entry, add_row, consolidate, key_function
 from domains.graph import Columns
@@ -82,14 +83,37 @@ class Index(ABC):
         """Whether filling the key anew from ``material`` would give what it holds (for the invariants)."""
 
 
-class RowIndex(Index):
-    """Rows by key."""
+Held = TypeVar("Held")
+"""What an index keeps at one key."""
+
+
+class EntryIndex(Index, Generic[Held]):
+    """An index that is a dict of entries, in the order of their last use."""
 
     __slots__ = ("entries",)
 
     def __init__(self, columns: Columns, partial: bool) -> None:
         super().__init__(columns, partial)
-        self.entries: dict[Row, Entry] = {}
+        self.entries: dict[Row, Held] = {}
+
+    def touch(self, key: Row) -> None:
+        if key in self.entries:
+            self.entries[key] = self.entries.pop(key)
+
+    def keys(self) -> Iterator[Row]:
+        return iter(self.entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+class RowIndex(EntryIndex[Entry]):
+    """Rows by key."""
+
+    __slots__ = ()
 
     def get(self, key: Row) -> Collection[Delta] | None:
         entry = self.entries.get(key)
@@ -106,19 +130,6 @@ class RowIndex(Index):
         entry = self.entries.pop(key)
         self.bytes -= ENTRY_BYTES + sum(map(row_bytes, entry))
         return entry.items()
-
-    def touch(self, key: Row) -> None:
-        if key in self.entries:
-            self.entries[key] = self.entries.pop(key)
-
-    def keys(self) -> Iterator[Row]:
-        return iter(self.entries)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         return self.entries.get(key, {}) == dict(consolidate(material))

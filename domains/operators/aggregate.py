@@ -9,7 +9,7 @@ Also DISTINCT, which is the aggregate over all columns with no functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from domains import graph
 from domains.deltas import group_by_key, key_function
@@ -18,21 +18,20 @@ from domains.operators.grouping import Group, Grouping
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
 from domains.operators.whole_groups import WholeGroups
 from domains.packets import Pattern
-from domains.state import ENTRY_BYTES, Index, RowIndex
+from domains.state import ENTRY_BYTES, EntryIndex, Index, RowIndex
 from domains.types import Column, Delta, Row
 
 
-class GroupIndex(Index):
+class GroupIndex(EntryIndex[dict[Row, Group]]):
     """Groups by key; ``columns`` are positions in the output's group columns."""
 
-    __slots__ = ("entries", "grouping", "parent_columns", "parent_key_of")
+    __slots__ = ("grouping", "parent_columns", "parent_key_of")
 
     def __init__(self, columns: Columns, partial: bool, grouping: Grouping) -> None:
         super().__init__(columns, partial)
         self.grouping = grouping
         self.parent_columns: Columns = tuple(grouping.group[c] for c in columns)
         self.parent_key_of = key_function(self.parent_columns)
-        self.entries: dict[Row, dict[Row, Group]] = {}
         if grouping.scalar and not partial:
             self.fill((), ())
 
@@ -66,19 +65,6 @@ class GroupIndex(Index):
         entry = self.entries.pop(key)
         self.bytes -= self._bytes(entry)
         return [(group.row, 1) for group in entry.values() if group.row is not None]
-
-    def touch(self, key: Row) -> None:
-        if key in self.entries:
-            self.entries[key] = self.entries.pop(key)
-
-    def keys(self) -> Iterator[Row]:
-        return iter(self.entries)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key, {}), self.grouping.build(material)

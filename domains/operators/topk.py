@@ -8,7 +8,7 @@ systems answered too few rows there).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from domains import graph
 from domains.deltas import consolidate, group_by_key, key_function
@@ -16,7 +16,7 @@ from domains.encoding import encode_key, encode_order
 from domains.graph import Columns
 from domains.operators.operator import Forward, Found, Lookups, Operator
 from domains.packets import Pattern
-from domains.state import ENTRY_BYTES, Index, RowIndex, row_bytes
+from domains.state import ENTRY_BYTES, EntryIndex, Index, RowIndex, row_bytes
 from domains.types import Delta, Row
 
 SPARE_ROWS = 16
@@ -53,15 +53,14 @@ class Group:
         return [row for _, row in self.ranked[ranking.offset : ranking.shown]]
 
 
-class TopIndex(Index):
+class TopIndex(EntryIndex[dict[Row, Group]]):
     """Groups by key, where the key is over some of the group columns."""
 
-    __slots__ = ("entries", "ranking")
+    __slots__ = ("ranking",)
 
     def __init__(self, columns: Columns, partial: bool, ranking: Ranking) -> None:
         super().__init__(columns, partial)
         self.ranking = ranking
-        self.entries: dict[Row, dict[Row, Group]] = {}
 
     def get(self, key: Row) -> Collection[Delta] | None:
         entry = self.entries.get(key)
@@ -98,19 +97,6 @@ class TopIndex(Index):
         entry = self.entries.pop(key)
         self.bytes -= self._bytes(entry)
         return self._shown(entry)
-
-    def touch(self, key: Row) -> None:
-        if key in self.entries:
-            self.entries[key] = self.entries.pop(key)
-
-    def keys(self) -> Iterator[Row]:
-        return iter(self.entries)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key, {}), self.build(material)
