@@ -1,6 +1,6 @@
 """Clocks: which writes a vertex reflects.
 
-A clock maps base tables to sequence numbers. A vertex reflects of a table what *all* the ways from that table to it
+A clock maps base shards to sequence numbers. A vertex reflects of a shard what *all* the ways from it to the vertex
 have delivered: the least of its links' clocks, and the local position where the table lives in this domain.
 """
 
@@ -12,13 +12,15 @@ from domains.packets import Clock, LinkId
 from domains.vertex import Vertex
 
 Origins = dict[str, frozenset[LinkId | None]]
-"""Base table → the links that its changes come by; None stands for a base of this domain."""
+"""Base shard → the links that its changes come by; None stands for a base of this domain."""
 
 
 class Clocks:
     def __init__(self) -> None:
         self.local: Clock = {}
         self.links: dict[LinkId, Clock] = {}
+        self.version = 0
+        """Grows with every change, so that nobody works a clock out again for nothing."""
         self._origins: dict[Vertex, Origins] = {}
 
     def add(self, vertex: Vertex, own: Origins) -> None:
@@ -29,19 +31,39 @@ class Clocks:
                 merged[table] = merged.get(table, frozenset()) | ways
         self._origins[vertex] = merged
 
+    def write(self, base: str, position: int) -> None:
+        """A base of this domain has reached a position."""
+        self.local[base] = position
+        self.version += 1
+
+    def advance(self, link: LinkId, clock: Clock) -> None:
+        """A packet has come that carries ``clock``."""
+        if self.links.get(link) != clock:
+            self.links[link] = dict(clock)
+            self.version += 1
+
     def remove(self, vertex: Vertex) -> None:
         self._origins.pop(vertex, None)
 
     def of(self, vertex: Vertex) -> Clock:
-        return self.of_all([vertex])
+        return self.reached(self._origins[vertex])
 
-    def of_all(self, vertices: Iterable[Vertex]) -> Clock:
-        clock: Clock = {}
+    def merged(self, vertices: Iterable[Vertex]) -> Origins:
+        """Where the rows of all these come from."""
+        merged: Origins = {}
         for vertex in vertices:
-            for table, ways in self._origins[vertex].items():
-                for way in ways:
-                    reached = self.local.get(table, 0) if way is None else self.links.get(way, {}).get(table, 0)
-                    clock[table] = min(clock.get(table, reached), reached)
+            for base, ways in self._origins[vertex].items():
+                merged[base] = merged.get(base, frozenset()) | ways
+        return merged
+
+    def reached(self, origins: Origins) -> Clock:
+        """The least that the ways have delivered, base by base."""
+        local, links = self.local, self.links
+        clock: Clock = {}
+        for base, ways in origins.items():
+            clock[base] = min(
+                local.get(base, 0) if way is None else links[way].get(base, 0) if way in links else 0 for way in ways
+            )
         return clock
 
     def reflects(self, vertex: Vertex, wanted: Clock) -> bool:

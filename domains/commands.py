@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from domains.graph import Columns, Node, NodeIndex
 from domains.packets import LinkId
-from domains.types import TableSchema
+from domains.sharding import shard_of
+from domains.types import Row, TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,18 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One shard's part of a shuffle: the rows with ``shard_of(row[column], shards) == number``."""
+
+    column: int
+    shards: int
+    number: int
+
+    def has(self, row: Row) -> bool:
+        return shard_of(row[self.column], self.shards) == self.number
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """An egress and the ingress that it feeds over a link."""
 
@@ -36,7 +49,9 @@ class Route:
     link: LinkId
     ingress: NodeIndex
     bases: frozenset[str]
-    """The base tables whose changes come this way: for these the link carries a clock."""
+    """The base shards whose changes come this way: for these the link carries a clock."""
+    part: Part | None = None
+    """None: all rows go this way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +61,8 @@ class AddNodes:
     nodes: tuple[Node, ...]
     outgoing: tuple[Route, ...] = ()
     incoming: tuple[Route, ...] = ()
+    held: bool = False
+    """Reads of these nodes wait until ``Activate``: they are known already, and are being built again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,14 @@ from domains.commands import (
     RemoveNodes,
     Route,
 )
-from domains.domain import Domain, Step
+from domains.domain import Domain
+from domains.forward import ForwardPass
 from domains.graph import Materialization, Node
+from domains.ingress import Sources
 from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import Reader
 from domains.packets import Effect, Filled, Read, Reply
+from domains.step import Step
 from domains.types import Delta
 from domains.vertex import Vertex
 
@@ -40,18 +43,18 @@ DONE = Progress(0, True)
 
 def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
     """Perform one command as a step. Raises HeadraceError where the store refuses."""
-    step = Step()
+    step = Step(domain.index)
     progress = DONE
     match command:
         case CreateTable(schema=schema):
             domain.store.create_table(schema)
-            domain.clocks.local[schema.name] = domain.store.position(schema.name)
+            domain.clocks.write(domain.base_name(schema.name), domain.store.position(schema.name))
         case AlterTable(schema=schema):
             domain.store.alter_table(schema)
             _rewidth(domain, schema.name)
         case DropTable(table=table):
             domain.store.drop_table(table)
-            domain.clocks.local.pop(table, None)
+            domain.clocks.local.pop(domain.base_name(table), None)
         case AddNodes():
             _add_nodes(domain, command, step)
         case ExtendNodes(nodes=nodes):
@@ -63,7 +66,7 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case Feed(limit=limit):
             progress = _feed(domain, limit, step)
         case Activate():
-            _activate(domain)
+            _activate(domain, step)
         case RemoveNodes():
             _remove_nodes(domain, command, step)
         case _:
@@ -90,16 +93,20 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
     added: list[Vertex] = []
     for node in command.nodes:
         vertex = domain.vertices.add(node)
+        domain.removed.discard(node.index)
+        if command.held:
+            domain.held.add(node.index)
         added.append(vertex)
         own: Origins = {}
         if isinstance(node.operator, graph.Base):
-            own = {node.operator.table: frozenset((None,))}
+            own = {domain.base_name(node.operator.table): frozenset((None,))}
         elif isinstance(node.operator, graph.Ingress):
             routes = incoming[node.index]
-            domain.ingresses.sources[vertex] = tuple(route.link for route in routes)
+            links = tuple(route.link for route in routes)
+            domain.ingresses.sources[vertex] = Sources(links, node.operator.by)
             for route in routes:
-                for table in route.bases:
-                    own[table] = own.get(table, frozenset()) | {route.link}
+                for base in route.bases:
+                    own[base] = own.get(base, frozenset()) | {route.link}
         domain.clocks.add(vertex, own)
         _index_base(domain, node)
     for route in command.outgoing:
@@ -107,7 +114,7 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
     building = _mark_building(added)
     if building:
         _begin_backfill(domain, building, step)
-        _take_early(domain, added, step)
+    _take_early(domain, added, step)
 
 
 def _index_base(domain: Domain, node: Node) -> None:
@@ -167,13 +174,18 @@ def _begin_backfill(domain: Domain, building: list[Vertex], step: Step) -> None:
 
 
 def _take_early(domain: Domain, added: Iterable[Vertex], step: Step) -> None:
-    """A domain above may have begun to feed before this one had the ingress: what came then is taken now."""
-    act = domain.building_pass(step)
-    for vertex in added:
-        early = domain.early.pop(vertex.index, None)
-        if early:
-            act.inject(vertex, early)
-    act.run()
+    """A domain above may have begun to feed before this one had the ingress: what came then is taken now.
+
+    What is partial has holes there, and drops it.
+    """
+    early = {vertex: deltas for vertex in added if (deltas := domain.early.pop(vertex.index, None))}
+    act: ForwardPass | None = None
+    for vertex, deltas in early.items():
+        if vertex.building:
+            act = act or domain.building_pass(step)
+            act.inject(vertex, deltas)
+    if act is not None:
+        act.run()
 
 
 def _births(domain: Domain, building: list[Vertex], step: Step) -> None:
@@ -235,11 +247,15 @@ def _feed(domain: Domain, limit: int, step: Step) -> Progress:
     return Progress(backfill.rows - before, backfill.finished)
 
 
-def _activate(domain: Domain) -> None:
+def _activate(domain: Domain, step: Step) -> None:
     assert domain.backfill is None or domain.backfill.finished, "activated before the backfill was complete"
     domain.backfill = None
+    domain.held.clear()
     for vertex in domain.vertices:
         vertex.building = vertex.feeds_building = False
+    waited, domain.awaiting = domain.awaiting, []
+    for read in waited:
+        domain.answer(read, step)
 
 
 def _remove_nodes(domain: Domain, command: RemoveNodes, step: Step) -> None:
@@ -256,6 +272,9 @@ def _remove_nodes(domain: Domain, command: RemoveNodes, step: Step) -> None:
         domain.clocks.remove(vertex)
         domain.ingresses.forget(vertex)
         domain.links.remove_egress(vertex)
+        domain.held.discard(index)
+        step.replies.extend(Reply(read.request, Filled()) for read in domain.awaiting if read.reader == index)
+        domain.awaiting = [read for read in domain.awaiting if read.reader != index]
         for packet, waits in list(domain.parked.items()):
             if any(hole[0] is vertex for hole in waits):
                 del domain.parked[packet]

@@ -11,20 +11,19 @@ topological pass), ``lookups`` (pulls), ``ingress`` (holes that wait for another
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import assert_never
 
 from domains.backfill import Backfill
 from domains.clock import Clocks
 from domains.deltas import consolidate
 from domains.errors import HeadraceError
-from domains.evict import all_entries
+from domains.evict import entry_pattern
 from domains.forward import ForwardPass
 from domains.graph import Columns, DomainIndex, NodeIndex
-from domains.ingress import Hole, Ingresses
-from domains.links import Incoming, Links
+from domains.ingress import Hole, Ingresses, Sources
+from domains.links import Links
 from domains.lookups import Pull
-from domains.memory import accounted_bytes, evict_least_recent
+from domains.memory import accounted_bytes, evict_least_used
 from domains.operators.edges import Reader
 from domains.packets import (
     Effect,
@@ -35,11 +34,10 @@ from domains.packets import (
     Fill,
     Filled,
     LinkId,
-    LinkReset,
     LinkUpdate,
     Packet,
     Pattern,
-    Publish,
+    PeerReset,
     Read,
     Reply,
     Send,
@@ -47,8 +45,11 @@ from domains.packets import (
     Upquery,
     Write,
     Written,
+    sender_of,
 )
 from domains.recency import indexes_at
+from domains.sharding import base_shard
+from domains.step import Counters, Step
 from domains.storage import Store
 from domains.types import Delta, Row
 from domains.vertex import Vertex
@@ -56,44 +57,19 @@ from domains.vertices import Vertices
 from domains.write import change_table
 
 
-@dataclass(slots=True)
-class Counters:
-    """What the domain has done, for status and metrics."""
-
-    steps: int = 0
-    writes: int = 0
-    upqueries: int = 0
-    fills: int = 0
-    evictions: int = 0
-    published_deltas: int = 0
-
-
-@dataclass(slots=True)
-class Step:
-    """What one step has to say, gathered until it closes."""
-
-    passes: list[ForwardPass] = field(default_factory=list)
-    fills: dict[LinkId, list[Fill]] = field(default_factory=dict)
-    upqueries: list[Send] = field(default_factory=list)
-    publishes: dict[Vertex, Publish] = field(default_factory=dict)
-    replies: list[Reply] = field(default_factory=list)
-
-    def publish(self, reader: Vertex) -> Publish:
-        if reader not in self.publishes:
-            self.publishes[reader] = Publish(reader.index)
-        return self.publishes[reader]
-
-
 class Domain:
     """One shard of one domain. The caller hands it packets one at a time and performs the effects in order."""
 
-    def __init__(self, index: DomainIndex, store: Store, *, epoch: int = 1) -> None:
+    def __init__(self, index: DomainIndex, store: Store, *, epoch: int = 1, shard: int = 0, shards: int = 1) -> None:
         self.index = index
         self.store = store
         self.epoch = epoch
+        """Its incarnation: a domain that is opened anew has a greater one."""
+        self.shard = shard
+        self.shards = shards
         self.vertices = Vertices(store)
         self.clocks = Clocks()
-        self.links = Links(self.clocks)
+        self.links = Links(self.clocks, index, epoch)
         self.ingresses = Ingresses()
         self.parked: dict[Read | Upquery, set[Hole]] = {}
         self.backfill: Backfill | None = None
@@ -101,6 +77,10 @@ class Domain:
         """How far the indexes of base tables that are being built have come."""
         self.early: dict[NodeIndex, list[Delta]] = {}
         """Deltas for ingresses that a command under way has yet to add."""
+        self.held: set[NodeIndex] = set()
+        """Readers that are known already and not complete before ``Activate``."""
+        self.awaiting: list[Read] = []
+        """Reads of what is held, or being built."""
         self.removed: set[NodeIndex] = set()
         """Nodes that are gone, for which packets may still be on their way. Indices are never used again."""
         self.counters = Counters()
@@ -108,24 +88,24 @@ class Domain:
     def handle(self, packet: Packet) -> list[Effect]:
         """Process one packet to completion."""
         self.counters.steps += 1
-        step = Step()
+        step = Step(self.index)
         match packet:
             case Write():
                 self._write(packet, step)
             case LinkUpdate():
                 self._receive(packet, step)
             case Read() | Upquery():
-                self._answer(packet, step)
+                self.answer(packet, step)
             case EvictKeys():
                 self._evict_keys(packet, step)
             case EvictMemory(excess=excess):
                 act = self.forward_pass(step)
-                self.counters.evictions += evict_least_recent(self.vertices, act, excess)
+                self.counters.evictions += evict_least_used(self.vertices, act, excess)
                 act.run()
             case Touch(reader=reader, keys=keys):
                 if reader in self.vertices:
                     self._touch(self.vertices[reader], keys)
-            case LinkReset():
+            case PeerReset():
                 self._reset(packet, step)
             case _:
                 assert_never(packet)
@@ -137,6 +117,18 @@ class Domain:
                 for key in keys:
                     vertex.indexes[at].touch(key)
 
+    def beat(self) -> list[Effect]:
+        """Tell the links how far the clocks have come, where no rows said it. Once for many steps is enough."""
+        return list(self.links.beat())
+
+    def link_epoch(self, link: LinkId) -> int:
+        """Packets of this link are to be handed over under this epoch and no other."""
+        return self.links.epoch(link)
+
+    def base_name(self, table: str) -> str:
+        """Under which clocks count this domain's shard of a table."""
+        return base_shard(table, self.shard, self.shards)
+
     def accounted_bytes(self) -> int:
         """The bytes of all state and readers, as accounted."""
         return accounted_bytes(self.vertices)
@@ -146,7 +138,10 @@ class Domain:
     def _write(self, packet: Write, step: Step) -> None:
         table = packet.operation.table
         try:
-            deltas, affected, first = change_table(self.store.table(table), packet.operation)
+            stored = self.store.table(table)
+            deltas, affected, first = change_table(
+                stored, packet.operation, self.shard, stored.schema.shards or self.shards
+            )
             if deltas:
                 self._commit(table, deltas)
         except HeadraceError as error:
@@ -155,7 +150,8 @@ class Domain:
             return
         self.counters.writes += 1
         self.spread(table, deltas, step)
-        position = {table: self.clocks.local.get(table, 0)}
+        name = self.base_name(table)
+        position = {name: self.clocks.local.get(name, 0)}
         step.replies.append(Reply(packet.request, Written(affected, position, first)))
 
     def _commit(self, table: str, deltas: Sequence[Delta]) -> None:
@@ -163,7 +159,7 @@ class Domain:
         sequence = self.store.position(table) + 1
         self.store.table(table).stage(deltas)
         self.store.commit([(table, sequence, deltas)])
-        self.clocks.local[table] = sequence
+        self.clocks.write(self.base_name(table), sequence)
 
     def spread(self, table: str, deltas: list[Delta], step: Step) -> None:
         """Send a base table's deltas through the graph, and on to what is being backfilled."""
@@ -244,9 +240,9 @@ class Domain:
         """Try the parked reads that waited for these holes again, each from its start."""
         for packet in [packet for packet, waits in self.parked.items() if not waits.isdisjoint(filled)]:
             del self.parked[packet]
-            self._answer(packet, step)
+            self.answer(packet, step)
 
-    def _answer(self, packet: Read | Upquery, step: Step) -> None:
+    def answer(self, packet: Read | Upquery, step: Step) -> None:
         pull = Pull(self.store)
         if isinstance(packet, Read):
             done = self._read(packet, pull, step)
@@ -264,14 +260,18 @@ class Domain:
 
     def _ask(self, link: LinkId, vertex: Vertex, columns: Columns, keys: Sequence[Row], step: Step) -> None:
         self.counters.upqueries += 1
-        step.upqueries.append(Send(link, Upquery(link, self.epoch, vertex.index, columns, tuple(keys))))
+        epoch = self.links.epoch(link)
+        step.upqueries.append(Send(link, Upquery(link, epoch, vertex.index, columns, tuple(keys))))
 
     def _ask_again(self, link: LinkId, holes: Sequence[Hole], step: Step) -> None:
         for vertex, columns, key in holes:
             self._ask(link, vertex, columns, [key], step)
 
     def _read(self, packet: Read, pull: Pull, step: Step) -> bool:
-        """Fill a reader's holes; True when all keys are filled."""
+        """Fill a reader's holes; False where the read is to be parked for some of them."""
+        if packet.reader in self.held or (packet.reader in self.vertices and self.vertices[packet.reader].building):
+            self.awaiting.append(packet)
+            return True
         if packet.reader not in self.vertices:
             step.replies.append(Reply(packet.request, Filled()))  # dropped meanwhile: the caller looks it up anew
             return True
@@ -295,16 +295,20 @@ class Domain:
         return complete
 
     def _upquery(self, packet: Upquery, pull: Pull, step: Step) -> bool:
-        egress = self.links.egress(packet.link, packet.node)
-        if egress is None:
+        assert packet.epoch == self.links.epoch(packet.link), f"an upquery of epoch {packet.epoch}"
+        route = self.links.route(packet.link, packet.node)
+        if route is None:
             return True
+        egress, part = route
         found = pull.find(egress.parents[0], packet.columns, packet.keys)
         if any(rows is None for rows in found):
             return False
-        step.fills.setdefault(packet.link, []).extend(
-            Fill(packet.node, packet.columns, key, tuple(consolidate(rows or ())))
-            for key, rows in zip(packet.keys, found, strict=True)
-        )
+        fills = step.fills.setdefault(packet.link, [])
+        for key, rows in zip(packet.keys, found, strict=True):
+            mine = consolidate(rows or ())
+            if part is not None:
+                mine = [delta for delta in mine if part.has(delta[0])]
+            fills.append(Fill(packet.node, packet.columns, key, tuple(mine)))
         return True
 
     # --- evictions --------------------------------------------------------------------------------------------
@@ -321,18 +325,22 @@ class Domain:
         self.counters.evictions += count
         step.replies.append(Reply(packet.request, Evicted(count)))
 
-    def _reset(self, packet: LinkReset, step: Step) -> None:
-        """The sender lost its state: what it filled is void here, and what awaits it is asked for again."""
-        end = self.links.incoming.setdefault(packet.link, Incoming())
-        end.sequence, end.epoch = 0, packet.epoch
+    def _reset(self, packet: PeerReset, step: Step) -> None:
+        """A peer lost its state: what it filled is void here, and what awaits it is asked for again.
+
+        What it had asked for it has forgotten.
+        """
+        again = self.links.reset(packet.peer, packet.epoch)
+        for parked in [p for p in self.parked if isinstance(p, Upquery) and p.link in again]:
+            del self.parked[parked]
+        links = {link for link in again if sender_of(link) == packet.peer}
         act = self.forward_pass(step)
         for vertex, sources in self.ingresses.sources.items():
-            if packet.link in sources:
-                for index in vertex.indexes.values():
-                    assert index.partial, f"{vertex} is full: its migration is to be run again"
-                    act.inject(vertex, [], list(all_entries(index)))
+            if not links.isdisjoint(sources.links):
+                act.inject(vertex, [], _fed_by(links, vertex, sources))
         act.run()
-        self._ask_again(packet.link, self.ingresses.reset(packet.link), step)
+        for link in sorted(links):
+            self._ask_again(link, self.ingresses.reset(link), step)
 
     # --- the end of a step ------------------------------------------------------------------------------------
 
@@ -341,7 +349,7 @@ class Domain:
         for act in step.passes:
             self._publish(act, step)
         effects: list[Effect] = list(step.publishes.values())
-        effects.extend(self.links.close_step(step.passes, step.fills, self.epoch))
+        effects.extend(self.links.close_step(step.passes, step.fills))
         effects.extend(step.upqueries)
         effects.extend(step.replies)
         return effects
@@ -356,3 +364,13 @@ class Domain:
                 changes = [(key_of(delta[0]), delta) for delta in consolidate(deltas)]
                 step.publish(vertex).deltas.extend(changes)
                 self.counters.published_deltas += len(changes)
+
+
+def _fed_by(links: set[LinkId], vertex: Vertex, sources: Sources) -> list[Pattern]:
+    """Patterns for the entries of an ingress that hold rows of these links, or would."""
+    patterns: list[Pattern] = []
+    for columns, index in vertex.indexes.items():
+        assert index.partial, f"{vertex} is full: it is to be removed before its source is reset"
+        keys = list(index.keys())
+        patterns.extend(entry_pattern(index, k) for k in keys if not links.isdisjoint(sources.of_key(columns, k)))
+    return patterns

@@ -76,8 +76,8 @@ class ForwardPass:
         operator = vertex.operator
         patterns: list[Pattern] = []
         for position, parent in enumerate(vertex.parents):
-            for pattern in self.patterns.get(parent, ()):
-                patterns.extend(operator.translate(position, pattern, self))
+            if parent in self.patterns:
+                patterns.extend(operator.translate_all(position, self.patterns[parent], self))
         said = self._evict(vertex, patterns) if patterns else []
         inputs = [self.deltas.get(parent, NOTHING) for parent in vertex.parents]
         deltas = NOTHING
@@ -131,8 +131,8 @@ class ForwardPass:
     def peek(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return self._peek.find(parent, columns, keys) if keys else []
 
-    def peek_old(self, parent: Vertex, columns: Columns, key: Row) -> Found:
-        return self._peek_old.find(parent, columns, [key])[0]
+    def peek_old(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        return self._peek_old.find(parent, columns, keys) if keys else []
 
     def name_rows(self, patterns: Iterable[Pattern]) -> None:
         self._named.extend(patterns)

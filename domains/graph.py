@@ -40,6 +40,23 @@ class JoinKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Sharding:
+    """Where a node stands: in ``shards`` shards of its group, numbered from ``first``.
+
+    A row is at ``first + shard_of(row[c], shards)`` for every ``c`` of ``columns`` (an equi-join's output has the
+    column twice); with none of them it may be at any.
+    """
+
+    shards: int = 1
+    columns: frozenset[int] = frozenset()
+    first: int = 0
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + self.shards)
+
+
+@dataclass(frozen=True, slots=True)
 class Base:
     """A base table, cut to ``columns`` (positions in the stored row).
 
@@ -132,9 +149,14 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class Ingress:
-    """Receives what ``source`` (a node of another domain) sends; the node's only parent edge crosses the link."""
+    """Receives what ``source`` (a node of another domain) sends; the node's only parent edge crosses the link.
+
+    Where ``source`` is sharded, each of its shards has a link of its own, in the order of their numbers; a row comes
+    from the shard that column ``by`` decides (None: from any of them).
+    """
 
     source: NodeIndex
+    by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

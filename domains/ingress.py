@@ -15,10 +15,25 @@ from domains.deltas import Entry, add_row
 from domains.evict import means
 from domains.graph import Columns
 from domains.packets import Fill, LinkId, Pattern
+from domains.sharding import shard_of
 from domains.types import Delta, Row
 from domains.vertex import Vertex
 
 Hole = tuple[Vertex, Columns, Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The links that feed an ingress, in the order of the shards that send; ``by`` decides a row's."""
+
+    links: tuple[LinkId, ...]
+    by: int | None = None
+
+    def of_key(self, columns: Columns, key: Row) -> tuple[LinkId, ...]:
+        """Those that can hold rows with this key: one where the key decides it, else all."""
+        if self.by is not None and len(self.links) > 1 and self.by in columns:
+            return (self.links[shard_of(key[columns.index(self.by)], len(self.links))],)
+        return self.links
 
 
 @dataclass(slots=True)
@@ -33,15 +48,20 @@ class Ingresses:
     """The pending holes of one domain."""
 
     def __init__(self) -> None:
-        self.sources: dict[Vertex, tuple[LinkId, ...]] = {}
+        self.sources: dict[Vertex, Sources] = {}
         self.pending: dict[Hole, Pending] = {}
 
     def ask(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[tuple[LinkId, list[Row]]]:
         """Register holes; answers which keys are to be asked for on which links (none for those asked already)."""
-        new = [key for key in keys if (vertex, columns, key) not in self.pending]
-        for key in new:
-            self.pending[vertex, columns, key] = Pending(self.sources[vertex])
-        return [(link, new) for link in self.sources[vertex]] if new else []
+        sources = self.sources[vertex]
+        asked: dict[LinkId, list[Row]] = {}
+        for key in keys:
+            if (vertex, columns, key) not in self.pending:
+                links = sources.of_key(columns, key)
+                self.pending[vertex, columns, key] = Pending(links)
+                for link in links:
+                    asked.setdefault(link, []).append(key)
+        return list(asked.items())
 
     def evicted(self, link: LinkId, vertex: Vertex, patterns: Sequence[Pattern]) -> list[Hole]:
         """Pieces of ``link`` that the patterns mean are discarded; answers the holes to ask that shard for again."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from domains.commands import Part
 from domains.deltas import consolidate
 from domains.domain import Domain
 from domains.graph import Ingress, NodeIndex
@@ -62,21 +63,22 @@ def _check_entry(domain: Domain, peek: Peek, vertex: Vertex, index: Index, key: 
 def check_links(domains: Iterable[Domain]) -> None:
     """With nothing on its way, every filled entry of an ingress is what its source holds, and holds without a hole."""
     domains = list(domains)
-    senders: dict[tuple[LinkId, NodeIndex], tuple[Domain, Vertex]] = {}
+    senders: dict[tuple[LinkId, NodeIndex], tuple[Domain, Vertex, Part | None]] = {}
     for domain in domains:
         for link, end in domain.links.outgoing.items():
-            for ingress, egress in end.routes.items():
-                senders[link, ingress] = (domain, egress.parents[0])
+            for ingress, (egress, part) in end.routes.items():
+                senders[link, ingress] = (domain, egress.parents[0], part)
     for domain in domains:
-        for vertex, links in domain.ingresses.sources.items():
+        for vertex, sources in domain.ingresses.sources.items():
             for index in vertex.indexes.values():
                 if not index.partial or vertex.building:
                     continue
                 for key in list(index.keys()):
                     total: list[Delta] = []
-                    for link in links:
-                        sender, source = senders[link, vertex.index]
+                    for link in sources.links:
+                        sender, source, part = senders[link, vertex.index]
                         rows = Peek(sender.store).find(source, index.columns, [key])[0]
-                        assert rows is not None, f"{vertex} holds {key}, of which its source has lost something"
-                        total.extend(rows)
+                        if link in sources.of_key(index.columns, key):
+                            assert rows is not None, f"{vertex} holds {key}, of which its source has lost something"
+                        total.extend(delta for delta in rows or () if part is None or part.has(delta[0]))
                     assert index.agrees(key, total), f"{vertex} at {key} differs from its source at quiescence"

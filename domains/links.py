@@ -1,7 +1,10 @@
 """The ends of a domain's links: what goes out in one packet a step, and what may come in.
 
-A packet that is out of sequence or of an older epoch is refused: the transport delivers exactly once and in order, and
+A packet that is out of sequence or of another epoch is refused: the transport delivers exactly once and in order, and
 resumes by sequence number, so anything else is a fault of the caller and never silently applied.
+
+A link's *epoch* is that of the younger of its two ends. When either end starts anew, both begin the link again at
+sequence 1, under the new epoch; what is still on its way under the old one is the transport's to drop.
 """
 
 from __future__ import annotations
@@ -9,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from domains.clock import Clocks
-from domains.commands import Route
+from domains.clock import Clocks, Origins
+from domains.commands import Part, Route
 from domains.forward import ForwardPass
-from domains.graph import NodeIndex
-from domains.packets import Clock, Fill, LinkId, LinkUpdate, Pattern, Send
+from domains.graph import DomainIndex, NodeIndex
+from domains.packets import Clock, Fill, LinkId, LinkUpdate, Pattern, Send, receiver_of, sender_of
+from domains.sharding import shard_of
 from domains.types import Delta
 from domains.vertex import Vertex
 
@@ -24,8 +28,13 @@ class Outgoing:
 
     sequence: int = 0
     clock: Clock = field(default_factory=dict)
-    routes: dict[NodeIndex, Vertex] = field(default_factory=dict)
-    """Receiving ingress → our egress."""
+    """As the receiver knows it."""
+    version: int = -1
+    """Of the domain's clocks when ``clock`` was worked out."""
+    routes: dict[NodeIndex, tuple[Vertex, Part | None]] = field(default_factory=dict)
+    """Receiving ingress → our egress, and which of its rows go that way."""
+    origins: Origins | None = None
+    """Where the rows of all its egresses come from; None after the routes changed."""
 
 
 @dataclass(slots=True)
@@ -33,52 +42,138 @@ class Incoming:
     """The receiving end of one link."""
 
     sequence: int = 0
-    epoch: int = 0
+
+
+@dataclass(slots=True)
+class Outbound:
+    """What one step says on one link."""
+
+    evictions: list[tuple[NodeIndex, Pattern]] = field(default_factory=list)
+    deltas: list[tuple[NodeIndex, tuple[Delta, ...]]] = field(default_factory=list)
 
 
 class Links:
-    def __init__(self, clocks: Clocks) -> None:
+    def __init__(self, clocks: Clocks, own: DomainIndex, epoch: int) -> None:
         self._clocks = clocks
+        self._own = own
+        self._epoch = epoch
+        self.peers: dict[DomainIndex, int] = {}
+        """The incarnations of other domains, as far as this one has been told."""
         self.outgoing: dict[LinkId, Outgoing] = {}
         self.incoming: dict[LinkId, Incoming] = {}
+        self._routes_of: dict[Vertex, list[tuple[LinkId, NodeIndex, Part | None]]] = {}
+
+    # --- routes -----------------------------------------------------------------------------------------------
 
     def add_route(self, route: Route, egress: Vertex) -> None:
-        self.outgoing.setdefault(route.link, Outgoing()).routes[route.ingress] = egress
+        end = self.outgoing.setdefault(route.link, Outgoing())
+        end.routes[route.ingress] = (egress, route.part)
+        end.origins = None
+        self._routes_of.setdefault(egress, []).append((route.link, route.ingress, route.part))
 
     def remove_egress(self, egress: Vertex) -> None:
-        for link in self.outgoing.values():
-            for ingress in [ingress for ingress, sender in link.routes.items() if sender is egress]:
-                del link.routes[ingress]
+        for link, ingress, _ in self._routes_of.pop(egress, ()):
+            end = self.outgoing[link]
+            del end.routes[ingress]
+            end.origins = None
 
-    def egress(self, link: LinkId, ingress: NodeIndex) -> Vertex | None:
+    def route(self, link: LinkId, ingress: NodeIndex) -> tuple[Vertex, Part | None] | None:
         """Who feeds that ingress over the link; None once the route was removed (an upquery may still be on its
         way)."""
         return self.outgoing[link].routes.get(ingress) if link in self.outgoing else None
 
+    # --- epochs -----------------------------------------------------------------------------------------------
+
+    def epoch(self, link: LinkId) -> int:
+        """The epoch of a link between this domain and another."""
+        sender = sender_of(link)
+        other = receiver_of(link) if sender == self._own else sender
+        return max(self._epoch, self.peers.get(other, 0))
+
+    def reset(self, peer: DomainIndex, epoch: int) -> list[LinkId]:
+        """A peer is there as incarnation ``epoch``; the links with it that begin again for that."""
+        between = [link for link in {**self.outgoing, **self.incoming} if peer in (sender_of(link), receiver_of(link))]
+        before = max(self._epoch, self.peers.get(peer, 0))
+        self.peers[peer] = max(epoch, self.peers.get(peer, 0))
+        if max(self._epoch, self.peers[peer]) == before:
+            return []
+        for link in between:
+            if link in self.outgoing:
+                end = self.outgoing[link]
+                end.sequence, end.clock, end.version = 0, {}, -1
+            if link in self.incoming:
+                self.incoming[link].sequence = 0
+        return between
+
+    # --- packets ----------------------------------------------------------------------------------------------
+
     def accept(self, packet: LinkUpdate) -> None:
         """Check a packet's place in its link."""
         end = self.incoming.setdefault(packet.link, Incoming())
-        assert packet.epoch >= end.epoch, f"link {packet.link}: epoch {packet.epoch} is older than {end.epoch}"
+        epoch = self.epoch(packet.link)
+        assert packet.epoch == epoch, f"link {packet.link}: epoch {packet.epoch}, and the link has {epoch}"
         assert packet.sequence == end.sequence + 1, f"link {packet.link}: {packet.sequence} follows {end.sequence}"
-        end.sequence, end.epoch = packet.sequence, packet.epoch
-        self._clocks.links[packet.link] = dict(packet.clock)
+        end.sequence = packet.sequence
+        self._clocks.advance(packet.link, packet.clock)
 
-    def close_step(self, passes: Iterable[ForwardPass], fills: dict[LinkId, list[Fill]], epoch: int) -> list[Send]:
-        """At most one packet a link: evictions, deltas, fills; an empty one where only the clock moved."""
+    def close_step(self, passes: Iterable[ForwardPass], fills: dict[LinkId, list[Fill]]) -> list[Send]:
+        """At most one packet a link: evictions, deltas, fills. A clock that moved alone waits for ``beat``."""
+        said: dict[LinkId, Outbound] = {}
+        for one in passes:
+            for egress in dict.fromkeys(one.visited):
+                if egress in self._routes_of:
+                    self._gather(one, egress, said)
+        sends: list[Send] = []
+        for link in {**said, **fills}:
+            out = said.get(link) or Outbound()
+            end = self.outgoing[link]
+            sends.append(self._packet(link, end, out, tuple(fills.get(link, ()))))
+        return sends
+
+    def _gather(self, one: ForwardPass, egress: Vertex, said: dict[LinkId, Outbound]) -> None:
+        deltas = tuple(one.deltas.get(egress, ()))
+        patterns = one.patterns.get(egress, ())
+        parts: dict[tuple[int, int], list[list[Delta]]] = {}
+        for link, ingress, part in self._routes_of[egress]:
+            mine = deltas if part is None else tuple(_parted(deltas, part, parts))
+            if not mine and not patterns:
+                continue
+            out = said.setdefault(link, Outbound())
+            out.evictions.extend((ingress, pattern) for pattern in patterns)
+            if mine:
+                out.deltas.append((ingress, mine))
+
+    def _packet(self, link: LinkId, end: Outgoing, out: Outbound, fills: tuple[Fill, ...]) -> Send:
+        end.sequence += 1
+        end.clock, end.version = self._clock(end), self._clocks.version
+        epoch = self.epoch(link)
+        return Send(
+            link, LinkUpdate(link, end.sequence, epoch, end.clock, tuple(out.evictions), tuple(out.deltas), fills)
+        )
+
+    def _clock(self, end: Outgoing) -> Clock:
+        if end.origins is None:
+            end.origins = self._clocks.merged(vertex for vertex, _ in end.routes.values())
+        return self._clocks.reached(end.origins)
+
+    def beat(self) -> list[Send]:
+        """A packet without rows for every link whose clock has moved since its last one."""
         sends: list[Send] = []
         for link, end in self.outgoing.items():
-            evictions: list[tuple[NodeIndex, Pattern]] = []
-            deltas: list[tuple[NodeIndex, tuple[Delta, ...]]] = []
-            for one in passes:
-                for ingress, egress in end.routes.items():
-                    evictions.extend((ingress, pattern) for pattern in one.patterns.get(egress, ()))
-                    if egress in one.deltas:
-                        deltas.append((ingress, tuple(one.deltas[egress])))
-            clock = self._clocks.of_all(end.routes.values())
-            filled = tuple(fills.get(link, ()))
-            if evictions or deltas or filled or clock != end.clock:
-                end.sequence += 1
-                end.clock = clock
-                packet = LinkUpdate(link, end.sequence, epoch, clock, tuple(evictions), tuple(deltas), filled)
-                sends.append(Send(link, packet))
+            if end.version == self._clocks.version and end.origins is not None:
+                continue
+            if self._clock(end) != end.clock:
+                sends.append(self._packet(link, end, Outbound(), ()))
+            end.version = self._clocks.version
         return sends
+
+
+def _parted(deltas: tuple[Delta, ...], part: Part, parts: dict[tuple[int, int], list[list[Delta]]]) -> list[Delta]:
+    """A shard's part of the rows; they are divided once for all the shards."""
+    column, shards = part.column, part.shards
+    divided = parts.get((column, shards))
+    if divided is None:
+        divided = parts[column, shards] = [[] for _ in range(shards)]
+        for delta in deltas:
+            divided[shard_of(delta[0][column], shards)].append(delta)
+    return divided[part.number]

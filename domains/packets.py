@@ -23,7 +23,8 @@ from domains.types import Delta, Row, Value
 
 LinkId = NewType("LinkId", int)
 RequestId = NewType("RequestId", int)
-DOMAINS_MAX = 1024
+FIRST_DOMAIN = DomainIndex(0)
+DOMAINS_MAX = 65_536
 LANES_MAX = 64
 """A link's id is (sender × DOMAINS_MAX + receiver) × LANES_MAX + lane: the same in every plan, and its ends can be told
 from it. The lane is how many links a path has crossed before. Two domains that feed each other would otherwise wait for
@@ -117,14 +118,14 @@ class EvictKeys:
 
 @dataclass(frozen=True, slots=True)
 class EvictMemory:
-    """Free at least ``excess`` accounted bytes by least recent use. A step of its own, never mixed into another."""
+    """Free at least ``excess`` accounted bytes of what is used least. A step of its own, never mixed into another."""
 
     excess: int
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """A sample of keys that were read, for the least-recently-used order."""
+    """Keys that were read: a sample, and others that were not told of lately. For the order of eviction."""
 
     reader: NodeIndex
     keys: tuple[Row, ...]
@@ -180,14 +181,17 @@ class Upquery:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkReset:
-    """The link's sender has started anew: what came from it is void, fills that await it are asked for again."""
+class PeerReset:
+    """Another domain has started anew, as incarnation ``epoch``.
 
-    link: LinkId
+    What came from it is void, and fills that await it are asked for again; links to it begin at sequence 1.
+    """
+
+    peer: DomainIndex
     epoch: int
 
 
-Packet = Write | Read | EvictKeys | EvictMemory | Touch | LinkUpdate | Upquery | LinkReset
+Packet = Write | Read | EvictKeys | EvictMemory | Touch | LinkUpdate | Upquery | PeerReset
 
 
 # --- effects ----------------------------------------------------------------------------------------------------
@@ -234,6 +238,8 @@ class Publish:
     evicted: list[Row] = field(default_factory=list)
     filled: list[tuple[Row, list[Delta]]] = field(default_factory=list)
     deltas: list[tuple[Row, Delta]] = field(default_factory=list)
+    domain: DomainIndex = FIRST_DOMAIN
+    """Whose reader it is: shards of one reader are published apart."""
 
 
 @dataclass(frozen=True, slots=True)

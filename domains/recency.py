@@ -24,6 +24,26 @@ def indexes_at(vertex: Vertex, columns: Columns) -> list[tuple[Vertex, Columns]]
     return found
 
 
+def sole_reader(vertex: Vertex) -> Vertex | None:
+    """The reader that alone is computed from this vertex; None if there are several, or if another domain reads it too.
+
+    Only that reader's order says what the state above is worth: with two, what one has done with may be what the other
+    is asked for all the time.
+    """
+    leaf: Vertex | None = None
+    below, seen = [vertex], {vertex}
+    while below:
+        one = below.pop()
+        if not one.children:
+            if leaf is not None:
+                return None
+            leaf = one
+        new = [child for child in one.children if child not in seen]
+        seen.update(new)
+        below.extend(new)
+    return leaf if leaf is not None and isinstance(leaf.node.operator, graph.Reader) else None
+
+
 def _sources(vertex: Vertex, columns: Columns) -> list[tuple[Vertex, Columns]]:
     """The parents, and where the columns stand there; those that do not have all of them are left out."""
     operator, parents = vertex.node.operator, vertex.parents

@@ -113,6 +113,16 @@ class TableSchema:
     indexes: tuple[tuple[int, ...], ...] = ()
     index_names: tuple[str, ...] = ()
     """The names of ``indexes``, in their order, for DROP INDEX."""
+    shard_by: int | None = None
+    """The column that decides a row's shard; None: the first of the primary key, else the first column."""
+    shards: int = 0
+    """How many shards the table has; 0: as many as the deployment."""
+
+    @property
+    def shard_column(self) -> int:
+        if self.shard_by is not None:
+            return self.shard_by
+        return self.primary_key[0] if self.primary_key else self.live()[0]
 
     def position(self, name: str) -> int | None:
         """Where the live column ``name`` (any case) stands, or None."""

@@ -17,6 +17,7 @@ from domains.errors import ConstraintViolation
 from domains.expressions import Expression
 from domains.graph import Columns
 from domains.packets import Delete, Insert, Operation, Update
+from domains.sharding import shard_of
 from domains.storage import TableStore
 from domains.types import Delta, Row, TableSchema
 
@@ -24,8 +25,10 @@ from domains.types import Delta, Row, TableSchema
 class TableChange:
     """A table as it will be after the operation, while that is being worked out."""
 
-    def __init__(self, table: TableStore) -> None:
+    def __init__(self, table: TableStore, shard: int = 0, shards: int = 1) -> None:
         self.table = table
+        self.shard = shard
+        self.shards = shards
         self.schema: TableSchema = table.schema
         self.deltas: Entry = {}
         schema = table.schema
@@ -88,6 +91,19 @@ class TableChange:
                     hint="give it a value, or a DEFAULT in the table",
                 )
 
+    def check_shard(self) -> None:
+        """Whatever the operation is, no row may leave its shard: another has its place in the unique keys."""
+        if self.shards == 1:
+            return
+        column = self.schema.shard_column
+        for row, weight in self.deltas.items():
+            if weight > 0 and shard_of(row[column], self.shards) != self.shard:
+                raise ConstraintViolation(
+                    f'column "{self.schema.columns[column].name}" of table "{self.schema.name}" decides where a row is '
+                    f"stored, and {row[column]!r} belongs elsewhere",
+                    hint="DELETE the row and INSERT it again with the new value",
+                )
+
     def refuse(self, row: Row, columns: Columns, number: int) -> ConstraintViolation:
         names = ", ".join(f'"{self.schema.columns[c].name}"' for c in columns)
         values = ", ".join(repr(row[c]) for c in columns)
@@ -98,12 +114,16 @@ class TableChange:
         )
 
 
-def change_table(table: TableStore, operation: Operation) -> tuple[list[Delta], int, int | None]:
+def change_table(
+    table: TableStore, operation: Operation, shard: int = 0, shards: int = 1
+) -> tuple[list[Delta], int, int | None]:
     """Work an operation out: consolidated deltas, rows affected (as MySQL counts them), first AUTO_INCREMENT value.
+
+    ``table`` has the rows of one shard of so many.
 
     Raises ConstraintViolation or TypeViolation; then nothing has changed.
     """
-    change = TableChange(table)
+    change = TableChange(table, shard, shards)
     match operation:
         case Insert():
             affected, first = _insert(change, operation)
@@ -113,6 +133,7 @@ def change_table(table: TableStore, operation: Operation) -> tuple[list[Delta], 
             affected, first = _delete(change, operation), None
         case _:
             assert_never(operation)
+    change.check_shard()
     return list(change.deltas.items()), affected, first
 
 
@@ -153,12 +174,14 @@ def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...]
     asking = sum(row[column] is None for row in rows)
     if not asking:
         return rows, None
-    first = value = change.table.next_auto_increment(asking)
+    # Each shard gives out the values that belong to it, so no two of them ever give the same.
+    first = value = change.table.next_auto_increment(asking * change.shards)
+    first = value = first + (change.shard - first) % change.shards
     numbered = []
     for row in rows:
         if row[column] is None:
             numbered.append((*row[:column], value, *row[column + 1 :]))
-            value += 1
+            value += change.shards
         else:
             numbered.append(row)
     return tuple(numbered), first

@@ -6,6 +6,7 @@ They compute nothing. What enters and leaves is the business of the acts (``writ
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from domains import graph
 from domains.deltas import key_function
@@ -69,46 +70,72 @@ class Egress(Operator):
 
 
 class ReaderIndex(Index):
-    """Which keys of a view are filled, and about how many bytes each pins in the reader map, which has the rows."""
+    """Which keys of a view are filled, and about how many bytes each pins in the reader map, which has the rows.
 
-    __slots__ = ("sizes", "weigh")
+    Two segments, as in segmented LRU (Karedla, Love and Wherry, 1994): keys that were filled and not read since go
+    first, and one further read protects a key from them. Under Zipf reads most keys are asked for once; by last use
+    alone each of them outlives keys that are asked for again and again. Bytes by key, in both segments.
+    """
+
+    __slots__ = ("once", "protected", "weigh")
 
     def __init__(self, columns: Columns, partial: bool, weigh: Callable[[Row], int]) -> None:
         super().__init__(columns, partial)
         self.weigh = weigh
-        self.sizes: dict[Row, int] = {}
+        self.once: dict[Row, int] = {}
+        """Filled, and not read since as far as is known; and what fell out of the protected ones. Oldest first."""
+        self.protected: dict[Row, int] = {}
+        """Read since they were filled, least recently read first. A key is in one segment only."""
 
     def get(self, key: Row) -> Collection[Delta] | None:
         raise AssertionError("a reader's rows are in the reader map")
 
     def fill(self, key: Row, material: Iterable[Delta]) -> None:
         size = READER_KEY_BYTES + sum(weight * (READER_ROW_BYTES + self.weigh(row)) for row, weight in material)
-        self.sizes[key] = size
+        self.once[key] = size
         self.bytes += size
 
     def evict(self, key: Row) -> Collection[Delta]:
-        self.bytes -= self.sizes.pop(key)
+        self.bytes -= (self.once if key in self.once else self.protected).pop(key)
         return ()
 
     def touch(self, key: Row) -> None:
-        if key in self.sizes:
-            self.sizes[key] = self.sizes.pop(key)
+        size = self.once.pop(key, None)
+        if size is None:
+            size = self.protected.pop(key, None)
+        if size is None:
+            return
+        self.protected[key] = size
+        if len(self.protected) > PROTECTED * len(self) // 100:
+            self._demote()
+
+    def _demote(self) -> None:
+        """The least recently read of the protected become ordinary again: so a key that was popular once ages.
+
+        A sixteenth at a time, since finding the first key of a dict walks over all that were taken from its front.
+        """
+        for key in list(islice(self.protected, max(1, len(self.protected) // 16))):
+            self.once[key] = self.protected.pop(key)
 
     def keys(self) -> Iterator[Row]:
-        return iter(self.sizes)
+        """Those to be evicted first come first."""
+        return chain(self.once, self.protected)
 
     def __contains__(self, key: object) -> bool:
-        return key in self.sizes
+        return key in self.protected or key in self.once
 
     def __len__(self) -> int:
-        return len(self.sizes)
+        return len(self.once) + len(self.protected)
 
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         raise AssertionError("a reader's rows are in the reader map")
 
 
+PROTECTED = 80
+"""Of a hundred keys, how many at most are protected: what is new must have time to be read a second time."""
 READER_KEY_BYTES = 200
-"""A filled key: its tuple and dict slot here, its marker in the reader map."""
+"""A filled key: its tuple, number, size and dict slot here (160, as tracemalloc counts for 200,000 of them), its marker
+in the reader map (23, and the free part of its page)."""
 READER_ROW_BYTES = 40
 """A row's LMDB entry beside its values: key, header, and the free part of its page."""
 
@@ -127,17 +154,22 @@ class Reader(Operator):
     def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
         """Those for filled keys; the act publishes them."""
         index = self.filled
-        filled, key_of, weigh = index.sizes, self.key_of, index.weigh
+        once, protected, key_of, weigh = index.once, index.protected, self.key_of, index.weigh
         kept: list[Delta] = []
         grown = 0
         for delta in deltas:
             row, weight = delta
             key = key_of(row)
-            if key in filled:
-                kept.append(delta)
-                size = weight * (READER_ROW_BYTES + weigh(row))
-                filled[key] += size
-                grown += size
+            if key in protected:
+                held = protected
+            elif key in once:
+                held = once
+            else:
+                continue
+            kept.append(delta)
+            size = weight * (READER_ROW_BYTES + weigh(row))
+            held[key] += size
+            grown += size
         index.bytes += grown
         return kept
 

@@ -193,14 +193,18 @@ class Join(Operator):
         return (Pattern(tuple(places), row, strict=False) for row in rows)
 
     def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        patterns = rename(pattern, self._places[parent])
-        if pattern.strict:
-            join_key = _join_key_of(pattern, self.on[parent])
-            if join_key is not None:
-                for side in (LEFT, RIGHT):
-                    rows = act.peek_old(self.vertex.parents[side], self.on[side], join_key)
-                    patterns.extend(self._named(side, (row for row, _ in rows or ())))
-        return patterns
+        return self.translate_all(parent, (pattern,), act)
+
+    def translate_all(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        """Each renamed; and what the rows of both sides at the evicted join keys name (rule 6), looked up together."""
+        places, on = self._places[parent], self.on[parent]
+        translated = [renamed for pattern in patterns for renamed in rename(pattern, places)]
+        evicted = (_join_key_of(pattern, on) for pattern in patterns if pattern.strict)
+        join_keys = [key for key in dict.fromkeys(evicted) if key is not None]
+        for side in (LEFT, RIGHT):
+            for rows in act.peek_old(self.vertex.parents[side], self.on[side], join_keys):
+                translated.extend(self._named(side, (row for row, _ in rows or ())))
+        return translated
 
 
 def _before(rows: Iterable[Delta], changes: list[Delta]) -> Iterable[Delta]:

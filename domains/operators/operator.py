@@ -40,7 +40,7 @@ class Forward(Protocol):
     def name_rows(self, patterns: Iterable[Pattern]) -> None:
         """An update could not be completed: evict below what these rows name (rule 5)."""
 
-    def peek_old(self, parent: Vertex, columns: Columns, key: Row) -> Found:
+    def peek_old(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """Rows of a parent as they were before this step's evictions."""
 
 
@@ -84,6 +84,10 @@ class Operator(ABC):
     @abstractmethod
     def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
         """The pattern of the ``parent``-th parent in terms of the output."""
+
+    def translate_all(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        """``translate`` of each. For an operator that must look rows up for it: all of them at once."""
+        return [translated for pattern in patterns for translated in self.translate(parent, pattern, act)]
 
 
 def rename(pattern: Pattern, places: Sequence[Columns]) -> list[Pattern]:

@@ -11,7 +11,7 @@ from random import Random
 
 from domains.expressions import Expression
 from domains.graph import AggregateCall, JoinKind, NodeIndex
-from domains.packets import EvictKeys, EvictMemory, Read
+from domains.packets import EvictKeys, EvictMemory, Read, Touch
 from domains.types import BIGINT, Row, Value
 from migrations.provenance import traced
 from tests.domains.graphs import Flow, aggregate, call, column, constant, count
@@ -182,6 +182,8 @@ class RandomRun:
         elif chance < 0.81:
             domain = self.rng.choice(self.flow.simulation.domains)
             self.flow.simulation.send(domain.index, EvictMemory(self.rng.choice([100, 1000, 10_000])))
+        elif chance < 0.83:
+            self.touch()
         elif chance < 0.82 and self.flow.simulation.may_restart():
             self.flow.simulation.restart(self.rng.choice(self.flow.simulation.shards))
         else:
@@ -228,6 +230,14 @@ class RandomRun:
                 tuple(self.rng.randrange(4) for _ in node.indexes[0]): None for _ in range(self.rng.choice([1, 1, 2]))
             }
             self.flow.simulation.send(node.domain, Read(self.flow.simulation.request(), node.index, tuple(keys)))
+
+    def touch(self) -> None:
+        """Keys that a view may have filled were read again: they are protected from eviction for a while."""
+        views = [view for view in self.flow.ready if self.flow.reader_node(view).indexes[0]]
+        if views:
+            node = self.flow.reader_node(self.rng.choice(views))
+            keys = tuple(tuple(self.rng.randrange(4) for _ in node.indexes[0]) for _ in range(2))
+            self.flow.simulation.send(node.domain, Touch(node.index, keys))
 
     def evict(self) -> None:
         """One entry of any partial state anywhere."""

@@ -13,7 +13,7 @@ from domains.commands import AddNodes, BuildIndex, Command, ExtendNodes, Route
 from domains.control import perform
 from domains.domain import Domain
 from domains.graph import DomainIndex, Materialization, NodeIndex, Reader
-from domains.packets import Insert, LinkReset, Operation, Write, Written, lane_of, link_between, receiver_of, sender_of
+from domains.packets import Insert, Operation, PeerReset, Write, Written, lane_of, link_between, receiver_of, sender_of
 from domains.types import Row
 from tests.simulation.simulation import Simulation
 
@@ -93,7 +93,7 @@ class ShardedSimulation(Simulation):
     def restart(self, shard: int) -> None:
         """The domain loses all but its store; what is on its links is lost, and its receivers are told."""
         for (link, _), queue in self.links.items():
-            if sender_of(link) == shard:
+            if shard in (sender_of(link), receiver_of(link)):
                 queue.clear()
         old, store = self.domains[shard], self.stores[shard]
         for vertex in old.vertices:
@@ -103,8 +103,10 @@ class ShardedSimulation(Simulation):
         for schema in store.tables():
             domain.clocks.local[schema.name] = store.position(schema.name)
         first = [effect for command in self._history[shard] for effect in perform(domain, command)[1]]
-        for link in domain.links.outgoing:
-            self.send(receiver_of(link), LinkReset(link, domain.epoch))
+        for other in self.domains:
+            if other is not domain:
+                domain.handle(PeerReset(other.index, other.epoch))
+                self.send(other.index, PeerReset(domain.index, domain.epoch))
         self._perform(first)
 
 

@@ -29,6 +29,9 @@ from domains.packets import (
 from domains.types import Delta, Row
 from migrations.plan import MigrationPlan
 
+BEATS = 0.1
+"""How often clocks are told before a packet is delivered; they always are when nothing else waits."""
+
 
 class Simulation:
     """Domain 0 has the base tables. Packets wait in their links until ``deliver`` takes one."""
@@ -108,6 +111,10 @@ class Simulation:
     def deliver(self, rng: random.Random) -> bool:
         """Deliver the first packet of a link of the generator's choice; False where nothing waits."""
         waiting = self.waiting()
+        if not waiting or rng.random() < BEATS:
+            for domain in self.domains:
+                self._perform(domain.beat())
+            waiting = self.waiting()
         if not waiting:
             return False
         link, backward = rng.choice(waiting)

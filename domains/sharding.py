@@ -1,0 +1,43 @@
+"""Which shard a row belongs to: the same function in the planner, in every domain and in every process that routes.
+
+Equal values must get equal shards whatever their type (an INTEGER joins a DECIMAL), and equal text in every process, so
+Python's own ``hash`` will not do: it is salted for text.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from zlib import crc32
+
+from domains.graph import DomainIndex
+from domains.types import Value
+
+SHARDS_MAX = 256
+"""Of one deployment. A shuffle has a link for every pair of shards: more of them would be links and little else."""
+
+
+def shard_of(value: Value, shards: int) -> int:
+    """The number of the shard, from 0, that has the rows with this value. NULLs are all in the first."""
+    if shards == 1 or value is None:
+        return 0
+    if isinstance(value, int):
+        return value % shards
+    if isinstance(value, float | Decimal):
+        # NaN and infinities are not integral and have a text of their own.
+        return int(value) % shards if value == value // 1 else crc32(str(float(value)).encode()) % shards
+    return crc32(value if isinstance(value, bytes) else str(value).encode()) % shards
+
+
+def base_shard(table: str, shard: int, shards: int) -> str:
+    """The name under which a clock counts one shard of a base table."""
+    return table if shards == 1 else f"{table}@{shard}"
+
+
+def table_of(base: str, shards: int) -> str:
+    """The table of a base shard's name."""
+    return base if shards == 1 else base.rpartition("@")[0]
+
+
+def physical(group: DomainIndex, shard: int, shards: int) -> DomainIndex:
+    """The domain that is shard ``shard`` of a group of nodes that stand together."""
+    return DomainIndex(group * shards + shard)
