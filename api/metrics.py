@@ -58,12 +58,14 @@ class Metrics(Collector):
     def __init__(self, deployment: Deployment, requests: Requests) -> None:
         self._deployment = deployment
         self._requests = requests
+        self._shown: dict[str, Any] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
-    def text(self) -> bytes:
+    async def text(self) -> bytes:
+        self._shown = await self._deployment.status()
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
@@ -81,7 +83,7 @@ class Metrics(Collector):
             seconds.add_metric((route,), _cumulative(times.buckets), times.total)
         yield answers
         yield seconds
-        shown = self._deployment.status()
+        shown = self._shown
         for name, number in shown.get("counters", {}).items():
             yield CounterMetricFamily(_name(name), f"The deployment's counter {name}", value=number)
         for name, number in _numbers({key: value for key, value in shown.items() if key != "counters"}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from itertools import product
@@ -13,29 +13,15 @@ from domains.coercion import coercer
 from domains.errors import BadRequest, LimitExceeded, TypeViolation, Unsupported
 from domains.graph import Parameter, ParameterKind, Reader
 from domains.types import BIGINT, Kind, Row, SqlType, Value
+from worker.reader_map import BoundLookup
+from worker.reader_map.window import Bound
 
 KEYS_PER_LOOKUP = 10_000
 """Keys that one look-up may name through its IN lists. An answer of that many rows is a download, not a page."""
 
-Bound = tuple[Value, bool]
-"""A value and whether it belongs to the range."""
-
 _LOWER = (ParameterKind.GREATER, ParameterKind.GREATER_EQUAL)
 _UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
 _COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
-
-
-@dataclass(frozen=True, slots=True)
-class BoundLookup:
-    """One look-up, ready for the reader map. ``keys`` is empty where SQL finds nothing (a NULL, a contradiction)."""
-
-    keys: tuple[Row, ...]
-    seek: Row = ()
-    """Of a full view whose parameters are no key: the values of its leading seek columns."""
-    low: Bound | None = None
-    high: Bound | None = None
-    limit: int | None = None
-    offset: int = 0
 
 
 class Binding:

@@ -107,7 +107,7 @@ class Deployment(Protocol):
     async def migrate(self, sql: str) -> MigrationStatus:
         """Queue a migration of DDL statements; raises at once what planning can tell."""
 
-    def migration(self, id: str) -> MigrationStatus: ...
+    async def migration(self, id: str) -> MigrationStatus: ...
 
     async def cancel_migration(self, id: str) -> MigrationStatus: ...
 
@@ -118,10 +118,13 @@ class Deployment(Protocol):
     def explain(self, view: str) -> str:
         """The view's part of the dataflow as a tree: operators, state, indexes, provenance, why full."""
 
-    def graph(self) -> dict[str, Any]:
+    async def graph(self) -> dict[str, Any]:
         """Domains, nodes, edges and links, JSON-ready."""
 
-    def status(self) -> dict[str, Any]:
+    def health(self) -> str:
+        """``ok`` while it serves, else what is wrong. Asks nobody."""
+
+    async def status(self) -> dict[str, Any]:
         """Health, memory, counters, uptime, JSON-ready. Counters are under ``"counters"`` as name → number."""
 
     async def close(self) -> None: ...

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from controller.deployment import MigrationStatus
-from domains.commands import BuildIndex, Feed, Progress
+from domains.commands import Activate, BuildIndex, Feed, Progress
 from domains.errors import Cancelled, HeadraceError
 from migrations.plan import PlanStep
 from worker.dataflow import Dataflow
@@ -58,22 +58,45 @@ async def carry_out(
 ) -> None:
     """Perform steps in order, sliced ones until they are finished.
 
+    Steps that need not wait for one another are all in the inbox before this first waits: a wait is two changes of
+    thread and a flush, some 0.3 ms, and a new view has four such steps.
+
     Raises Cancelled between slices, unless the change is committed: then there is no way back.
     """
+    for together in _runs(steps):
+        if not committed:
+            migration.check()
+        sent = [dataflow.command(step.domain, step.command) for step in together]
+        for step, future in zip(together, sent, strict=True):
+            migration.step, migration.within = step.text, 0.0
+            total = _rows(dataflow, step)
+            rows = 0
+            while True:
+                progress: Progress = future.result() if future.done() else await asyncio.wrap_future(future)
+                rows += progress.rows
+                migration.within = min(1.0, rows / total) if total else 1.0
+                if progress.finished or not step.sliced:
+                    break
+                if not committed:
+                    migration.check()
+                future = dataflow.command(step.domain, step.command)
+            migration.done += 1
+            migration.within = 0.0
+
+
+def _runs(steps: Sequence[PlanStep]) -> Iterator[list[PlanStep]]:
+    """Steps in order, in runs that may be sent at once. A backfill waits for all before it, and what follows for it."""
+    run: list[PlanStep] = []
     for step in steps:
-        migration.step, migration.within = step.text, 0.0
-        total = _rows(dataflow, step)
-        rows = 0
-        while True:
-            if not committed:
-                migration.check()
-            progress: Progress = await asyncio.wrap_future(dataflow.command(step.domain, step.command))
-            rows += progress.rows
-            migration.within = min(1.0, rows / total) if total else 1.0
-            if progress.finished or not step.sliced:
-                break
-        migration.done += 1
-        migration.within = 0.0
+        if isinstance(step.command, (Feed, Activate)):
+            if run:
+                yield run
+            yield [step]
+            run = []
+        else:
+            run.append(step)
+    if run:
+        yield run
 
 
 async def take_back(dataflow: Dataflow, steps: Sequence[PlanStep]) -> None:
@@ -85,7 +108,8 @@ async def take_back(dataflow: Dataflow, steps: Sequence[PlanStep]) -> None:
 def _rows(dataflow: Dataflow, step: PlanStep) -> int:
     """About how many rows a sliced step will go through."""
     if isinstance(step.command, BuildIndex):
-        return dataflow.store.table(step.command.table).row_count
+        return dataflow.stores[step.domain].table(step.command.table).row_count
     if isinstance(step.command, Feed):
-        return sum(dataflow.store.table(schema.name).row_count for schema in dataflow.store.tables())
+        store = dataflow.stores[step.domain]
+        return sum(store.table(schema.name).row_count for schema in store.tables())
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from controller.deployment import MigrationStatus
@@ -17,6 +17,7 @@ from controller.execution import Migration, carry_out, define, take_back
 from domains.errors import Cancelled, HeadraceError, NotFound, SqlSyntaxError, StorageFailure, Unavailable
 from migrations.change import Change, change_of, entries_of
 from migrations.dataflow import Placement
+from migrations.parse import Parsed
 from migrations.plan import State
 from migrations.recipe import Entry, Recipe
 from worker.dataflow import Dataflow
@@ -53,12 +54,15 @@ class Migrator:
         self._tasks: set[asyncio.Task[None]] = set()
         _, self._version = authority.read()
 
-    def start(self, entry: Entry, sql: str) -> Migration:
-        """Queue a migration; raises at once what planning against the present state can tell."""
+    def start(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> Migration:
+        """Queue a migration; raises at once what planning against the present state can tell.
+
+        ``parsed`` is what the entry's statements parse to, where the caller has done that.
+        """
         if entry == Entry():
             raise SqlSyntaxError("the migration has no statements", hint="for example CREATE VIEW … AS SELECT …")
         if not self._turn.locked():
-            self._foreseen = (self.state, self._plan(entry))
+            self._foreseen = (self.state, self._plan(entry, parsed))
         migration = Migration(uuid4().hex[:12], sql)
         self._remember(migration)
         task = asyncio.create_task(self._run(migration, entry))
@@ -66,17 +70,17 @@ class Migrator:
         task.add_done_callback(self._tasks.discard)
         return migration
 
-    def _plan(self, entry: Entry) -> Change:
-        """What the entry comes to in the present state. What ``start`` has planned is taken once: half of the 10 ms
-        that a new view takes until it can be read."""
+    def _plan(self, entry: Entry, parsed: Sequence[Parsed] | None = None) -> Change:
+        """What the entry comes to in the present state. What ``start`` has planned is taken once: planning is a
+        good part of the time that a new view takes until it can be read."""
         foreseen, self._foreseen = self._foreseen, None
         if foreseen is not None and foreseen[0] is self.state and foreseen[1].entry == entry:
             return foreseen[1]
-        return change_of(self.state, entry, self._placement)
+        return change_of(self.state, entry, self._placement, parsed)
 
-    async def run(self, entry: Entry, sql: str) -> None:
+    async def run(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
         """Queue a migration and wait for its end; raises what made it fail."""
-        migration = self.start(entry, sql)
+        migration = self.start(entry, sql, parsed)
         await migration.ended.wait()
         if migration.error is not None:
             raise migration.error

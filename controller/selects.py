@@ -20,7 +20,7 @@ from migrations.statements.constants import Argument
 from migrations.statements.statement import SelectStatement
 
 if TYPE_CHECKING:
-    from controller.local import LocalDeployment
+    from controller.serving import Serving
 
 AD_HOC_VIEWS_MAX = 500
 """Views of ad-hoc SELECTs that are kept. An application has some hundred queries; past that, texts are made up, and
@@ -30,7 +30,7 @@ the view that was used longest ago goes."""
 class Selects:
     """Answers SELECTs of one deployment."""
 
-    def __init__(self, deployment: LocalDeployment) -> None:
+    def __init__(self, deployment: Serving) -> None:
         self._deployment = deployment
         self._used: dict[str, None] = {}
         """Ad-hoc views, the one used longest ago first."""
@@ -89,7 +89,7 @@ class Selects:
         self._used[ad_hoc.name] = None
         if ad_hoc.name not in self._deployment.state.catalog.views:
             try:
-                await self._deployment.migrator.run(Entry((ad_hoc.view_sql,), ad_hoc=True), ad_hoc.view_sql)
+                await self._deployment.run(Entry((ad_hoc.view_sql,), ad_hoc=True), ad_hoc.view_sql)
             except AlreadyExists:
                 return  # Another request was quicker with the same text.
         views = self._deployment.state.catalog.views.values()
@@ -97,4 +97,4 @@ class Selects:
         if len(kept) > AD_HOC_VIEWS_MAX:
             recent = set(list(self._used)[-AD_HOC_VIEWS_MAX:])
             doomed = next(name for name in kept if name not in recent)
-            await self._deployment.migrator.run(Entry(forget=(doomed,)), f"forget {doomed}")
+            await self._deployment.run(Entry(forget=(doomed,)), f"forget {doomed}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from controller.deployment import StatementResult
@@ -30,13 +31,13 @@ from migrations.statements.statement import (
 )
 
 if TYPE_CHECKING:
-    from controller.local import LocalDeployment
+    from controller.serving import Serving
 
 
 class Statements:
     """Performs statements on a deployment."""
 
-    def __init__(self, deployment: LocalDeployment, selects: Selects) -> None:
+    def __init__(self, deployment: Serving, selects: Selects) -> None:
         self._deployment = deployment
         self._selects = selects
 
@@ -55,7 +56,9 @@ class Statements:
             together = _definitions(statements[number:])
             if together:
                 texts = tuple(parsed.sql for parsed in together)
-                await self._deployment.migrator.run(Entry(texts), ";\n".join(texts))
+                # Places in errors count from the beginning of the text that was parsed, which is to be the entry's.
+                same = len(together) == 1 and sql.startswith(texts[0])
+                await self._deployment.run(Entry(texts), ";\n".join(texts), together if same else None)
                 results.extend(StatementResult() for _ in together)
                 number += len(together)
                 continue
@@ -67,8 +70,6 @@ class Statements:
 
     async def _one(self, parsed: Parsed, params: Sequence[Any], clock: Clock) -> StatementResult:
         """One statement that is no definition; a write moves ``clock`` on, and reads wait for it."""
-        from controller.local import now
-
         statement: Statement = interpret_one(parsed, self._deployment.state.catalog, params, now())
         match statement:
             case WriteStatement():
@@ -114,6 +115,11 @@ class Statements:
             planned = self._deployment.state.planned[relation.name.lower()]
             rows = [(column.name, column.type.name, "YES", "", None) for column in planned.columns]
         return StatementResult(columns, tuple(rows))
+
+
+def now() -> str:
+    """The time that CURRENT_TIMESTAMP stands for, in UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:

@@ -6,19 +6,26 @@ from typing import Any
 
 import psutil
 
-from domains.graph import Egress, Ingress, Reader
+from domains.graph import DomainIndex, Egress, Ingress, NodeIndex, Reader
+from domains.packets import receiver_of, sender_of
+from domains.state import Index
+from domains.types import TableSchema
 from migrations.dataflow import Dataflow as Flow
 from migrations.explain import operator_text, state_text
 from migrations.plan import State
 from worker.dataflow import Dataflow
 
 
+def health_of(dataflow: Dataflow) -> str:
+    failed = dataflow.failed or dataflow.flusher.failed
+    return "ok" if failed is None else failed.message
+
+
 def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses: int) -> dict[str, Any]:
     """Sizes in bytes, times in seconds; ``counters`` only grow."""
-    failed = dataflow.failed or dataflow.flusher.failed
     domains = []
     counters = {"hits": hits, "misses": misses, "syncs": dataflow.flusher.syncs}
-    for domain in dataflow.domains:
+    for domain in dataflow.domains.values():
         own = domain.counters
         for name in ("steps", "writes", "upqueries", "fills", "evictions", "published_deltas"):
             counters[name] = counters.get(name, 0) + getattr(own, name)
@@ -32,7 +39,7 @@ def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses
             }
         )
     return {
-        "health": "ok" if failed is None else failed.message,
+        "health": health_of(dataflow),
         "uptime": round(uptime, 3),
         "memory": {
             "accounted": sum(each["bytes"] for each in domains),
@@ -41,35 +48,50 @@ def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses
             "reader_map_file": dataflow.reader_map.file_bytes(),
         },
         "counters": counters,
-        "tables": {
-            schema.name: {
-                "rows": dataflow.store.table(schema.name).row_count,
-                "position": dataflow.published.get(schema.name, 0),
-            }
-            for schema in dataflow.store.tables()
-        },
+        "tables": {schema.name: _table(dataflow, schema) for schema in state.catalog.tables.values()},
         "views": {
             name: {
                 "materialization": state.flow.node(index).materialization.value,
-                "keys": sum(
-                    len(index) for index in dataflow.domains[node.domain].vertices[node.index].indexes.values()
-                ),
-                "bytes": dataflow.reader_map.bytes_of(node.index),
+                "keys": sum(_keys(dataflow, place, index) for place in state.flow.places(index)),
+                "bytes": sum(_bytes(dataflow, place, index) for place in state.flow.places(index)),
             }
             for name, index in state.flow.readers.items()
-            if (node := state.flow.node(index)).index in dataflow.domains[node.domain].vertices
         },
         "domains": domains,
     }
 
 
+def _table(dataflow: Dataflow, schema: TableSchema) -> dict[str, int]:
+    """Over all of its shards; a position then counts the writes to each of them."""
+    rows = position = 0
+    for index, domain in dataflow.domains.items():
+        if any(stored.name == schema.name for stored in domain.store.tables()):
+            rows += domain.store.table(schema.name).row_count
+            position += dataflow.published.get(index, {}).get(domain.base_name(schema.name), 0)
+    return {"rows": rows, "position": position}
+
+
+def _keys(dataflow: Dataflow, place: DomainIndex, reader: NodeIndex) -> int:
+    vertices = dataflow.domains[place].vertices
+    return sum(map(len, vertices[reader].indexes.values())) if reader in vertices else 0
+
+
+def _bytes(dataflow: Dataflow, place: DomainIndex, reader: NodeIndex) -> int:
+    layout = dataflow.layouts.get((place, reader))
+    return 0 if layout is None else dataflow.reader_map.bytes_of(layout.reader_id)
+
+
 def graph_of(flow: Flow, dataflow: Dataflow) -> dict[str, Any]:
     """Nodes with what they keep and how many keys and bytes that is now, edges, and the links between domains."""
-    indexes = {vertex.index: vertex.indexes for domain in dataflow.domains for vertex in domain.vertices}
+    indexes: dict[NodeIndex, list[Index]] = {}
+    for domain in dataflow.domains.values():
+        for vertex in domain.vertices:
+            indexes.setdefault(vertex.index, []).extend(vertex.indexes.values())
     nodes = [
         {
             "node": node.index,
             "domain": node.domain,
+            "stands_in": flow.places(node.index),
             "operator": type(node.operator).__name__.lower(),
             "text": operator_text(flow, node),
             "view": node.operator.view if isinstance(node.operator, Reader) else None,
@@ -77,8 +99,8 @@ def graph_of(flow: Flow, dataflow: Dataflow) -> dict[str, Any]:
             "materialization": node.materialization.value if not isinstance(node.operator, Egress) else "none",
             "state": state_text(node).strip(),
             "reason": node.reason or None,
-            "keys": sum(len(index) for index in indexes.get(node.index, {}).values()),
-            "bytes": sum(index.bytes for index in indexes.get(node.index, {}).values()),
+            "keys": sum(len(index) for index in indexes.get(node.index, ())),
+            "bytes": sum(index.bytes for index in indexes.get(node.index, ())),
         }
         for node in flow.nodes.values()
     ]
@@ -88,9 +110,10 @@ def graph_of(flow: Flow, dataflow: Dataflow) -> dict[str, Any]:
         for parent in node.parents
     ]
     links = [
-        {"link": route.link, "from": flow.node(route.egress).domain, "to": flow.node(route.ingress).domain}
-        for route in flow.routes.values()
+        {"link": route.link, "from": sender_of(route.link), "to": receiver_of(route.link)}
+        for routes in flow.routes.values()
+        for route in routes
     ]
     unique = {link["link"]: link for link in links}
-    domains = sorted({node.domain for node in flow.nodes.values()})
+    domains = sorted({place for index in flow.nodes for place in flow.places(index)})
     return {"domains": domains, "nodes": nodes, "edges": edges, "links": list(unique.values())}

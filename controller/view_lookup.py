@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from controller.binding import Binding, BoundLookup
+from controller.binding import Binding
 from controller.deployment import ViewInfo
-from domains.graph import DomainIndex, NodeIndex
+from controller.hosts import Hosts, ReaderShard
+from domains.packets import Clock
 from domains.types import Row
-from worker.reader_map import ReaderClient, ReaderLayout
+from worker.reader_map import BoundLookup, Telling
 
 SAMPLE = 16
 """One look-up in so many tells the domain its key, for the order of use. The reader map itself keeps no such order."""
@@ -18,31 +19,25 @@ SAMPLES_TOGETHER = 256
 
 
 class ViewLookup:
-    """A prepared look-up (``PreparedLookup``); ``stale`` once the view has gone or was given another reader."""
+    """A prepared look-up (``PreparedLookup``); ``stale`` once the view has gone, or its reader was replaced or moved.
 
-    def __init__(
-        self,
-        info: ViewInfo,
-        binding: Binding,
-        layout: ReaderLayout | None,
-        node: NodeIndex,
-        domain: DomainIndex,
-        client: ReaderClient,
-        touch: Callable[[DomainIndex, NodeIndex, tuple[Row, ...]], None],
-    ) -> None:
+    This one is of a reader that stands once, or of none; ``sharded_lookup.py`` has the other.
+    """
+
+    def __init__(self, info: ViewInfo, binding: Binding, shards: tuple[ReaderShard, ...], hosts: Hosts) -> None:
         self.info = info
         self.binding = binding
-        self.layout = layout
-        """None while the view has no reader yet."""
-        self.node = node
-        self.domain = domain
+        self.shards = shards
+        """In the order of their numbers; none while the view has no reader yet."""
         self.stale = False
         self.hits = 0
         self.misses = 0
-        self._client = client
-        self._touch = touch
+        self._hosts = hosts
         self._sampled: list[Row] = []
-        self._single = binding.single_integer and layout is not None and layout.plain
+        self._telling = Telling()
+        here = bool(shards) and all(shard.client is not None for shard in shards)
+        self._single = here and binding.single_integer and shards[0].layout.plain
+        self._many = self._single and shards[0].layout.by_integer
         self._name = binding.parameters[0].name if binding.single_key else ""
 
     def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | None:
@@ -56,56 +51,88 @@ class ViewLookup:
         return self.read(self.binding.from_text(text))
 
     def _counted_page(self, key: Row) -> bytes | None:
-        assert self.layout is not None
-        page = self._client.page(self.layout, key)
-        if page is None:
-            self.misses += 1
-        else:
-            self.hits += 1
-            if not self.hits % SAMPLE:
-                self._sample((key,))
+        shard = self.shard_of(key)
+        assert shard.client is not None
+        page = shard.client.page(shard.layout, key)
+        self._count(page, (key,))
         return page
 
     def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
-        if self.layout is not None and self._single and self.layout.by_integer:
+        if self._many:
             values = single_integers(keys)
-            pages = None if values is None else self._client.integer_pages(self.layout, values)
+            pages = None if values is None else self._integer_pages(values)
             if pages is not None and values is not None:
                 missing = pages.count(None)
                 self.misses += missing
                 self.hits += len(pages) - missing
                 self._sample([(value,) for value in values[::SAMPLE]])
+                if missing or self._telling.owed:
+                    self._tell_of(values, pages)
                 return pages
         return [self.read(self.binding.from_json(key)) for key in keys]
 
+    # --- what depends on how many shards there are ----------------------------------------------------------------
+
+    def shard_of(self, key: Row) -> ReaderShard:
+        """Where the key's rows are; not while the view has no reader."""
+        return self.shards[0]
+
+    def by_shard(self, keys: Iterable[Row]) -> dict[ReaderShard, tuple[Row, ...]]:
+        return {self.shards[0]: tuple(keys)}
+
     def look(self, bound: BoundLookup) -> bytes | None:
-        """The rows, or None where one of the keys is a hole. Counts nothing: any thread may call it."""
-        layout = self.layout
-        if layout is None:
+        """The rows, or None where one of the keys is a hole, or on another host. Counts nothing."""
+        if not self.shards:
             return None
-        if not bound.keys:
-            return layout.empty or b""
-        keys, seek, low, high = bound.keys, bound.seek, bound.low, bound.high
-        if len(keys) == 1:
-            return self._client.page(layout, keys[0], seek, low, high, bound.limit, bound.offset)
-        return self._client.rows(layout, keys, seek, low, high, bound.limit, bound.offset)
+        shard = self.shards[0]
+        return None if shard.client is None else bound.page(shard.client, shard.layout)
+
+    def _integer_pages(self, values: Sequence[int]) -> list[bytes | None] | None:
+        shard = self.shards[0]
+        assert shard.client is not None
+        return shard.client.integer_pages(shard.layout, values)
+
+    async def fill(self, bounds: Sequence[BoundLookup], token: Clock, deadline: float) -> list[bytes | None]:
+        """Wait for the token, have the keys filled, and what they hold then; None where the reader is gone."""
+        return await self._hosts.pages(self.shards[0], bounds, token, deadline)
+
+    def has_reached(self, token: Clock) -> bool:
+        """Whether all of the view is known to reflect the token."""
+        return all(self._hosts.has_reached(shard, token) for shard in self.shards)
+
+    # --- counting and telling -------------------------------------------------------------------------------------
 
     def read(self, bound: BoundLookup) -> bytes | None:
         """``look``, counted as a hit or a miss."""
         page = self.look(bound)
+        self._count(page, bound.keys[:1])
+        return page
+
+    def _count(self, page: bytes | None, keys: Sequence[Row]) -> None:
         if page is None:
             self.misses += 1
-        else:
-            self.hits += 1
-            if not self.hits % SAMPLE:
-                self._sample(bound.keys[:1])
-        return page
+            self._telling.missed(keys)
+            return
+        self.hits += 1
+        if not self.hits % SAMPLE:
+            self._sample(keys)
+        if self._telling.owed:
+            self._sample(self._telling.news(keys))
+
+    def _tell_of(self, values: Sequence[int], pages: Sequence[bytes | None]) -> None:
+        telling = self._telling
+        telling.missed([(value,) for value, page in zip(values, pages, strict=True) if page is None])
+        if telling.owed:
+            self._sample(
+                telling.news([(value,) for value, page in zip(values, pages, strict=True) if page is not None])
+            )
 
     def _sample(self, keys: Sequence[Row]) -> None:
         self._sampled.extend(keys)
         if len(self._sampled) >= SAMPLES_TOGETHER:
             sampled, self._sampled = self._sampled, []
-            self._touch(self.domain, self.node, tuple(sampled))
+            for shard, own in self.by_shard(sampled).items():
+                self._hosts.touch(shard, own)
 
 
 def single_integers(keys: Sequence[Any]) -> list[int] | None:

@@ -20,8 +20,11 @@ from domains.vertex import Vertex
 class Backfill:
     """The cursors of one migration's backfill in one domain."""
 
-    def __init__(self, store: Store, bases: Iterable[Vertex]) -> None:
+    def __init__(self, store: Store, bases: Iterable[Vertex], full: Sequence[Vertex] = ()) -> None:
         self._store = store
+        self.full = full
+        """Vertices whose state was full before; all of it is fed when the backfill begins."""
+        self.begun = False
         self._bases: dict[str, list[Vertex]] = {}
         for vertex in bases:
             assert isinstance(vertex.operator, Base)
@@ -34,7 +37,7 @@ class Backfill:
 
     @property
     def finished(self) -> bool:
-        return not self._waiting
+        return self.begun and not self._waiting
 
     def visible(self, table: str, row: Row) -> bool:
         """Whether a stored row has been fed. Tables that feed nothing here are not looked up here either."""

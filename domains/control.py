@@ -28,7 +28,6 @@ from domains.commands import (
     Route,
 )
 from domains.domain import Domain
-from domains.forward import ForwardPass
 from domains.graph import Materialization, Node
 from domains.ingress import Sources
 from domains.operators.aggregate import GroupIndex
@@ -93,7 +92,6 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
     added: list[Vertex] = []
     for node in command.nodes:
         vertex = domain.vertices.add(node)
-        domain.removed.discard(node.index)
         if command.held:
             domain.held.add(node.index)
         added.append(vertex)
@@ -113,8 +111,7 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
         domain.links.add_route(route, domain.vertices[route.egress])
     building = _mark_building(added)
     if building:
-        _begin_backfill(domain, building, step)
-    _take_early(domain, added, step)
+        _prepare_backfill(domain, building, step)
 
 
 def _index_base(domain: Domain, node: Node) -> None:
@@ -140,8 +137,12 @@ def _mark_building(added: Iterable[Vertex]) -> list[Vertex]:
     return building
 
 
-def _begin_backfill(domain: Domain, building: list[Vertex], step: Step) -> None:
-    """Find what feeds the building vertices: bases, and state that is full already, perhaps through stateless ones."""
+def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step) -> None:
+    """Find what feeds the building vertices: bases, and state that is full already, perhaps through stateless ones.
+
+    Nothing is fed before the first ``Feed``. By then all domains of the migration have their nodes, so what is sent
+    always meets its ingress; and a packet for an ingress that is not there is one for a node that was removed.
+    """
     assert domain.backfill is None, "one migration at a time"
     bases: dict[Vertex, None] = {}
     full: dict[Vertex, None] = {}
@@ -158,7 +159,7 @@ def _begin_backfill(domain: Domain, building: list[Vertex], step: Step) -> None:
         else:
             vertex.feeds_building = True
             above.extend(vertex.parents)
-    domain.backfill = Backfill(domain.store, sorted(bases, key=lambda v: v.rank))
+    domain.backfill = Backfill(domain.store, sorted(bases, key=lambda v: v.rank), list(full))
     scalars = [index for vertex in building if (index := _scalar(vertex)) is not None]
     for index in scalars:
         index.conceal()
@@ -166,26 +167,16 @@ def _begin_backfill(domain: Domain, building: list[Vertex], step: Step) -> None:
         if isinstance(vertex.operator, Reader):
             vertex.operator.filled.fill((), ())
             step.publish(vertex).filled.append(((), []))
+
+
+def _begin_backfill(domain: Domain, backfill: Backfill, step: Step) -> None:
+    """What was full before is fed whole; what is there over no input is born."""
+    backfill.begun = True
     act = domain.building_pass(step)
-    for vertex in full:
+    for vertex in backfill.full:
         act.inject_output(vertex, whole_state(vertex))
     act.run()
-    _births(domain, building, step)
-
-
-def _take_early(domain: Domain, added: Iterable[Vertex], step: Step) -> None:
-    """A domain above may have begun to feed before this one had the ingress: what came then is taken now.
-
-    What is partial has holes there, and drops it.
-    """
-    early = {vertex: deltas for vertex in added if (deltas := domain.early.pop(vertex.index, None))}
-    act: ForwardPass | None = None
-    for vertex, deltas in early.items():
-        if vertex.building:
-            act = act or domain.building_pass(step)
-            act.inject(vertex, deltas)
-    if act is not None:
-        act.run()
+    _births(domain, [vertex for vertex in domain.vertices if vertex.building], step)
 
 
 def _births(domain: Domain, building: list[Vertex], step: Step) -> None:
@@ -238,6 +229,8 @@ def _feed(domain: Domain, limit: int, step: Step) -> Progress:
     backfill = domain.backfill
     if backfill is None or backfill.finished:
         return DONE
+    if not backfill.begun:
+        _begin_backfill(domain, backfill, step)
     before = backfill.rows
     sources = backfill.slice(limit)
     act = domain.building_pass(step)
@@ -254,8 +247,8 @@ def _activate(domain: Domain, step: Step) -> None:
     for vertex in domain.vertices:
         vertex.building = vertex.feeds_building = False
     waited, domain.awaiting = domain.awaiting, []
-    for read in waited:
-        domain.answer(read, step)
+    for packet in waited:
+        domain.answer(packet, step)
 
 
 def _remove_nodes(domain: Domain, command: RemoveNodes, step: Step) -> None:
@@ -267,14 +260,13 @@ def _remove_nodes(domain: Domain, command: RemoveNodes, step: Step) -> None:
         if index not in domain.vertices:
             continue
         vertex = domain.vertices.remove(index)
-        domain.removed.add(index)
-        domain.early.pop(index, None)
         domain.clocks.remove(vertex)
         domain.ingresses.forget(vertex)
         domain.links.remove_egress(vertex)
         domain.held.discard(index)
-        step.replies.extend(Reply(read.request, Filled()) for read in domain.awaiting if read.reader == index)
-        domain.awaiting = [read for read in domain.awaiting if read.reader != index]
+        gone = [read for read in domain.awaiting if isinstance(read, Read) and read.reader == index]
+        step.replies.extend(Reply(read.request, Filled()) for read in gone)
+        domain.awaiting = [packet for packet in domain.awaiting if packet not in gone]
         for packet, waits in list(domain.parked.items()):
             if any(hole[0] is vertex for hole in waits):
                 del domain.parked[packet]

@@ -75,14 +75,10 @@ class Domain:
         self.backfill: Backfill | None = None
         self.index_cursors: dict[tuple[str, Columns], bytes] = {}
         """How far the indexes of base tables that are being built have come."""
-        self.early: dict[NodeIndex, list[Delta]] = {}
-        """Deltas for ingresses that a command under way has yet to add."""
         self.held: set[NodeIndex] = set()
-        """Readers that are known already and not complete before ``Activate``."""
-        self.awaiting: list[Read] = []
-        """Reads of what is held, or being built."""
-        self.removed: set[NodeIndex] = set()
-        """Nodes that are gone, for which packets may still be on their way. Indices are never used again."""
+        """Nodes that are known already and not complete before ``Activate``."""
+        self.awaiting: list[Read | Upquery] = []
+        """Reads and upqueries of what is held, or being built."""
         self.counters = Counters()
 
     def handle(self, packet: Packet) -> list[Effect]:
@@ -176,6 +172,9 @@ class Domain:
 
     def feed_full(self, act: ForwardPass, building: ForwardPass) -> None:
         """State that was full before the backfill began has been fed whole: its changes go on as they are."""
+        assert self.backfill is not None
+        if not self.backfill.begun:
+            return
         for vertex, deltas in act.deltas.items():
             if vertex.indexes and not vertex.is_base and any(c.building or c.feeds_building for c in vertex.children):
                 building.inject_output(vertex, deltas)
@@ -205,8 +204,6 @@ class Domain:
         for index, sent in packet.deltas:
             if index in self.vertices:
                 deltas.setdefault(self.vertices[index], []).extend(sent)
-            elif index not in self.removed:
-                self.early.setdefault(index, []).extend(sent)
         for vertex, rows in deltas.items():
             self.ingresses.updated(packet.link, vertex, rows)
         for vertex in {**patterns, **deltas}:
@@ -300,6 +297,9 @@ class Domain:
         if route is None:
             return True
         egress, part = route
+        if egress.index in self.held:
+            self.awaiting.append(packet)
+            return True
         found = pull.find(egress.parents[0], packet.columns, packet.keys)
         if any(rows is None for rows in found):
             return False
@@ -333,6 +333,7 @@ class Domain:
         again = self.links.reset(packet.peer, packet.epoch)
         for parked in [p for p in self.parked if isinstance(p, Upquery) and p.link in again]:
             del self.parked[parked]
+        self.awaiting = [p for p in self.awaiting if isinstance(p, Read) or p.link not in again]
         links = {link for link in again if sender_of(link) == packet.peer}
         act = self.forward_pass(step)
         for vertex, sources in self.ingresses.sources.items():

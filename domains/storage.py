@@ -89,6 +89,9 @@ class Store(Protocol):
 
     def table(self, name: str) -> TableStore: ...
 
+    def tables(self) -> list[TableSchema]:
+        """The schemas of all tables."""
+
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
         """Close the step: log entries (table, sequence, deltas) go with the staged rows into one atomic write.
 

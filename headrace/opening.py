@@ -14,5 +14,6 @@ async def open_deployment(settings: Settings) -> Deployment:
         settings.data,
         memory_limit=settings.memory_limit,
         domains=settings.domains,
+        shards=settings.shards,
         read_timeout=settings.read_timeout,
     )

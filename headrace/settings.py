@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from api.limits import MAX_BODY_BYTES
+from domains.sharding import SHARDS_MAX
 from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
 
@@ -45,6 +46,9 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     memory_limit: Size = Field(default=512_000_000, description="bytes of state and readers, obeyed by evicting")
     domains: int = Field(default=1, ge=1, le=64, description="domains that the graph is split over")
+    shards: int = Field(
+        default=1, ge=1, le=SHARDS_MAX, description="shards of every table and view; fixed at the first start"
+    )
     read_timeout: float = Field(default=5.0, gt=0, le=3600, description="seconds that a read waits for its answer")
     max_body_size: Size = Field(default=MAX_BODY_BYTES, description="greatest request body in bytes")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -51,6 +51,8 @@ class Catalog:
 
     tables: Mapping[str, TableSchema] = field(default_factory=_nothing)
     views: Mapping[str, ViewDefinition] = field(default_factory=_no_views)
+    shards: int = 1
+    """Over how many shards a table is spread that does not say it."""
 
     def with_table(self, schema: TableSchema) -> Catalog:
         """This catalog with the table added, or replaced by its altered schema."""

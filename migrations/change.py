@@ -6,11 +6,13 @@ built beside the running ones and become visible at the end); tables that go.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from domains import commands
 from domains.errors import AlreadyExists, HeadraceError, StillInUse, Unsupported
 from domains.graph import Columns, DomainIndex
+from domains.sharding import physical
 from domains.types import TableSchema
 from migrations.catalog import ViewDefinition
 from migrations.dataflow import Placement
@@ -24,7 +26,8 @@ from migrations.plan import (
     plan_removal,
     understand,
 )
-from migrations.query.view import PlannedView
+from migrations.query.relation import Relation
+from migrations.query.view import PlannedView, asks
 from migrations.recipe import Entry, Recipe
 from migrations.statements.adhoc import AdHoc, ad_hoc_name
 from migrations.statements.interpret import interpret_one, split
@@ -40,7 +43,7 @@ from migrations.statements.statement import (
 )
 
 BASES = DomainIndex(0)
-"""The domain that has the base tables."""
+"""The group that has the base tables."""
 
 
 @dataclass(slots=True)
@@ -90,36 +93,48 @@ def entries_of(entry: Entry) -> tuple[Entry, ...]:
     return tuple(parts)
 
 
-def change_of(state: State, entry: Entry, placement: Placement) -> Change:
+def change_of(state: State, entry: Entry, placement: Placement, parsed: Sequence[Parsed] | None = None) -> Change:
     """Work an entry out. The state given is left as it is.
+
+    ``parsed`` is what the entry's statements parse to, where the caller has done that; it too is left as it is.
 
     :raises HeadraceError: what is wrong with a statement; nothing has changed then.
     """
     work = _Work(state)
-    for sql in entry.statements:
-        if entry.ad_hoc:
+    if entry.ad_hoc:
+        for sql in entry.statements:
             work.add(CreateView(AdHoc(sql, ad_hoc_name(sql), ()).definition()))
-            continue
-        for parsed in split(sql):
-            work.add(interpret_one(parsed, work.state.catalog, (), ""))
+    else:
+        for statement in parsed or (each for sql in entry.statements for each in split(sql)):
+            work.add(interpret_one(statement, work.state.catalog, (), ""))
     for name in entry.forget:
         work.forget_ad_hoc(name)
     work.readers.update((name.lower(), None) for name in entry.readers)
     return work.finish(entry, placement)
 
 
-def play(recipe: Recipe, placement: Placement, *, partial: bool = True) -> State:
-    """The state that a recipe comes to."""
-    state = State(partial=partial)
+def play(recipe: Recipe, placement: Placement, *, partial: bool = True, shards: int = 1) -> State:
+    """The state that a recipe comes to in a deployment of so many shards."""
+    state = State(partial=partial, shards=shards)
     for entry in recipe.entries:
         state = change_of(state, entry, placement).state
     return state
 
 
-def build_index(schema: TableSchema, columns: Columns) -> PlanStep:
-    """Bring stored rows into a declared index. Nothing is done where it is complete."""
+def build_index(schema: TableSchema, columns: Columns, shards: int = 1) -> list[PlanStep]:
+    """Bring stored rows into a declared index, in every shard of the table. Nothing is done where it is complete."""
     command = commands.BuildIndex(schema.name, columns, SLICE_ROWS)
-    return PlanStep(BASES, command, f"index table {schema.name}", sliced=True)
+    return at_table(schema, shards, command, f"index table {schema.name}", sliced=True)
+
+
+def at_table(
+    schema: TableSchema, shards: int, command: commands.Command, text: str, *, sliced: bool = False
+) -> list[PlanStep]:
+    """A command for every shard of a table; ``shards`` is the deployment's factor."""
+    if shards == 1:
+        return [PlanStep(BASES, command, text, sliced)]
+    domains = [physical(BASES, shard, shards) for shard in range(schema.shards or shards)]
+    return [PlanStep(domain, command, f"domain {domain}: {text}", sliced) for domain in domains]
 
 
 class _Work:
@@ -130,6 +145,8 @@ class _Work:
         self.gone: dict[str, None] = {}
         self.readers: dict[str, None] = {}
         self.planned: dict[str, PlannedView] = {}
+        self.meanings: dict[str, Relation] = {}
+        """What new views come to, as long as nothing but further views has changed the catalog since."""
 
     def add(self, statement: Statement) -> None:
         match statement:
@@ -159,7 +176,8 @@ class _Work:
         schema = statement.schema
         if self._free(schema.name, statement.if_not_exists):
             self.state.catalog = self.state.catalog.with_table(schema)
-            self.tables.append(PlanStep(BASES, commands.CreateTable(schema), f"create table {schema.name}"))
+            self.meanings.clear()
+            self._at_table(schema, commands.CreateTable(schema), f"create table {schema.name}")
 
     def _alter_table(self, table: str, schema: TableSchema) -> None:
         before = self.state.catalog.table(table).indexes
@@ -174,10 +192,14 @@ class _Work:
                     continue
                 raise StillInUse(f'view "{name}" needs it: {error.message}', hint="drop the view first") from error
         self.state.catalog = after
-        self.tables.append(PlanStep(BASES, commands.AlterTable(schema), f"alter table {schema.name}"))
+        self.meanings.clear()
+        self._at_table(schema, commands.AlterTable(schema), f"alter table {schema.name}")
         for columns in dict.fromkeys(schema.indexes):
             if columns not in before:
-                self.tables.append(build_index(schema, columns))
+                self.tables.extend(build_index(schema, columns, self.state.shards))
+
+    def _at_table(self, schema: TableSchema, command: commands.Command, text: str) -> None:
+        self.tables.extend(at_table(schema, self.state.shards, command, text))
 
     def _drop_table(self, name: str, if_exists: bool) -> None:
         catalog = self.state.catalog
@@ -191,9 +213,11 @@ class _Work:
             raise StillInUse(f'view "{needed.name}" reads table "{name}"', hint="drop the view first")
         for view in views:
             self._forget(view)
-        table = catalog.table(name).name
+        schema = catalog.table(name)
         self.state.catalog = self.state.catalog.without_table(name)
-        self.drops.append(PlanStep(BASES, commands.DropTable(table), f"drop table {table}"))
+        self.meanings.clear()
+        command = commands.DropTable(schema.name)
+        self.drops.extend(at_table(schema, self.state.shards, command, f"drop table {schema.name}"))
 
     def _create_view(self, statement: CreateView) -> None:
         definition = statement.definition
@@ -204,10 +228,14 @@ class _Work:
             return
         self.state.catalog = self.state.catalog.with_view(definition)
         lower = definition.name.lower()
-        if definition.external:
+        # Where it replaces a view, it was understood in a catalog that had the old one.
+        meaning = statement.meaning if old is None else None
+        if meaning is not None:
+            self.meanings[lower] = meaning
+        if definition.external or (meaning is not None and asks(meaning)):
             self.readers[lower] = None  # Planned with the others, when all are known.
             return
-        self.planned[lower] = planned = understand(self.state, definition)
+        self.planned[lower] = planned = understand(self.state, definition, meaning)
         if planned.parameters:
             self.readers[lower] = None
 
@@ -228,6 +256,7 @@ class _Work:
 
     def _forget(self, view: ViewDefinition) -> None:
         self.state.catalog = self.state.catalog.without_view(view.name)
+        self.meanings.clear()
         self.gone[view.name.lower()] = None
         self.readers.pop(view.name.lower(), None)
         self.planned.pop(view.name.lower(), None)
@@ -246,5 +275,5 @@ class _Work:
         wanted = [self.state.catalog.views[name] for name in self.readers if name not in self.state.flow.readers]
         views = MigrationPlan((), ())
         if wanted:
-            self.state, views = plan_readers(self.state, wanted, placement)
+            self.state, views = plan_readers(self.state, wanted, placement, self.meanings)
         return Change(self.state, entry, self.tables, removal, views, self.drops)

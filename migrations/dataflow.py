@@ -4,14 +4,19 @@ egresses.
 A node of the joint graph may stand here more than once: when a view needs *complete* rows of something that runs
 partially, it gets a twin of its own, and the running one is left alone. ``Dataflow`` is a value that a migration copies
 and extends; the same recipe gives the same dataflow.
+
+In a deployment of several shards a node stands, under its one number, in some of the shards of its group
+(``sharding.py``), and ``Node.domain`` is the group. A *crossing* is an egress and an ingress: where a node is seen from
+another group, or where rows have to stand otherwise than they do (a shuffle, also within a group).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from domains.commands import Route
+from domains.commands import Part, Route
 from domains.graph import (
     Base,
     Columns,
@@ -21,14 +26,21 @@ from domains.graph import (
     Node,
     NodeIndex,
     Reader,
+    Sharding,
 )
 from domains.graph import Materialization as Kept
-from domains.packets import lane_of, link_between
+from domains.packets import lane_of, link_between, receiver_of
+from domains.sharding import base_shard, physical
+from domains.types import TableSchema
 from migrations.joint_graph import JointGraph
 from migrations.materialize import Need, Needs, drives_of, indexes_of, keeps
+from migrations.sharding import in_two_phases, of_base, standing
 
 Placement = Callable[[Node], DomainIndex]
-"""In which domain a new node stands. Bases are always in domain 0."""
+"""In which group of nodes a new node stands (with one shard, a domain). Bases are always in group 0."""
+
+Crossing = tuple[NodeIndex, DomainIndex, Sharding, bool]
+"""(source, receiving group, how it stands there, complete)."""
 
 
 @dataclass(slots=True)
@@ -36,27 +48,32 @@ class Dataflow:
     """All placed nodes in topological order."""
 
     nodes: dict[NodeIndex, Node] = field(default_factory=dict)
+    sharding: dict[NodeIndex, Sharding] = field(default_factory=dict)
     variants: dict[NodeIndex, tuple[NodeIndex, ...]] = field(default_factory=dict)
     """Joint-graph node → where it stands: more than once where views need more of it than a running one has."""
     complete: set[NodeIndex] = field(default_factory=set)
     """Nodes with no partial state at or above them."""
-    crossings: dict[tuple[NodeIndex, DomainIndex, bool], NodeIndex] = field(default_factory=dict)
-    """(source, receiving domain, complete) → ingress."""
-    routes: dict[NodeIndex, Route] = field(default_factory=dict)
-    """By ingress."""
+    crossings: dict[Crossing, NodeIndex] = field(default_factory=dict)
+    """→ ingress."""
+    routes: dict[NodeIndex, tuple[Route, ...]] = field(default_factory=dict)
+    """By ingress: those into its first shard, in the order of the shards that send, then those into its second."""
     readers: dict[str, NodeIndex] = field(default_factory=dict)
     """By view, lower case."""
     next_index: int = 0
+    shards: int = 1
+    """The deployment's factor."""
 
     def copy(self) -> Dataflow:
         return Dataflow(
             dict(self.nodes),
+            dict(self.sharding),
             dict(self.variants),
             set(self.complete),
             dict(self.crossings),
             dict(self.routes),
             dict(self.readers),
             self.next_index,
+            self.shards,
         )
 
     def node(self, index: NodeIndex) -> Node:
@@ -76,20 +93,38 @@ class Dataflow:
                 pending.extend(self.nodes[at].parents)
         return reached
 
-    def bases_of(self, index: NodeIndex) -> frozenset[str]:
-        """The base tables that a node is computed from."""
-        operators = (self.nodes[i].operator for i in self.ancestors(index))
-        return frozenset(operator.table for operator in operators if isinstance(operator, Base))
+    def places(self, index: NodeIndex) -> list[DomainIndex]:
+        """The domains in which a node stands, one a shard."""
+        group = self.nodes[index].domain
+        return [physical(group, number, self.shards) for number in self.sharding[index].numbers]
+
+    def bases_of(self, index: NodeIndex, shard: int) -> frozenset[str]:
+        """The base shards of which a node has rows in one of its shards. Across a shuffle those are all of them."""
+        found: set[str] = set()
+        pending, reached = [index], {index}
+        while pending:
+            node = self.nodes[pending.pop()]
+            if isinstance(node.operator, Base):
+                found.add(base_shard(node.operator.table, shard, self.shards))
+            elif isinstance(node.operator, Ingress):
+                here = physical(node.domain, shard, self.shards)
+                for route in self.routes[node.index]:
+                    if receiver_of(route.link) == here:
+                        found |= route.bases
+            else:
+                pending.extend(parent for parent in node.parents if parent not in reached)
+                reached.update(node.parents)
+        return frozenset(found)
 
     def remove(self, doomed: set[NodeIndex]) -> None:
         for index in doomed:
-            del self.nodes[index]
+            del self.nodes[index], self.sharding[index]
         left = {key: tuple(i for i in standing if i not in doomed) for key, standing in self.variants.items()}
         self.variants = {key: standing for key, standing in left.items() if standing}
         self.crossings = {
             key: index for key, index in self.crossings.items() if index not in doomed and key[0] not in doomed
         }
-        self.routes = {index: route for index, route in self.routes.items() if index not in doomed}
+        self.routes = {index: routes for index, routes in self.routes.items() if index not in doomed}
         self.readers = {view: index for view, index in self.readers.items() if index not in doomed}
         self.complete -= doomed
 
@@ -97,10 +132,18 @@ class Dataflow:
 class Extension:
     """The work of one migration: places what is new of the joint graph into a copy of the running dataflow."""
 
-    def __init__(self, running: Dataflow, joint: JointGraph, placement: Placement) -> None:
+    def __init__(
+        self,
+        running: Dataflow,
+        joint: JointGraph,
+        placement: Placement,
+        tables: Mapping[str, TableSchema] = MappingProxyType({}),
+    ) -> None:
+        """``tables``: by lower-case name; by them the bases of a deployment of several shards stand."""
         self.flow = running.copy()
         self._joint = joint
         self._placement = placement
+        self._tables = tables
         self._needs = Needs()
         self._resolved: dict[NodeIndex, NodeIndex] = {}
         self.added: dict[NodeIndex, None] = {}
@@ -121,8 +164,8 @@ class Extension:
         placed = []
         for reader, root in readers:
             domain = self._placement(reader)
-            parent = self._here(self._resolve(root), domain, self._parent_complete(root))
-            placed.append(self._put(replace(reader, parents=(parent,)), domain))
+            node, sharding = self._above(replace(reader, parents=(root,)), domain, Need(), self.flow.next_index)
+            placed.append(self._put(node, domain, sharding))
         for index, (reader, _) in zip(placed, readers, strict=True):
             assert isinstance(reader.operator, Reader)
             self.flow.readers[reader.operator.view.lower()] = index
@@ -160,22 +203,22 @@ class Extension:
             if kept is not Kept.NONE and running.materialization is Kept.NONE:
                 continue
             resolved = [self._resolve(parent) for parent in self._joint.node(logical).parents]
-            if all(
-                self._sees(at, source, running.domain) for at, source in zip(running.parents, resolved, strict=True)
-            ):
+            if all(self._sees(at, source) for at, source in zip(running.parents, resolved, strict=True)):
                 return index
         return None
 
-    def _sees(self, parent: NodeIndex, source: NodeIndex, domain: DomainIndex) -> bool:
-        """Whether ``parent``, a running node's parent in ``domain``, is ``source`` or an ingress of it."""
-        return parent == source or any(
-            self.flow.crossings.get((source, domain, whole)) == parent for whole in (True, False)
-        )
+    def _sees(self, parent: NodeIndex, source: NodeIndex) -> bool:
+        """Whether ``parent``, a running node's parent, is ``source`` or an ingress of it."""
+        operator = self.flow.nodes[parent].operator
+        return parent == source or (isinstance(operator, Ingress) and operator.source == source)
 
     def _add_variant(self, logical: NodeIndex, node: Node, need: Need, kept: Kept) -> NodeIndex:
-        domain = DomainIndex(0) if isinstance(node.operator, Base) else self._placement(node)
-        parents = tuple(self._here(self._resolve(p), domain, self._parent_complete(p)) for p in node.parents)
-        index = self._put(replace(node, parents=parents), domain)
+        if isinstance(node.operator, Base):
+            index = self._put(node, DomainIndex(0), self._of_base(node.operator))
+        else:
+            domain = self._placement(node)
+            placed, sharding = self._above(node, domain, need, logical)
+            index = self._put(placed, domain, sharding)
         if self._is_complete(index, node, need, kept):
             self.flow.complete.add(index)
         self.flow.variants[logical] = (*self.flow.variants.get(logical, ()), index)
@@ -186,32 +229,76 @@ class Extension:
             return True
         return kept is not Kept.PARTIAL and all(p in self.flow.complete for p in self.flow.nodes[index].parents)
 
-    def _put(self, node: Node, domain: DomainIndex) -> NodeIndex:
+    def _of_base(self, base: Base) -> Sharding:
+        return (
+            Sharding() if self.flow.shards == 1 else of_base(base, self._tables[base.table.lower()], self.flow.shards)
+        )
+
+    def _above(self, node: Node, domain: DomainIndex, need: Need, spread: int) -> tuple[Node, Sharding]:
+        """The node over its parents as it sees them in ``domain``, and how it then stands.
+
+        What is gathered goes to a shard that ``spread`` decides, so that not all of it is in one.
+        """
+        flow = self.flow
+        if flow.shards == 1:
+            seen = (self._here(self._resolve(p), domain, self._parent_complete(p), Sharding()) for p in node.parents)
+            return replace(node, parents=tuple(seen)), Sharding()
+        sources = [self._resolve(parent) for parent in node.parents]
+        stand = [flow.sharding[source] for source in sources]
+        widths = [len(flow.nodes[source].columns) for source in sources]
+        stands = standing(node, stand, widths, need.lookups, spread % flow.shards)
+        complete = [self._parent_complete(parent) for parent in node.parents]
+        phases = in_two_phases(node.operator) if stand[0].shards > 1 and complete[0] else None
+        if phases is not None:
+            each = Node(node.index, phases.each, (sources[0],), node.columns)
+            sources = [self._put(each, flow.nodes[sources[0]].domain, replace(stand[0], columns=frozenset()))]
+            flow.complete.add(sources[0])
+            node = replace(node, operator=phases.merged)
+        above = map(self._here, sources, [domain] * len(sources), complete, stands.parents)
+        return replace(node, parents=tuple(above)), stands.own
+
+    def _put(self, node: Node, domain: DomainIndex, sharding: Sharding) -> NodeIndex:
         index = NodeIndex(self.flow.next_index)
         self.flow.next_index += 1
         self.flow.nodes[index] = replace(node, index=index, domain=domain)
+        self.flow.sharding[index] = sharding
         self.added[index] = None
         return index
 
-    def _here(self, source: NodeIndex, domain: DomainIndex, complete: bool) -> NodeIndex:
-        """``source`` as seen in ``domain``: itself, or an ingress that a link feeds."""
-        at = self.flow.nodes[source]
-        if at.domain == domain:
+    def _here(self, source: NodeIndex, domain: DomainIndex, complete: bool, wanted: Sharding) -> NodeIndex:
+        """``source`` as seen in ``domain`` when it is to stand as ``wanted``: itself, or an ingress that links feed."""
+        flow = self.flow
+        at, stands = flow.nodes[source], flow.sharding[source]
+        if at.domain == domain and stands == wanted:
             return source
         for whole in (True,) if complete else (True, False):
-            known = self.flow.crossings.get((source, domain, whole))
+            known = flow.crossings.get((source, domain, wanted, whole))
             if known is not None:
                 return known
         kept = Kept.FULL if complete else Kept.NONE
-        egress = self._put(Node(source, Egress(), (source,), at.columns, kept), at.domain)
-        ingress = self._put(Node(source, Ingress(source), (egress,), at.columns), domain)
-        self.flow.crossings[source, domain, complete] = ingress
-        crossed = (lane_of(self.flow.routes[i].link) + 1 for i in self.flow.ancestors(source) if i in self.flow.routes)
-        link = link_between(at.domain, domain, max(crossed, default=0))
-        self.flow.routes[ingress] = Route(egress, link, ingress, self.flow.bases_of(source))
+        egress = self._put(Node(source, Egress(), (source,), at.columns, kept), at.domain, stands)
+        by = None if stands == wanted else min(stands.columns, default=None)
+        ingress = self._put(Node(source, Ingress(source, by), (egress,), at.columns), domain, wanted)
+        flow.crossings[source, domain, wanted, complete] = ingress
+        flow.routes[ingress] = tuple(self._routes(egress, ingress))
         if complete:
-            self.flow.complete.update((egress, ingress))
+            flow.complete.update((egress, ingress))
         return ingress
+
+    def _routes(self, egress: NodeIndex, ingress: NodeIndex) -> Iterator[Route]:
+        """Of each shard of the one to each of the other; but where both stand alike, to its own number only."""
+        flow = self.flow
+        source = flow.nodes[egress].parents[0]
+        sent, wanted = flow.sharding[egress], flow.sharding[ingress]
+        before = [lane_of(routes[0].link) for i in flow.ancestors(source) if (routes := flow.routes.get(i))]
+        lane = max(before, default=-1) + 1
+        column = min(wanted.columns) if wanted.shards > 1 and sent != wanted else None
+        bases = {number: flow.bases_of(source, number) for number in sent.numbers}
+        for receiver, to in zip(wanted.numbers, flow.places(ingress), strict=True):
+            part = None if column is None else Part(column, wanted.shards, receiver - wanted.first)
+            for sender, at in zip(sent.numbers, flow.places(egress), strict=True):
+                if sent != wanted or sender == receiver:
+                    yield Route(egress, link_between(at, to, lane), ingress, bases[sender], part)
 
     def _materialize(self) -> None:
         """Give every new node its state, and running ones what further indexes they need, from the readers up."""

@@ -28,6 +28,14 @@ MAXIMUM_TEXT = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
+class ShardingClause:
+    """``SHARD BY (column) [SHARDS n]``; 0 shards: as many as the deployment has."""
+
+    column: str
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """One statement. ``sql`` is its own text, without the ``;`` and what stands around it."""
 
@@ -35,6 +43,10 @@ class Parsed:
     sql: str
     external: bool = False
     """``CREATE EXT VIEW``: the view is to be read from outside (sqlglot's tree has no place for it)."""
+    query: str = ""
+    """The text of the SELECT in ``CREATE VIEW … AS SELECT …`` (sqlglot's tree does not say where it stands)."""
+    sharding: ShardingClause | None = None
+    """``CREATE TABLE … SHARD BY …`` (sqlglot's tree has no place for it either)."""
 
 
 class _Refusal(ParseError):
@@ -78,6 +90,15 @@ class _Parser(MySQLParser):
         **MySQLParser.STATEMENT_PARSERS,
         TokenType.REPLACE: lambda self: self._parse_replace(),
     }
+
+    ddl_query: tuple[int, int] | None = None
+    """Where the SELECT of a CREATE starts in the text, and where it ends."""
+
+    def _parse_ddl_select(self) -> exp.Expr | None:
+        start = self._curr.start if self._curr else 0
+        query: exp.Expr | None = super()._parse_ddl_select()
+        self.ddl_query = (start, self._prev.end + 1) if query is not None else None
+        return query
 
     def _parse_replace(self) -> exp.Expr:
         """``REPLACE INTO …`` is an ``exp.Insert`` whose ``alternative`` is ``REPLACE``."""
@@ -183,6 +204,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     external = _is_external(tokens)
     if external:
         tokens = [token for token in tokens if token is not tokens[1]]
+    tokens, sharding = _without_sharding(sql, tokens)
     tokens = _with_plain_values(tokens)
     parser = _Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT)
     try:
@@ -202,7 +224,8 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:
         raise _syntax_error(sql, tokens[0].start, f'unexpected "{tokens[0].text}"')
-    return Parsed(tree, text, external)
+    query = sql[slice(*parser.ddl_query)] if parser.ddl_query is not None and isinstance(tree, exp.Create) else ""
+    return Parsed(tree, text, external, query, sharding)
 
 
 def _stumbled(parser: _Parser, tokens: list[Token]) -> tuple[int, str]:
@@ -232,6 +255,23 @@ def _is_external(tokens: list[Token]) -> bool:
     if len(tokens) < 3 or tokens[0].token_type != TokenType.CREATE:
         return False
     return tokens[1].text.upper() == "EXT" and tokens[2].token_type == TokenType.VIEW
+
+
+def _without_sharding(sql: str, tokens: list[Token]) -> tuple[list[Token], ShardingClause | None]:
+    """``SHARD BY (column) [SHARDS n]``, ours, after the columns of a CREATE TABLE and among its options."""
+    words = [token.text.upper() for token in tokens]
+    if words[0] != "CREATE" or "TABLE" not in words[1:3]:
+        return tokens, None
+    at = next((i for i in range(len(tokens) - 1) if words[i : i + 2] == ["SHARD", "BY"]), None)
+    if at is None:
+        return tokens, None
+    if len(tokens) < at + 5 or words[at + 2] != "(" or words[at + 4] != ")":
+        raise _syntax_error(sql, tokens[at].start, "expected SHARD BY (column)")
+    if len(tokens) == at + 5 or words[at + 5] != "SHARDS":
+        return [*tokens[:at], *tokens[at + 5 :]], ShardingClause(tokens[at + 3].text, 0)
+    if len(tokens) == at + 6 or not words[at + 6].isdecimal() or int(words[at + 6]) < 1:
+        raise _syntax_error(sql, tokens[at + 5].start, "expected SHARDS and a number from 1")
+    return [*tokens[:at], *tokens[at + 7 :]], ShardingClause(tokens[at + 3].text, int(words[at + 6]))
 
 
 def _syntax_error(sql: str, start: int, message: str) -> SqlSyntaxError:

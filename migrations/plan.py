@@ -12,17 +12,20 @@ again has the same nodes under the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from domains.commands import Activate, AddNodes, BuildIndex, Command, ExtendNodes, Feed, RemoveNodes
+from domains.commands import Activate, AddNodes, BuildIndex, Command, ExtendNodes, Feed, RemoveNodes, Route
 from domains.errors import Unsupported
 from domains.graph import Base, DomainIndex, Node, NodeIndex, ParameterKind, Reader
 from domains.graph import Materialization as Kept
+from domains.packets import receiver_of, sender_of
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.dataflow import Dataflow, Extension, Placement
 from migrations.joint_graph import JointGraph
 from migrations.provenance import traced
+from migrations.query.relation import Relation
 from migrations.query.view import PlannedView, plan_view
 
 SLICE_ROWS = 2_000
@@ -60,9 +63,16 @@ class State:
     """By view, lower case: columns and parameters, and the reader where there is one."""
     partial: bool = True
     """False: every view is full, whatever its parameters. To compare with, and for data that is small anyway."""
+    shards: int = 1
+    """The deployment's factor: it never changes."""
+
+    def __post_init__(self) -> None:
+        self.flow.shards = self.shards
+        if self.catalog.shards != self.shards:
+            self.catalog = replace(self.catalog, shards=self.shards)
 
     def copy(self) -> State:
-        return State(self.catalog, self.joint.copy(), self.flow.copy(), dict(self.planned), self.partial)
+        return State(self.catalog, self.joint.copy(), self.flow.copy(), dict(self.planned), self.partial, self.shards)
 
 
 def one_domain(_: Node) -> DomainIndex:
@@ -85,32 +95,38 @@ NODES_TOGETHER = 4
 """How many successive nodes stay together when a graph is spread: a view has some four to ten."""
 
 
-def understand(state: State, definition: ViewDefinition) -> PlannedView:
+def understand(state: State, definition: ViewDefinition, meaning: Relation | None = None) -> PlannedView:
     """Plan a view without keeping the nodes: its columns and parameters, or what is wrong with it."""
-    return plan_view(
-        state.catalog, state.joint.copy(), definition.name, definition.relation, columns=definition.columns
-    )
+    return _planned(state, state.joint.copy(), definition, meaning)
+
+
+def _planned(state: State, joint: JointGraph, definition: ViewDefinition, meaning: Relation | None) -> PlannedView:
+    name, columns = definition.name, definition.columns
+    return plan_view(state.catalog, joint, name, definition.relation, columns=columns, meaning=meaning)
 
 
 def plan_readers(
-    state: State, definitions: Sequence[ViewDefinition], placement: Placement
+    state: State,
+    definitions: Sequence[ViewDefinition],
+    placement: Placement,
+    meanings: Mapping[str, Relation] = MappingProxyType({}),
 ) -> tuple[State, MigrationPlan]:
     """Plan readers for views that the catalog knows. The state given is left as it is.
+
+    ``meanings`` are what views, by lower-case name, come to in the state's catalog, as far as that is known already.
 
     :raises SqlError, Unsupported: what planning can tell; nothing has changed then.
     """
     after = state.copy()
     readers: list[tuple[Node, NodeIndex]] = []
     for number, definition in enumerate(definitions):
-        planned = plan_view(
-            after.catalog, after.joint, definition.name, definition.relation, columns=definition.columns
-        )
+        planned = _planned(after, after.joint, definition, meanings.get(definition.name.lower()))
         reader = split_key(planned, after.joint, partial=state.partial)
         # A shared node has the names that it was first given; the view has its own.
         columns = (*planned.columns, *after.joint.node(planned.root).columns[reader.visible :])
         readers.append((Node(NodeIndex(-1 - number), reader, (planned.root,), columns), planned.root))
         after.planned[definition.name.lower()] = replace(planned, reader=reader)
-    extension = Extension(after.flow, after.joint, placement)
+    extension = Extension(after.flow, after.joint, placement, after.catalog.tables)
     extension.add_readers(readers)
     flow = after.flow = extension.flow
     added = [node for node in flow.nodes.values() if node.index in extension.added]
@@ -133,7 +149,7 @@ def plan_removal(state: State, views: Iterable[str]) -> tuple[State, MigrationPl
     for index in after.flow.readers.values():
         kept |= after.flow.ancestors(index)
     doomed = set(after.flow.nodes) - kept
-    steps = _removal_steps(after.flow.nodes[index] for index in doomed)
+    steps = _removal_steps(after.flow, doomed)
     after.flow.remove(doomed)
     return after, MigrationPlan(steps, ())
 
@@ -162,45 +178,79 @@ def split_key(planned: PlannedView, joint: JointGraph, *, partial: bool = True) 
 
 def plan_addition(flow: Dataflow, added: Sequence[Node], extended: Sequence[Node]) -> MigrationPlan:
     """The steps that bring nodes into domains: further indexes of running ones, new nodes, backfills."""
-    domains = sorted({node.domain for node in (*added, *extended)})
-    routes = [flow.routes[node.index] for node in added if node.index in flow.routes]
+    here, further = _by_domain(flow, added), _by_domain(flow, extended)
+    routes = [route for node in added for route in flow.routes.get(node.index, ())]
+    outgoing: dict[DomainIndex, list[Route]] = {}
+    incoming: dict[DomainIndex, list[Route]] = {}
+    for route in routes:
+        outgoing.setdefault(sender_of(route.link), []).append(route)
+        incoming.setdefault(receiver_of(route.link), []).append(route)
+    domains = sorted({*here, *further})
+    if flow.shards > 1:
+        domains = _senders_first(domains, routes)
     steps: list[PlanStep] = []
     for domain in domains:
-        here = tuple(node for node in extended if node.domain == domain)
-        if here:
-            steps.append(PlanStep(domain, ExtendNodes(here), f"domain {domain}: index {_numbers(here)} further"))
+        if domain in further:
+            nodes = tuple(further[domain])
+            steps.append(PlanStep(domain, ExtendNodes(nodes), f"domain {domain}: index {_numbers(nodes)} further"))
     for domain in domains:
-        nodes = tuple(node for node in added if node.domain == domain)
-        outgoing = tuple(route for route in routes if flow.nodes[route.egress].domain == domain)
-        incoming = tuple(route for route in routes if flow.nodes[route.ingress].domain == domain)
-        if nodes or outgoing:
-            text = f"domain {domain}: add {_numbers(nodes)}"
-            steps.append(PlanStep(domain, AddNodes(nodes, outgoing, incoming), text))
-    steps.extend(_index_steps([*added, *extended]))
-    full = [node for node in added if node.materialization is Kept.FULL]
-    if full:
-        steps.extend(
-            PlanStep(domain, Feed(SLICE_ROWS), f"domain {domain}: backfill {_numbers(full)}", sliced=True)
-            for domain in domains
-        )
-        steps.extend(PlanStep(domain, Activate(), f"domain {domain}: activate") for domain in domains)
-    return MigrationPlan(tuple(steps), _removal_steps(added))
+        nodes = tuple(here.get(domain, ()))
+        if nodes or domain in outgoing:
+            command = AddNodes(nodes, tuple(outgoing.get(domain, ())), tuple(incoming.get(domain, ())))
+            steps.append(PlanStep(domain, command, f"domain {domain}: add {_numbers(nodes)}"))
+    steps.extend(_index_steps(flow, [*added, *extended]))
+    full = {domain: some for domain in domains if (some := [n for n in here.get(domain, ()) if _is_full(n)])}
+    steps.extend(
+        PlanStep(domain, Feed(SLICE_ROWS), f"domain {domain}: backfill {_numbers(nodes)}", sliced=True)
+        for domain, nodes in full.items()
+    )
+    steps.extend(PlanStep(domain, Activate(), f"domain {domain}: activate") for domain in full)
+    return MigrationPlan(tuple(steps), _removal_steps(flow, [node.index for node in added]))
 
 
-def _index_steps(nodes: Iterable[Node]) -> Iterable[PlanStep]:
+def _is_full(node: Node) -> bool:
+    return node.materialization is Kept.FULL
+
+
+def _by_domain(flow: Dataflow, nodes: Iterable[Node]) -> dict[DomainIndex, list[Node]]:
+    """Where nodes stand: each in all of its shards."""
+    found: dict[DomainIndex, list[Node]] = {}
+    for node in nodes:
+        for domain in flow.places(node.index):
+            found.setdefault(domain, []).append(node)
+    return found
+
+
+def _senders_first(domains: Iterable[DomainIndex], routes: Iterable[Route]) -> list[DomainIndex]:
+    """Who sends before who receives; those that send to each other in a circle in the order of their numbers."""
+    left = sorted(domains)
+    above: dict[DomainIndex, set[DomainIndex]] = {domain: set() for domain in left}
+    for route in routes:
+        sender, receiver = sender_of(route.link), receiver_of(route.link)
+        if sender != receiver:
+            above[receiver].add(sender)
+    ordered: list[DomainIndex] = []
+    while left:
+        first = next((domain for domain in left if above[domain].isdisjoint(left)), left[0])
+        left.remove(first)
+        ordered.append(first)
+    return ordered
+
+
+def _index_steps(flow: Dataflow, nodes: Iterable[Node]) -> Iterable[PlanStep]:
     for node in nodes:
         if isinstance(node.operator, Base):
             for columns in node.indexes:
                 stored = tuple(node.operator.columns[column] for column in columns)
                 names = ", ".join(node.columns[column].name for column in columns)
-                text = f"domain {node.domain}: index table {node.operator.table} by {names}"
-                yield PlanStep(node.domain, BuildIndex(node.operator.table, stored, SLICE_ROWS), text, sliced=True)
+                command = BuildIndex(node.operator.table, stored, SLICE_ROWS)
+                for domain in flow.places(node.index):
+                    text = f"domain {domain}: index table {node.operator.table} by {names}"
+                    yield PlanStep(domain, command, text, sliced=True)
 
 
-def _removal_steps(nodes: Iterable[Node]) -> tuple[PlanStep, ...]:
-    by_domain: dict[DomainIndex, list[Node]] = {}
-    for node in sorted(nodes, key=lambda node: node.index):
-        by_domain.setdefault(node.domain, []).append(node)
+def _removal_steps(flow: Dataflow, doomed: Iterable[NodeIndex]) -> tuple[PlanStep, ...]:
+    by_domain = _by_domain(flow, (flow.nodes[index] for index in sorted(doomed)))
     return tuple(
         PlanStep(domain, RemoveNodes(tuple(n.index for n in here)), f"domain {domain}: remove {_numbers(here)}")
         for domain, here in sorted(by_domain.items())

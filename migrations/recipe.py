@@ -36,8 +36,10 @@ class Recipe:
         return Recipe((*self.entries, entry))
 
     def to_json(self) -> bytes:
-        entries = [_without_defaults(entry) for entry in self.entries]
-        return json.dumps({"format": FORMAT, "entries": entries}, ensure_ascii=False, indent=1).encode()
+        """One line an entry. (With ``indent`` json has only its slow encoder: 1 ms for 75 views, at each change.)"""
+        entries = (json.dumps(_without_defaults(entry), ensure_ascii=False) for entry in self.entries)
+        lines = ",\n".join(entries)
+        return f'{{"format": {FORMAT}, "entries": [\n{lines}\n]}}\n'.encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> Recipe:

@@ -35,6 +35,7 @@ DOORS = {
     "sqlglot": ("migrations/parse.py",),
     "rocksdict": ("worker/rocks/database.py",),
     "lmdb": ("worker/reader_map/environment.py",),
+    "msgpack": ("worker/wire/codec.py",),
     "fastapi": ("api/",),
     "starlette": ("api/",),
     "kazoo": ("zookeeper/",),

@@ -1,4 +1,4 @@
-"""What a run of steps orders to be done outside: publishes and answers, in order, held until they are durable."""
+"""What a run of steps orders to be done outside: held until it is durable, and then done in order."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from domains.commands import Progress
-from domains.packets import Clock, Outcome, Publish
+from domains.graph import DomainIndex
+from domains.packets import Clock, LinkUpdate, Outcome, Upquery
 from worker.reader_map import ReaderLayout
+from worker.reader_map.writer import Publication
 
 Answerer = Callable[[Outcome | Progress], None]
 """Hands an outcome to whoever asked."""
+
+LinkPacket = LinkUpdate | Upquery
+"""What goes over links, to wherever the other end is hosted."""
 
 
 @dataclass(slots=True)
@@ -34,19 +39,36 @@ class Look:
             self.error = error
 
 
+@dataclass(frozen=True, slots=True)
+class Reveal:
+    """A full reader is complete: from here on it is found."""
+
+    layout: ReaderLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A reader is gone, with all its keys. Another of the same number may follow."""
+
+    layout: ReaderLayout
+
+
 @dataclass(slots=True)
 class Batch:
     """The gathered effects of the steps since the last batch."""
 
-    writes: int = 0
-    """Steps that wrote to a base table: only these need a sync."""
-    publishes: list[Publish | Look] = field(default_factory=list)
-    """In the order of the steps."""
-    dropped: list[ReaderLayout] = field(default_factory=list)
+    syncs: set[Callable[[], None]] = field(default_factory=set)
+    """Of the stores that were written to: only these need one."""
+    visible: list[Publication | Look | Reveal | Drop] = field(default_factory=list)
+    """What is done to the reader map, in the order of the steps."""
+    closings: list[Callable[[], None]] = field(default_factory=list)
+    """Of stores whose domains were closed."""
+    positions: dict[DomainIndex, Clock] = field(default_factory=dict)
+    """What readers reflect of the bases that were written to, once this batch is published."""
     answers: list[tuple[Answerer, Outcome | Progress]] = field(default_factory=list)
-    clock: Clock = field(default_factory=dict)
-    """What every reader reflects once this batch is published."""
+    sends: list[tuple[DomainIndex, LinkPacket]] = field(default_factory=list)
+    """To domains that are not hosted here, last of all: what leaves the process is durable."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to do: a sample of read keys leaves nothing."""
-        return bool(self.writes or self.publishes or self.dropped or self.answers)
+        return bool(self.syncs or self.visible or self.closings or self.positions or self.answers or self.sends)

@@ -1,107 +1,101 @@
-"""The dataflow thread: one thread of control for all domains of a process.
+"""The dataflow thread: one thread of control for all domains of a process, and how others hand it their inputs.
 
-It takes inputs from an inbox, runs them and the links between its domains until nothing is on its way, and hands the
-effects over to the flusher as one batch. Since links are drained within a batch, every reader reflects the same clock
-when the batch is published.
+It takes inputs from an inbox, has them run by :class:`~worker.hosted.Hosted`, and hands the effects over to the flusher
+as one batch. Since the links between the domains of a process are drained within a batch, every reader reflects the
+same clock when the batch is published.
+
+What comes over links from other workers is always taken, and so is what changes who hosts what. Only what comes from
+outside, requests and the commands among them, waits in its order while more than ``OUTBOUND_MAX`` is on its way to
+another worker. So a worker that is slow slows down who writes, and two workers that are both full still take from each
+other: nobody ever waits for a send.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeVar
 
-from domains.commands import AddNodes, Command, Progress, RemoveNodes
-from domains.control import perform
+from domains.commands import Command, Progress
 from domains.domain import Domain
 from domains.errors import HeadraceError, LimitExceeded, Unavailable
-from domains.graph import DomainIndex, NodeIndex, Reader
-from domains.memory_store import MemoryStore
-from domains.packets import (
-    Clock,
-    Effect,
-    EvictKeys,
-    EvictMemory,
-    Failed,
-    LinkUpdate,
-    Operation,
-    Outcome,
-    Packet,
-    Publish,
-    Read,
-    Reply,
-    RequestId,
-    Send,
-    Touch,
-    Upquery,
-    Write,
-    receiver_of,
-    sender_of,
-)
+from domains.graph import DomainIndex, NodeIndex
+from domains.packets import Clock, Failed, Operation, Outcome
 from domains.storage import Store
 from domains.types import Row
-from worker.batch import Answerer, Batch, Look
-from worker.flusher import Flusher
+from worker.batch import Answerer, Batch, LinkPacket, Look
+from worker.flusher import Deliver, Flusher
+from worker.hosted import Hosted
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap
-from worker.rocks.store import RocksStore
+from worker.token_waits import TokenWait
 
 INBOX_MAX = 10_000
 """Inputs that may wait. At some 50 µs each this is half a second: past it a client had better hear that it is too
 fast."""
 BATCH_INPUTS = 128
 """Inputs to one batch: enough that one sync and one publish are shared, few enough that the first is not held long."""
-EVICTION_ROUNDS = 64
-"""Evictions tried in one go. Accounted and true sizes differ somewhat; what is left over is for the next batch."""
+OUTBOUND_MAX = 16 * 2**20
+"""Bytes on their way to other workers past which nothing more is begun. A tenth of a second of a fast network; with
+less, a brief hiccup of one worker would be felt by all who write, and with more it would only be felt later."""
+OUTBOUND_CHECK = 0.02
+"""Seconds between two looks whether there is room again, while inputs wait for it."""
 
 _log = logging.getLogger("headrace.worker")
 
 Found = TypeVar("Found")
+Run = Callable[[Batch, Answerer], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A packet, a command or a question for the dataflow thread, and who wants the answer."""
+    """Something for the dataflow thread to do, and who is told if it cannot be done."""
 
-    run: Callable[[Batch, Answerer], None]
-    future: Future[Any]
+    run: Run
+    answer: Answerer
+
+
+def nowhere(sends: Sequence[tuple[DomainIndex, LinkPacket]]) -> None:
+    """Where a process hosts every domain, nothing leaves it."""
+    raise AssertionError(f"packets for domains that nobody hosts: {sends}")
 
 
 class Dataflow:
-    """Hosts ``domains`` domains over one data directory. All public methods may be called from any thread."""
+    """Hosts domains, with their readers in a new reader map at ``readers``. Any thread may call its public methods.
 
-    def __init__(self, path: Path, *, domains: int, memory_limit: int) -> None:
-        self.store = RocksStore(path / "base")  # First, since its lock keeps two servers from one directory.
-        try:
-            self.reader_map = ReaderMap(path / "readers")
-        except BaseException:
-            self.store.close()
-            raise
-        self.layouts: dict[NodeIndex, ReaderLayout] = {}
-        stores: list[Store] = [self.store, *(MemoryStore() for _ in range(domains - 1))]
-        self.domains = [Domain(DomainIndex(index), store) for index, store in enumerate(stores)]
-        for schema in self.store.tables():
-            self.domains[0].clocks.local[schema.name] = self.store.position(schema.name)
-        self.memory_limit = memory_limit
+    ``deliver`` takes what is for domains of other workers, on the flusher's thread; ``outbound_waiting`` says how many
+    bytes of it are still on their way.
+    """
+
+    def __init__(
+        self,
+        readers: Path,
+        *,
+        memory_limit: int,
+        deliver: Deliver = nowhere,
+        outbound_waiting: Callable[[], int] | None = None,
+    ) -> None:
+        self.hosted = Hosted(memory_limit=memory_limit)
+        self.reader_map = ReaderMap(readers)
         self.failed: HeadraceError | None = None
-        self._links: deque[tuple[DomainIndex, LinkUpdate | Upquery]] = deque()
+        self.listeners: list[Callable[[], None]] = []
+        """Called from the flusher after each run of batches, and when a step has failed."""
+        self._outbound_waiting = outbound_waiting
         self._inbox: deque[Input] = deque()
+        self._always: deque[Input] = deque()
+        """What is taken however much is on its way to others."""
         self._arrived = Condition()
         self._stopping = False
-        self._requests = 0
-        self._pending: dict[RequestId, Answerer] = {}
-        self._looks: dict[RequestId, Look] = {}
-        self.listeners: list[Callable[[], None]] = []
-        """Called from the flusher after each run of batches."""
-        self.flusher = Flusher(self.store.sync, self.reader_map, self.layouts, self._progressed)
+        self.flusher = Flusher(self.reader_map, deliver, self._progressed)
         self._thread = Thread(target=self._run, name="headrace-dataflow", daemon=True)
 
     def start(self) -> None:
-        self.flusher.published = dict(self.domains[0].clocks.local)
+        self.flusher.published = {index: host.positions() for index, host in self.hosted.hosts.items()}
         self.flusher.start()
         self._thread.start()
 
@@ -113,21 +107,47 @@ class Dataflow:
         if self._thread.ident is not None:
             self._thread.join()
             self.flusher.stop()
-        self.reader_map.close()
-        self.store.close()
+        with ExitStack() as closing:
+            for host in self.hosted.hosts.values():
+                if host.close is not None:
+                    closing.callback(host.close)
+            closing.callback(self.reader_map.close)
 
-    # --- what others ask ----------------------------------------------------------------------------------------
+    # --- what there is ------------------------------------------------------------------------------------------
 
     def client(self) -> ReaderClient:
         return self.reader_map.client()
 
     @property
-    def published(self) -> Clock:
-        """What every reader reflects."""
+    def domains(self) -> dict[DomainIndex, Domain]:
+        return {index: host.domain for index, host in self.hosted.hosts.items()}
+
+    @property
+    def layouts(self) -> Mapping[tuple[DomainIndex, NodeIndex], ReaderLayout]:
+        return self.hosted.layouts
+
+    @property
+    def stores(self) -> dict[DomainIndex, Store]:
+        return {index: host.domain.store for index, host in self.hosted.hosts.items()}
+
+    @property
+    def memory_limit(self) -> int:
+        """Of the accounted bytes of all domains together."""
+        return self.hosted.memory_limit
+
+    @memory_limit.setter
+    def memory_limit(self, limit: int) -> None:
+        self.hosted.memory_limit = limit
+
+    @property
+    def published(self) -> Mapping[DomainIndex, Clock]:
+        """Of each domain's bases, the positions that every reader of this process reflects."""
         return self.flusher.published
 
-    def write(self, operation: Operation) -> Future[Outcome]:
-        return self._ask(DomainIndex(0), lambda request: Write(request, operation))
+    # --- what others ask ----------------------------------------------------------------------------------------
+
+    def write(self, domain: DomainIndex, operation: Operation) -> Future[Outcome]:
+        return self._ask(lambda batch, answer: self.hosted.write(domain, operation, answer, batch))
 
     def read(
         self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Callable[[], Found]
@@ -140,31 +160,42 @@ class Dataflow:
 
         def run(batch: Batch, _: Answerer) -> None:
             reading = Look(look)
-            request = self._request(_looker(future, reading))
-            self._looks[request] = reading
-            self._handle(domain, Read(request, reader, keys), batch)
+            self.hosted.read(domain, reader, keys, reading, _looker(future, reading), batch)
 
         self._put(run, future)
         return future
 
     def evict(self, domain: DomainIndex, node: NodeIndex, keys: tuple[Row, ...]) -> Future[Outcome]:
-        return self._ask(domain, lambda request: EvictKeys(request, node, keys))
+        return self._ask(lambda batch, answer: self.hosted.evict(domain, node, keys, answer, batch))
 
     def touch(self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...]) -> None:
         """Tell of keys that were read. A full inbox drops it: it is only a sample."""
         if len(self._inbox) < INBOX_MAX // 2:
-            self._put(lambda batch, _: self._handle(domain, Touch(reader, keys), batch), Future())
+            self._put(lambda batch, _: self.hosted.touch(domain, reader, keys, batch), Future())
 
-    def command(self, domain: DomainIndex, command: Command) -> Future[Progress]:
+    def reached(self, domain: DomainIndex, reader: NodeIndex, clock: Clock) -> Future[Outcome]:
+        """Answered when what the reader has published reflects the clock. Cancel it to give up."""
+        future: Future[Outcome] = Future()
+
+        def run(_batch: Batch, answer: Answerer) -> None:
+            self.hosted.reached(domain, TokenWait(reader, clock, answer, future.cancelled))
+
+        self._put(run, future, revocable=True)
+        return future
+
+    def command(self, domain: DomainIndex, command: Command, *, epoch: int | None = None) -> Future[Progress]:
         """Perform a command; the future has its progress when its effects are visible.
 
         A full inbox takes it all the same: a migration that is committed, or is being undone, is not to fail by load.
+        ``epoch`` is that of the leader who wants it: StaleEpoch where another was heard of before its turn came.
         """
+
+        def run(batch: Batch, answer: Answerer) -> None:
+            if epoch is not None:
+                self.hosted.check(epoch)
+            batch.answers.append((answer, self.hosted.perform(domain, command, batch)))
+
         future: Future[Progress] = Future()
-
-        def run(batch: Batch, _: Answerer) -> None:
-            batch.answers.append((_answerer(future), self._perform_command(domain, command, batch)))
-
         self._put(run, future, limited=False)
         return future
 
@@ -174,128 +205,102 @@ class Dataflow:
         self._put(lambda _batch, _answer: future.set_result(question()), future, limited=False)
         return future
 
-    def _ask(self, domain: DomainIndex, packet: Callable[[RequestId], Packet]) -> Future[Outcome]:
-        future: Future[Outcome] = Future()
+    def receive(self, packets: Sequence[LinkPacket], taken: Callable[[], None]) -> None:
+        """What other workers have sent, in order. Never refused; ``taken`` is called when it is processed."""
+
+        def run(batch: Batch, _: Answerer) -> None:
+            self.hosted.receive(packets, batch)
+            taken()
+
+        self._put(run, Future(), always=True)
+
+    def control(self, act: Callable[[Hosted, Batch], Any]) -> Future[Any]:
+        """Change or ask who hosts what; the future has what ``act`` answers when its effects are visible.
+
+        It waits for nothing that waits for others, so it may overtake requests and commands.
+        """
 
         def run(batch: Batch, answer: Answerer) -> None:
-            self._handle(domain, packet(self._request(answer)), batch)
+            batch.answers.append((answer, act(self.hosted, batch)))
 
+        future: Future[Any] = Future()
+        self._put(run, future, always=True)
+        return future
+
+    def _ask(self, run: Run) -> Future[Outcome]:
+        future: Future[Outcome] = Future()
         self._put(run, future)
         return future
 
-    def _request(self, answer: Answerer) -> RequestId:
-        self._requests += 1
-        request = RequestId(self._requests)
-        self._pending[request] = answer
-        return request
-
-    def _put(self, run: Callable[[Batch, Answerer], None], future: Future[Any], *, limited: bool = True) -> None:
+    def _put(
+        self, run: Run, future: Future[Any], *, limited: bool = True, always: bool = False, revocable: bool = False
+    ) -> None:
         # Whoever waits may go away, but what was begun is carried through: from here on nobody can cancel the future,
         # and setting its result cannot fail.
-        future.set_running_or_notify_cancel()
+        if not revocable:
+            future.set_running_or_notify_cancel()
         with self._arrived:
             failed = self.failed or self.flusher.failed
             if failed is not None:
                 raise failed
             if self._stopping:
                 raise Unavailable("headrace is stopping")
-            if limited and len(self._inbox) >= INBOX_MAX:
+            if limited and not always and len(self._inbox) >= INBOX_MAX:
                 raise LimitExceeded(f"{INBOX_MAX} requests are waiting already", hint="send fewer at once, or later")
-            self._inbox.append(Input(run, future))
+            (self._always if always else self._inbox).append(Input(run, _answerer(future)))
             self._arrived.notify()
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
-            with self._arrived:
-                while not self._inbox and not self._stopping:
-                    self._arrived.wait()
-                inputs = [self._inbox.popleft() for _ in range(min(len(self._inbox), BATCH_INPUTS))]
+            inputs = self._next()
             if not inputs:
                 return
             batch = Batch()
             try:
                 for one in inputs:
                     self._take(one, batch)
-                self._relieve(batch)
+                self.hosted.finish(batch)
             except Exception as error:
                 self._fail(error, inputs)
                 return
-            batch.clock = dict(self.domains[0].clocks.local)
             if batch:
                 self.flusher.hand(batch)
 
+    def _next(self) -> list[Input]:
+        """The inputs of the next batch, when there are any; none when there will be no more."""
+        with self._arrived:
+            while True:
+                taken = [self._always.popleft() for _ in range(min(len(self._always), BATCH_INPUTS))]
+                full = bool(self._inbox) and self._is_outbound_full()
+                if not full:
+                    taken += [self._inbox.popleft() for _ in range(min(len(self._inbox), BATCH_INPUTS))]
+                if taken or (self._stopping and not self._inbox):
+                    return taken
+                self._arrived.wait(OUTBOUND_CHECK if full else None)
+
+    def _is_outbound_full(self) -> bool:
+        return self._outbound_waiting is not None and not self._stopping and self._outbound_waiting() > OUTBOUND_MAX
+
     def _take(self, one: Input, batch: Batch) -> None:
         try:
-            one.run(batch, _answerer(one.future))
-            self._drain(batch)
+            one.run(batch, one.answer)
         except HeadraceError as error:
-            one.future.set_exception(error)
+            one.answer(Failed(error))
 
     def _fail(self, error: Exception, inputs: list[Input]) -> None:
         """What cannot happen has happened: this batch's effects are not performed, and nothing more is taken."""
         _log.exception("the worker stops: a step failed")
         with self._arrived:
             self.failed = Unavailable(f"the worker stopped on an internal error: {error}", hint="see its log; restart")
-            inputs.extend(self._inbox)
+            inputs = [*inputs, *self._always, *self._inbox]
+            self._always.clear()
             self._inbox.clear()
         for one in inputs:
-            if not one.future.done():
-                one.future.set_exception(self.failed)
-        for answer in self._pending.values():
-            answer(Failed(self.failed))
-
-    def _handle(self, domain: DomainIndex, packet: Packet, batch: Batch) -> None:
-        if isinstance(packet, Write):
-            batch.writes += 1
-        self._perform(self.domains[domain].handle(packet), batch)
-
-    def _perform_command(self, domain: DomainIndex, command: Command, batch: Batch) -> Progress:
-        if isinstance(command, AddNodes):
-            for node in command.nodes:
-                if isinstance(node.operator, Reader):
-                    self.layouts[node.index] = ReaderLayout(node.index, node.operator, node.columns)
-        progress, effects = perform(self.domains[domain], command)
-        self._perform(effects, batch)
-        if isinstance(command, RemoveNodes):
-            batch.dropped.extend(self.layouts[index] for index in command.nodes if index in self.layouts)
-        return progress
-
-    def _perform(self, effects: list[Effect], batch: Batch) -> None:
-        for effect in effects:
-            match effect:
-                case Publish():
-                    batch.publishes.append(effect)
-                case Reply(request=request, outcome=outcome):
-                    if request in self._looks:
-                        batch.publishes.append(self._looks.pop(request))
-                    batch.answers.append((self._pending.pop(request), outcome))
-                case Send(link=link, packet=packet):
-                    upwards = isinstance(packet, Upquery)
-                    self._links.append((sender_of(link) if upwards else receiver_of(link), packet))
-                case _:
-                    assert_never(effect)
-
-    def _drain(self, batch: Batch) -> None:
-        """Deliver what is on the links between this process's domains, in order."""
-        while self._links:
-            domain, packet = self._links.popleft()
-            self._handle(domain, packet, batch)
-
-    def _relieve(self, batch: Batch) -> None:
-        """Obey the memory limit: evict, least recently used first, until the accounted bytes are within it."""
-        for _ in range(EVICTION_ROUNDS):
-            held = [domain.accounted_bytes() for domain in self.domains]
-            excess = sum(held) - self.memory_limit
-            if excess <= 0:
-                return
-            domain = DomainIndex(held.index(max(held)))
-            before = self.domains[domain].counters.evictions
-            self._handle(domain, EvictMemory(excess), batch)
-            self._drain(batch)
-            if self.domains[domain].counters.evictions == before:
-                return  # what is left is full state, which is not evicted
+            one.answer(Failed(self.failed))
+        self.hosted.fail(self.failed)
+        self._progressed()
 
     def _progressed(self) -> None:
         for listener in self.listeners:
@@ -318,7 +323,7 @@ def _looker(future: Future[Any], reading: Look) -> Answerer:
 
 def _answerer(future: Future[Any]) -> Answerer:
     def answer(outcome: Outcome | Progress) -> None:
-        if future.done():
+        if future.done() or not (future.running() or future.set_running_or_notify_cancel()):
             return
         if isinstance(outcome, Failed):
             future.set_exception(outcome.error)

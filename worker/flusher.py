@@ -1,47 +1,45 @@
-"""The second thread: makes batches durable, then visible, then answers, strictly in order.
+"""The second thread: makes batches durable, then visible, then answers and sends, strictly in order.
 
 Invariant: an effect is performed only after a sync that began after its step was written. Since the dataflow thread
-hands a batch over after its writes, and batches are taken in order, one sync at the front of a run of batches serves
-all of them.
+hands a batch over after its writes, and batches are taken in order, one sync of each store at the front of a run of
+batches serves all of them.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 
 from domains.errors import HeadraceError, Unavailable
-from domains.graph import NodeIndex
-from domains.packets import Clock, Failed, Publish
-from worker.batch import Batch, Look
-from worker.reader_map import ReaderLayout, ReaderMap
+from domains.graph import DomainIndex
+from domains.packets import Clock, Failed
+from worker.batch import Batch, LinkPacket, Look, Reveal
+from worker.reader_map import ReaderMap
+from worker.reader_map.writer import Publication
 
 BATCHES_WAITING = 16
 """Batches that may wait for the disk. More would only let memory grow: past it, the dataflow thread waits too."""
+
+Deliver = Callable[[Sequence[tuple[DomainIndex, LinkPacket]]], None]
+"""Takes packets for domains that are hosted elsewhere; it must not wait for anybody."""
 
 _log = logging.getLogger("headrace.worker")
 
 
 class Flusher:
-    """``published`` is the clock that every reader reflects; ``failed`` is what stopped the flusher, for good."""
+    """``published`` are the positions that every reader of this process reflects, by the domain that has the base;
+    ``failed`` is what stopped the flusher, for good."""
 
-    def __init__(
-        self,
-        sync: Callable[[], None],
-        reader_map: ReaderMap,
-        layouts: Mapping[NodeIndex, ReaderLayout],
-        on_progress: Callable[[], None],
-    ) -> None:
-        self._sync = sync
+    def __init__(self, reader_map: ReaderMap, deliver: Deliver, on_progress: Callable[[], None]) -> None:
         self._reader_map = reader_map
-        self._layouts = layouts
+        self._deliver = deliver
         self._on_progress = on_progress
         self._batches: deque[Batch] = deque()
         self._changed = Condition()
         self._stopping = False
-        self.published: Clock = {}
+        self.published: dict[DomainIndex, Clock] = {}
         self.syncs = 0
         self.failed: HeadraceError | None = None
         self._thread = Thread(target=self._run, name="headrace-flusher", daemon=True)
@@ -88,33 +86,43 @@ class Flusher:
             self._on_progress()
 
     def _flush(self, run: list[Batch]) -> None:
-        if any(batch.writes for batch in run):
-            self._sync()
+        for sync in set[Callable[[], None]]().union(*(batch.syncs for batch in run)):
+            sync()
             self.syncs += 1
         for batch in run:
-            self._publish(batch)
-            for layout in batch.dropped:
-                self._reader_map.drop(layout)
-            self.published = batch.clock
+            self._show(batch)
+            for close in batch.closings:
+                close()
+            if batch.positions:
+                self.published = {**self.published, **batch.positions}
             for answer, outcome in batch.answers:
                 answer(outcome)
+            if batch.sends:
+                self._deliver(batch.sends)
 
-    def _publish(self, batch: Batch) -> None:
-        """One transaction for the batch; one more for each look whose keys the rest of it may evict (see ``Look``)."""
-        gathered: list[Publish] = []
+    def _show(self, batch: Batch) -> None:
+        """One transaction for the batch; one more for each look whose keys the rest of it may evict (see ``Look``), and
+        for each reader that comes or goes."""
+        gathered: list[Publication] = []
         looks: list[Look] = []
-        for effect in batch.publishes:
-            if isinstance(effect, Look):
-                looks.append(effect)
-                continue
-            if looks and effect.evicted:
-                self._make_visible(gathered, looks)
-            gathered.append(effect)
-        self._make_visible(gathered, looks)
+        for entry in batch.visible:
+            if isinstance(entry, tuple):
+                if looks and entry[1].evicted:
+                    self._publish(gathered, looks)
+                gathered.append(entry)
+            elif isinstance(entry, Look):
+                looks.append(entry)
+            else:
+                self._publish(gathered, looks)
+                if isinstance(entry, Reveal):
+                    self._reader_map.reveal(entry.layout)
+                else:
+                    self._reader_map.drop(entry.layout)
+        self._publish(gathered, looks)
 
-    def _make_visible(self, gathered: list[Publish], looks: list[Look]) -> None:
+    def _publish(self, gathered: list[Publication], looks: list[Look]) -> None:
         if gathered:
-            self._reader_map.publish(gathered, self._layouts)
+            self._reader_map.publish(gathered)
         for look in looks:
             look.take()
         gathered.clear()

@@ -27,7 +27,7 @@ async def migrate(
 @router.get("/v1/migrations/{id}", response_model=MigrationAnswer)
 async def show(id: str, deployment: Serving) -> Response:
     """State, current step, and progress from 0 to 1."""
-    return answer(_migration(deployment.migration(id)))
+    return answer(_migration(await deployment.migration(id)))
 
 
 @router.delete("/v1/migrations/{id}", response_model=MigrationAnswer)

@@ -18,7 +18,7 @@ HEALTHY = "ok"
 @router.get("/healthz", response_model=HealthAnswer)
 async def health(deployment: Serving) -> Response:
     """200 while the deployment serves, else 503."""
-    state = deployment.status().get("health", HEALTHY)
+    state = deployment.health()
     if state != HEALTHY:
         raise Unavailable(f'the deployment is "{state}"')
     return answer({"status": state})
@@ -27,13 +27,13 @@ async def health(deployment: Serving) -> Response:
 @router.get("/v1/status", response_model=dict[str, Any])
 async def status(deployment: Serving) -> Response:
     """Health, memory, counters, uptime."""
-    return answer(deployment.status())
+    return answer(await deployment.status())
 
 
 @router.get("/v1/graph", response_model=dict[str, Any])
 async def graph(deployment: Serving) -> Response:
     """The dataflow: domains, nodes, edges, links."""
-    return answer(deployment.graph())
+    return answer(await deployment.graph())
 
 
 @router.get(
@@ -41,4 +41,4 @@ async def graph(deployment: Serving) -> Response:
 )
 async def metrics(measured: Measuring) -> Response:
     """Metrics in Prometheus' text format."""
-    return Response(measured.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(await measured.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

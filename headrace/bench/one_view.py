@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from controller.local import LocalDeployment
+from domains.graph import DomainIndex
 from headrace.bench.program import VIEW, VIEWS, zipf
 
 KEYS = 1_000
@@ -41,11 +42,12 @@ async def _measure(kind: str, directory: Path, stories: int, limit: int, warm: i
             await deployment.pages(VIEW, [[number] for number in take(KEYS)])
         hits = lookup.hits - earlier
     dataflow = deployment.dataflow
+    vertices = dataflow.domains[DomainIndex(0)].vertices
     figures = {
-        "accounted": sum(domain.accounted_bytes() for domain in dataflow.domains),
+        "accounted": sum(domain.accounted_bytes() for domain in dataflow.domains.values()),
         "resident": _resident() - before,
         "reader_map": dataflow.reader_map.file_bytes(),
-        "keys": max(len(index) for vertex in dataflow.domains[0].vertices for index in vertex.indexes.values()),
+        "keys": max(len(index) for vertex in vertices for index in vertex.indexes.values()),
         "hits": hits,
         "seconds": round(time.perf_counter() - begun, 1),
         "plan": deployment.explain(VIEW).split("\n"),

@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 
 from controller.local import LocalDeployment
+from domains.graph import DomainIndex
 from domains.packets import Insert, Outcome, RequestId, Write
 from headrace.bench.by_hand import Vote, VotesByHand
 from headrace.bench.loading import load
@@ -41,7 +42,7 @@ class Sides:
         self.hand = hand
         self.batches = batches
         self._dataflow = deployment.dataflow
-        self._domain = deployment.dataflow.domains[0]
+        self._domain = deployment.dataflow.domains[DomainIndex(0)]
         self._take, self._users = zipf(stories, Random(1)), Random(2)
 
     @classmethod
@@ -64,7 +65,7 @@ class Sides:
         for insert in inserts:
             if len(under_way) == UNDER_WAY:
                 under_way.popleft().result()
-            under_way.append(self._dataflow.write(insert))
+            under_way.append(self._dataflow.write(DomainIndex(0), insert))
         for future in under_way:
             future.result()
 

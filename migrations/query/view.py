@@ -37,34 +37,51 @@ class PlannedView:
 
 
 def plan_view(
-    catalog: Catalog, graph: JointGraph, name: str, relation: exp.Expr, *, columns: Sequence[str] = ()
+    catalog: Catalog,
+    graph: JointGraph,
+    name: str,
+    relation: exp.Expr,
+    *,
+    columns: Sequence[str] = (),
+    meaning: Relation | None = None,
 ) -> PlannedView:
     """Plan a view's SELECT and add its nodes to ``graph``; nothing is added if it fails.
+
+    ``meaning`` is what the SELECT comes to in this catalog, where the caller knows it already.
 
     :raises SqlError: the text is wrong. :raises Unsupported: right SQL that is not done.
     """
     try:
-        planned = named_columns(plan_query(relation, Context(catalog)), columns, name)
-        return _finished(planned, relation, graph, name)
+        meant = plan_query(relation, Context(catalog)) if meaning is None else meaning
+        return _finished(named_columns(meant, columns, name), relation, graph, name)
     except RecursionError:
         raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
 
 
-def frozen(catalog: Catalog, relation: exp.Query) -> exp.Query:
+def frozen(catalog: Catalog, relation: exp.Query) -> tuple[exp.Query, Relation | None]:
     """The query with ``*`` and NATURAL written out, as MySQL keeps a view: columns that a table gets later stay out.
 
     The text given is left as it is. To be kept in a :class:`ViewDefinition`, whose query is planned anew wherever the
-    view is read.
+    view is read. Also answers what it means, so that it need not be planned again at once; None where something was
+    written out, since it is then another text.
     """
-    copy = relation.copy()
-    context = Context(catalog)
     try:
+        context = Context(catalog)
+        meaning = plan_query(relation, context)
+        if not context.edits:
+            return relation, meaning
+        copy, context = relation.copy(), Context(catalog)
         plan_query(copy, context)
     except RecursionError:
         raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
     for edit in context.edits:
         edit()
-    return copy
+    return copy, None
+
+
+def asks(meaning: Relation) -> bool:
+    """Whether a query has parameters."""
+    return bool(meaning.carried) or isinstance(meaning.limit, Slot) or isinstance(meaning.offset, Slot)
 
 
 def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:

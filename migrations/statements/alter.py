@@ -16,6 +16,7 @@ from migrations.parse import Parsed, exp, text_of
 from migrations.statements.columns import column_declaration, implicit_default, key_columns
 from migrations.statements.ddl import MOST_COLUMNS, MOST_INDEXES, index_clause, with_index
 from migrations.statements.names import column_position, known_table, located
+from migrations.statements.sharded import refuse_dropping
 from migrations.statements.statement import AlterTable, CreateIndex, DropIndex
 
 
@@ -140,6 +141,7 @@ def _drop_column(schema: TableSchema, drop: exp.Drop) -> TableSchema:
         return schema
     at = column_position(schema, named.name, named)
     shown = f'column "{schema.name}.{schema.columns[at].name}"'
+    refuse_dropping(schema, at)
     if at in schema.primary_key:
         raise Unsupported(f"dropping {shown} of the PRIMARY KEY", hint="make a new table and copy: INSERT … SELECT")
     if any(at in columns for columns in schema.unique):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from domains.errors import AlreadyExists, LimitExceeded, SqlError, SqlSyntaxError, Unsupported
+from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
 from domains.types import TableSchema
 from migrations.catalog import Catalog, ViewDefinition, unknown
-from migrations.parse import Parsed, exp, parse_select, text_of
+from migrations.parse import Parsed, exp, text_of
 from migrations.query.view import frozen
 from migrations.statements.columns import ColumnDeclaration, column_declaration, key_columns
 from migrations.statements.names import checked, located, new_relation_name, refuse_existing, relation_name
+from migrations.statements.sharded import sharded
 from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView
 
 MOST_COLUMNS = 1_017
@@ -34,7 +34,8 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
     if_not_exists = bool(create.args.get("exists"))
     if not if_not_exists or name.lower() not in catalog.tables:
         refuse_existing(catalog, name)
-    return CreateTable(_schema(name, create.this.expressions), if_not_exists)
+    schema = _schema(name, create.this.expressions)
+    return CreateTable(sharded(schema, parsed.sharding, catalog.shards), if_not_exists)
 
 
 def drop_table(parsed: Parsed, catalog: Catalog) -> DropTable:
@@ -65,11 +66,11 @@ def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
     if name.lower() in catalog.tables or not (or_replace or if_not_exists):
         refuse_existing(catalog, name)
     # Played again, the text meets the catalog of that moment, and is the same query again.
-    kept = frozen(catalog, query)
+    kept, meaning = frozen(catalog, query)
     definition = ViewDefinition(
-        name, _select_text(parsed.sql, query), parsed.external, ad_hoc=False, relation=kept, columns=columns
+        name, parsed.query or text_of(query), parsed.external, ad_hoc=False, relation=kept, columns=columns
     )
-    return CreateView(definition, or_replace, if_not_exists)
+    return CreateView(definition, or_replace, if_not_exists, meaning)
 
 
 def drop_view(parsed: Parsed, catalog: Catalog) -> DropView:
@@ -103,21 +104,6 @@ def _refuse_properties(create: exp.Expr, what: str) -> None:
             raise Unsupported("CREATE TABLE … LIKE", hint="write the columns out")
         if isinstance(found, exp.MaterializedProperty):
             raise Unsupported("CREATE MATERIALIZED VIEW", hint="every view is kept up to date: CREATE EXT VIEW")
-
-
-def _select_text(sql: str, query: exp.Query) -> str:
-    """The SELECT's own text in ``CREATE VIEW … AS SELECT``, as it was written.
-
-    The tree does not say where it starts, so each AS is tried until what follows it reads as the same SELECT.
-    """
-    for found in re.finditer(r"\bAS\b", sql, re.IGNORECASE):
-        text = sql[found.end() :].strip()
-        try:
-            if parse_select(text) == query:
-                return text
-        except SqlSyntaxError:
-            continue
-    return text_of(query)
 
 
 # --- the schema of a table ----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from migrations.statements.assign import assignments
 from migrations.statements.constants import constant_of, placeholders, value_of
 from migrations.statements.insert import insert
 from migrations.statements.names import written_table
+from migrations.statements.sharded import refuse_moving
 from migrations.statements.statement import PendingWrite, WriteStatement
 from migrations.statements.subqueries import Answers, answered, select_of, subqueries
 
@@ -27,6 +28,7 @@ def write(parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str)
 
     :raises ConstraintViolation: a NOT NULL column has neither value nor default (row, column).
     :raises TypeViolation: a value does not fit its column (row, column).
+    :raises Unsupported: a row would have to move to another shard.
     """
     node = parsed.expression
     _refuse_clauses(node)
@@ -35,6 +37,8 @@ def write(parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str)
     selects = tuple(select_of(found, context.values) for found in context.subqueries)
     # With empty answers too, so that what is wrong is said before any subquery runs.
     operation = _operation(context, [()] * len(selects))
+    if not isinstance(operation, Delete):
+        refuse_moving(schema, (position for position, _ in operation.assignments), catalog.shards)
     return PendingWrite(schema, selects, node, params, now) if selects else WriteStatement(operation)
 
 

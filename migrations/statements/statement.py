@@ -13,6 +13,7 @@ from domains.packets import Operation
 from domains.types import Column, Row, TableSchema, Value
 from migrations.catalog import ViewDefinition
 from migrations.parse import exp
+from migrations.query.relation import Relation
 from migrations.statements.constants import Argument
 
 
@@ -63,6 +64,8 @@ class CreateView:
     definition: ViewDefinition
     or_replace: bool = False
     if_not_exists: bool = False
+    meaning: Relation | None = field(default=None, compare=False, repr=False)
+    """What the query came to in the catalog that the statement met, where that is known: see ``frozen``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from api.app import create_app
 from controller.deployment import Deployment
 from controller.local import LocalDeployment
 
-KINDS = ("fake", "local")
+KINDS = ("fake", "local", "sharded")
 
 SCHEMA = """
 CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, author BIGINT NOT NULL, title TEXT);
@@ -28,7 +28,8 @@ CREATE VIEW ByIds AS SELECT id FROM stories WHERE id IN (?)
 async def open_deployment(kind: str, path: Path) -> Deployment:
     if kind == "fake":
         return FakeDeployment()
-    return await LocalDeployment.open(path, memory_limit=64_000_000, domains=2, read_timeout=0.2)
+    shards = 3 if kind == "sharded" else 1
+    return await LocalDeployment.open(path, memory_limit=64_000_000, domains=2, shards=shards, read_timeout=0.2)
 
 
 @pytest.fixture(params=KINDS)

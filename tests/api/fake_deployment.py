@@ -71,7 +71,7 @@ class FakeDeployment:
         self.migrations: dict[str, MigrationStatus] = {}
         self.pausing = False
         """Migrations stay running until they are cancelled."""
-        self.health = "ok"
+        self.condition = "ok"
         self.closed = False
         self.broken: Exception | None = None
         """Raised by every call that awaits."""
@@ -150,13 +150,13 @@ class FakeDeployment:
         self.migrations[id] = MigrationStatus(id, sql, state, "plan", progress, ("plan", "swap"))
         return self.migrations[id]
 
-    def migration(self, id: str) -> MigrationStatus:
+    async def migration(self, id: str) -> MigrationStatus:
         if id not in self.migrations:
             raise NotFound(f'no migration "{id}"')
         return self.migrations[id]
 
     async def cancel_migration(self, id: str) -> MigrationStatus:
-        before = self.migration(id)
+        before = await self.migration(id)
         if before.state == "running":
             error = ("cancelled", f'migration "{id}" was cancelled', None)
             self.migrations[id] = MigrationStatus(id, before.sql, "cancelled", "plan", 0.5, before.steps, error)
@@ -172,14 +172,17 @@ class FakeDeployment:
     def explain(self, view: str) -> str:
         return f'reader "{self._view(view).name}" partial'
 
-    def graph(self) -> dict[str, Any]:
+    async def graph(self) -> dict[str, Any]:
         return {"domains": [], "nodes": [], "edges": [], "links": []}
 
-    def status(self) -> dict[str, Any]:
+    def health(self) -> str:
+        return self.condition
+
+    async def status(self) -> dict[str, Any]:
         if self.broken:
             raise self.broken
         memory = {"used": 1024, "limit": 4096}
-        return {"health": self.health, "uptime": 1.5, "memory": memory, "counters": dict(self.counters)}
+        return {"health": self.condition, "uptime": 1.5, "memory": memory, "counters": dict(self.counters)}
 
     async def close(self) -> None:
         self.closed = True

@@ -9,6 +9,7 @@ import pytest
 from fake_deployment import FakeDeployment
 
 from api.statuses import STATUSES, describe
+from api.tokens import decode, encode
 from domains import errors
 from domains.errors import HeadraceError
 
@@ -192,16 +193,17 @@ async def test_malformed_tokens(http: httpx.AsyncClient, token: str) -> None:
 
 
 async def test_unreachable_token_times_out(http: httpx.AsyncClient) -> None:
-    from api.tokens import encode
-
-    headers = {"Headrace-Token": encode({"stories": 10**9})}
+    rows = [{"id": id, "author": 1, "title": "a"} for id in range(20)]
+    token = (await http.post(ROWS, json={"rows": rows})).json()["token"]
+    far = {base: position + 10**9 for base, position in decode(token).items()}
+    headers = {"Headrace-Token": encode(far)}
     error(await http.get("/v1/views/ByTitle?title=x", headers=headers), 504, "read_timeout")
     error(await http.post(LOOKUP, json={"keys": [["x"]]}, headers=headers), 504, "read_timeout")
     error(await http.post("/v1/sql", json={"sql": "SELECT id FROM stories"}, headers=headers), 504, "read_timeout")
 
 
 async def test_unhealthy(http: httpx.AsyncClient, fake: FakeDeployment) -> None:
-    fake.health = "recovering"
+    fake.condition = "recovering"
     error(await http.get("/healthz"), 503, "unavailable")
 
 

@@ -88,7 +88,7 @@ class Real:
     def evict_some(self, random: Random) -> None:
         """Lower the limit for one batch, or for all that follows until the pressure changes again."""
         dataflow = self.deployment.dataflow
-        held = sum(self._ask(lambda: [domain.accounted_bytes() for domain in dataflow.domains]))
+        held = sum(self._ask(lambda: [domain.accounted_bytes() for domain in dataflow.domains.values()]))
         dataflow.memory_limit = int(held * random.choice(SHARES))
         self._ask(lambda: None)
         if random.random() < 0.5:
@@ -122,10 +122,10 @@ class Real:
             assert not holes, f"reader {index}: {holes} are filled in the domain and holes in the reader map"
 
     def _filled(self) -> dict[Any, list[Any]]:
-        domains = self.deployment.dataflow.domains
+        domains = self.deployment.dataflow.domains.values()
         check_links(domains)
         return {
-            vertex.index: list(vertex.operator.filled.keys())
+            (domain.index, vertex.index): list(vertex.operator.filled.keys())
             for domain in domains
             for vertex in domain.vertices
             if isinstance(vertex.operator, Reader)

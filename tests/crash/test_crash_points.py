@@ -47,7 +47,7 @@ async def state_of(deployment: LocalDeployment) -> State:
     """Tables with their schemas and rows, views with their answers."""
     found: State = {}
     for schema in deployment.tables():
-        rows = deployment.dataflow.store.table(schema.name).find((), ())
+        rows = deployment.dataflow.stores[0].table(schema.name).find((), ())
         found[f"table {schema.name}"] = (schema, sorted(rows))
     for view in deployment.views():
         arguments = [10 for _ in view.parameters]

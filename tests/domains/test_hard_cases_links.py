@@ -243,7 +243,7 @@ def test_a_view_is_dropped_while_its_packets_are_on_their_way(first: str) -> Non
     flow.insert("votes", (1, 8))
     flow.settle()
     assert flow.read("kept", 1) == [(1, 2)]
-    assert not any(domain.early or domain.parked or domain.ingresses.pending for domain in flow.simulation.domains)
+    assert not any(domain.parked or domain.ingresses.pending for domain in flow.simulation.domains)
 
 
 def test_deltas_that_come_before_their_ingress_are_kept_for_it() -> None:

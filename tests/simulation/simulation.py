@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from domains.commands import Command
+from domains.commands import Activate, Command
 from domains.control import perform
 from domains.domain import Domain
 from domains.graph import DomainIndex, NodeIndex
@@ -18,6 +19,7 @@ from domains.packets import (
     LinkUpdate,
     Outcome,
     Packet,
+    PeerReset,
     Publish,
     Reply,
     RequestId,
@@ -34,23 +36,38 @@ BEATS = 0.1
 
 
 class Simulation:
-    """Domain 0 has the base tables. Packets wait in their links until ``deliver`` takes one."""
+    """Groups of nodes, each in so many shards: a domain for each pair, those of group 0 with the base tables.
 
-    def __init__(self, domains: int = 1, *, check: bool = True) -> None:
-        self.stores = [MemoryStore() for _ in range(domains)]
-        self.domains = [Domain(DomainIndex(i), store) for i, store in enumerate(self.stores)]
+    Packets wait in their links until ``deliver`` takes one. A domain that restarts begins as a new incarnation; the
+    others learn of it by a ``PeerReset``, which takes its time as packets do. What was sent to or by an incarnation
+    that is no more is dropped, what comes of one that is not known yet is held: so a host would do it.
+    """
+
+    def __init__(self, groups: int = 1, shards: int = 1, *, check: bool = True) -> None:
+        self.shards = shards
+        self.stores = [MemoryStore() for _ in range(groups * shards)]
+        self.domains = [self._domain(i, 1) for i in range(len(self.stores))]
         self.links: dict[tuple[LinkId, bool], deque[LinkUpdate | Upquery]] = {}
-        self.readers: dict[NodeIndex, dict[Row, Counter[Row]]] = {}
+        self.resets: dict[int, deque[PeerReset]] = {}
+        """By domain, what it has yet to learn of the others' incarnations."""
+        self.readers: dict[tuple[DomainIndex, NodeIndex], dict[Row, Counter[Row]]] = {}
+        """By domain and node: the rows of each filled key."""
         self.outcomes: dict[RequestId, Outcome] = {}
         self.checking = check
         self._requests = 0
+        self._incarnations = 1
 
-    def adopt(self, base: MemoryStore) -> None:
+    def _domain(self, index: int, epoch: int) -> Domain:
+        store = self.stores[index]
+        domain = Domain(DomainIndex(index), store, epoch=epoch, shard=index % self.shards, shards=self.shards)
+        for schema in store.tables():
+            domain.clocks.write(domain.base_name(schema.name), store.position(schema.name))
+        return domain
+
+    def adopt(self, stores: Sequence[MemoryStore]) -> None:
         """Begin anew on base tables that survived a crash."""
-        self.stores[0] = base
-        self.domains[0] = Domain(DomainIndex(0), base)
-        for schema in base.tables():
-            self.domains[0].clocks.local[schema.name] = base.position(schema.name)
+        self.stores = list(stores)
+        self.domains = [self._domain(i, 1) for i in range(len(stores))]
 
     def request(self) -> RequestId:
         self._requests += 1
@@ -69,7 +86,7 @@ class Simulation:
     def migrate(self, plan: MigrationPlan, between: Callable[[], None] = lambda: None) -> None:
         """Run a plan; ``between`` is called between slices (writes go on while a view is backfilled)."""
         for step in plan.steps:
-            if "activate" in step.text:
+            if isinstance(step.command, Activate):
                 self.settle()
             while not self.command(step.domain, step.command) and step.sliced:
                 between()
@@ -87,16 +104,17 @@ class Simulation:
             self.check()
 
     def _publish(self, publish: Publish) -> None:
-        reader = self.readers.setdefault(publish.reader, {})
+        name = f"reader {publish.reader} in domain {publish.domain}"
+        reader = self.readers.setdefault((publish.domain, publish.reader), {})
         for key in publish.evicted:
             del reader[key]
         for key, rows in publish.filled:
-            assert key not in reader, f"reader {publish.reader}: {key} was filled twice"
+            assert key not in reader, f"{name}: {key} was filled twice"
             reader[key] = Counter()
             self._apply(reader[key], rows)
         for key, delta in publish.deltas:
             self._apply(reader[key], [delta])
-            assert reader[key][delta[0]] >= 0, f"reader {publish.reader}: {key} has a negative row {delta[0]}"
+            assert reader[key][delta[0]] >= 0, f"{name}: {key} has a negative row {delta[0]}"
 
     @staticmethod
     def _apply(rows: Counter[Row], deltas: list[Delta]) -> None:
@@ -106,7 +124,14 @@ class Simulation:
                 del rows[row]
 
     def waiting(self) -> list[tuple[LinkId, bool]]:
-        return [key for key, queue in self.links.items() if queue]
+        """Links whose first packet can be delivered, or dropped."""
+        return [key for key, queue in self.links.items() if queue and not self._is_early(*key, queue[0])]
+
+    def _receiver(self, link: LinkId, backward: bool) -> Domain:
+        return self.domains[sender_of(link) if backward else receiver_of(link)]
+
+    def _is_early(self, link: LinkId, backward: bool, packet: LinkUpdate | Upquery) -> bool:
+        return packet.epoch > self._receiver(link, backward).link_epoch(link)
 
     def deliver(self, rng: random.Random) -> bool:
         """Deliver the first packet of a link of the generator's choice; False where nothing waits."""
@@ -115,13 +140,35 @@ class Simulation:
             for domain in self.domains:
                 self._perform(domain.beat())
             waiting = self.waiting()
-        if not waiting:
+        unaware = [domain for domain, resets in self.resets.items() if resets]
+        if not waiting and not unaware:
+            assert not any(self.links.values()), "packets are held for an incarnation that nobody announces"
             return False
-        link, backward = rng.choice(waiting)
+        number = rng.randrange(len(waiting) + len(unaware))
+        if number >= len(waiting):
+            domain_index = unaware[number - len(waiting)]
+            self.send(domain_index, self.resets[domain_index].popleft())
+            return True
+        link, backward = waiting[number]
         packet = self.links[link, backward].popleft()
-        receiver = sender_of(link) if backward else receiver_of(link)
-        self.send(receiver, packet)
+        receiver = self._receiver(link, backward)
+        if packet.epoch == receiver.link_epoch(link):
+            self.send(receiver.index, packet)
         return True
+
+    def restart(self, index: int) -> Domain:
+        """A domain loses all but its store. The caller gives it its nodes again."""
+        self._incarnations += 1
+        domain = self.domains[index] = self._domain(index, self._incarnations)
+        self.resets[index] = deque(PeerReset(other.index, other.epoch) for other in self.domains if other is not domain)
+        for other in self.domains:
+            if other is not domain:
+                self.resets.setdefault(other.index, deque()).append(PeerReset(domain.index, domain.epoch))
+        self.readers = {key: rows for key, rows in self.readers.items() if key[0] != index}
+        for (link, _), queue in self.links.items():
+            if sender_of(link) == receiver_of(link) == index:
+                queue.clear()
+        return domain
 
     def settle(self, rng: random.Random | None = None) -> None:
         """Deliver everything, until nothing is on its way."""
@@ -133,8 +180,8 @@ class Simulation:
 
     def check(self) -> None:
         for domain in self.domains:
-            check_domain(domain, self._rows)
+            check_domain(domain, partial(self._rows, domain.index))
 
-    def _rows(self, reader: NodeIndex, key: Row) -> list[Delta] | None:
-        rows = self.readers.get(reader, {}).get(key)
+    def _rows(self, domain: DomainIndex, reader: NodeIndex, key: Row) -> list[Delta] | None:
+        rows = self.readers.get((domain, reader), {}).get(key)
         return None if rows is None else list(rows.items())

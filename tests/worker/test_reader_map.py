@@ -35,12 +35,12 @@ def readers(tmp_path: Path) -> Iterator[ReaderMap]:
 
 
 def fill(readers: ReaderMap, node: NodeIndex, key: Row, *rows: Row) -> None:
-    readers.publish([Publish(node, filled=[(key, [(row, 1) for row in rows])])], LAYOUTS)
+    readers.publish([(LAYOUTS[node], Publish(node, filled=[(key, [(row, 1) for row in rows])]))])
 
 
 def change(readers: ReaderMap, node: NodeIndex, key: Row, old: Row | None, new: Row | None) -> None:
     deltas = [(key, (row, weight)) for row, weight in ((old, -1), (new, 1)) if row is not None]
-    readers.publish([Publish(node, deltas=deltas)], LAYOUTS)
+    readers.publish([(LAYOUTS[node], Publish(node, deltas=deltas))])
 
 
 def test_a_hole_is_not_an_empty_key(readers: ReaderMap) -> None:
@@ -86,7 +86,7 @@ def test_bytes_go_back_to_nothing(readers: ReaderMap) -> None:
     for count in (0, 1, 2, 5):
         fill(readers, LIST, ("t" * 300,), *[(i, "t" * 300) for i in range(count)])
         assert readers.bytes_of(2) > 0
-        net = readers.publish([Publish(LIST, evicted=[("t" * 300,), ("never",)])], LAYOUTS)
+        net = readers.publish([(LAYOUTS[LIST], Publish(LIST, evicted=[("t" * 300,), ("never",)]))])
         assert net[2] < 0
         assert readers.bytes_of(2) == 0
     fill(readers, LIST, ("t",), (1, "t"), (2, "t"))
@@ -120,7 +120,7 @@ def test_a_step_is_seen_as_a_whole_from_other_threads(readers: ReaderMap) -> Non
         while at < 300 or len(set(reads)) < 3:
             at += 1
             deltas = [((key,), ((value, "a"), weight)) for key in (1, 2) for value, weight in ((at - 1, -1), (at, 1))]
-            readers.publish([Publish(ONE, deltas=deltas)], LAYOUTS)
+            readers.publish([(LAYOUTS[ONE], Publish(ONE, deltas=deltas))])
     finally:
         stop.set()
         for thread in threads:
@@ -243,7 +243,7 @@ def test_entries_fit_into_lmdb(readers: ReaderMap) -> None:
         assert readers.client().page(page, key) == b'{"id":2},{"id":1}'
     many = ReaderLayout(3, Reader("m", (0,), (), (OrderTerm(1, True),), 1), COLUMNS)
     rows: list[Row] = [(at, "y" * length) for at, length in enumerate(range(470, 500))]
-    readers.publish([Publish(NodeIndex(3), filled=[((5,), [(row, 1) for row in rows])])], {NodeIndex(3): many})
+    readers.publish([(many, Publish(NodeIndex(3), filled=[((5,), [(row, 1) for row in rows])]))])
     answer = b",".join(b'{"id":%d}' % at for at in range(29, -1, -1))
     assert readers.client().page(many, (5,)) == answer
     assert readers.client().rows(many, [(5,)], limit=3, offset=27) == b'{"id":2},{"id":1},{"id":0}'
@@ -254,8 +254,8 @@ def test_rows_that_look_alike_keep_their_own_places(readers: ReaderMap) -> None:
     node, long = NodeIndex(3), "z" * 600
     layouts = {node: ReaderLayout(3, Reader("m", (), (), (OrderTerm(1),), 1), COLUMNS)}
     rows: list[Row] = [(7, long + "a"), (8, long + "b"), (7, long + "c")]
-    readers.publish([Publish(node, filled=[((), [(row, 1) for row in rows])])], layouts)
+    readers.publish([(layouts[node], Publish(node, filled=[((), [(row, 1) for row in rows])]))])
     assert readers.client().page(layouts[node], ()) == b'{"id":7},{"id":8},{"id":7}'
-    readers.publish([Publish(node, deltas=[((), (rows[0], -1))])], layouts)
+    readers.publish([(layouts[node], Publish(node, deltas=[((), (rows[0], -1))]))])
     assert readers.client().page(layouts[node], ()) == b'{"id":8},{"id":7}'
     assert readers.client().page(layouts[node], (), limit=1) == b'{"id":8}'

@@ -166,7 +166,7 @@ class ReaderMapMachine(RuleBasedStateMachine):
                 publish.deltas += self.change(data, node, wanted)
             publishes.append(publish)
         before = {node: self.map.bytes_of(layout.reader_id) for node, layout in LAYOUTS.items()}
-        net = self.map.publish(publishes, LAYOUTS)
+        net = self.map.publish([(LAYOUTS[publish.reader], publish) for publish in publishes])
         for node, layout in LAYOUTS.items():
             assert self.map.bytes_of(layout.reader_id) - before[node] == net.get(layout.reader_id, 0)
 
@@ -291,7 +291,7 @@ def test_ranges_take_what_sql_takes(data: st.DataObject, contents: list[Row]) ->
     bound = st.none() | st.tuples(SEEKS[found.seek[-1]], st.booleans())
     with tempfile.TemporaryDirectory() as directory:
         readers = ReaderMap(directory, initial_size=2**20)
-        readers.publish([Publish(NodeIndex(9), filled=[(key, list(bag.items()))])], {NodeIndex(9): layout})
+        readers.publish([(layout, Publish(NodeIndex(9), filled=[(key, list(bag.items()))]))])
         with readers.client().snapshot() as snapshot:
             for _ in range(8):
                 seek = data.draw(st.tuples(*(SEEKS[at] for at in found.seek[:-1])))

@@ -30,16 +30,16 @@ def reader_map(tmp_path: Path) -> Iterator[ReaderMap]:
 @pytest.mark.parametrize("order", [(), (OrderTerm(1),)])
 def test_a_publish_is_seen_by_the_next_look_up(reader_map: ReaderMap, order: tuple[OrderTerm, ...]) -> None:
     made = layout(*order)
-    layouts, client = {NODE: made}, reader_map.client()
+    client = reader_map.client()
     assert client.integer_pages(made, [1, 2]) == [None, None]
-    reader_map.publish([Publish(NODE, filled=[((1,), [((1, "a"), 1)]), ((2,), [])])], layouts)
+    reader_map.publish([(made, Publish(NODE, filled=[((1,), [((1, "a"), 1)]), ((2,), [])]))])
     assert client.integer_pages(made, [2, 1, 1]) == [b"", b'{"id":1,"name":"a"}', b'{"id":1,"name":"a"}']
-    reader_map.publish([Publish(NODE, deltas=[((1,), ((1, "a"), -1)), ((1,), ((1, "b"), 1))])], layouts)
+    reader_map.publish([(made, Publish(NODE, deltas=[((1,), ((1, "a"), -1)), ((1,), ((1, "b"), 1))]))])
     assert client.integer_pages(made, [1]) == [b'{"id":1,"name":"b"}']
-    reader_map.publish([Publish(NODE, deltas=[((1,), ((1, "c"), 1))])], layouts)
+    reader_map.publish([(made, Publish(NODE, deltas=[((1,), ((1, "c"), 1))]))])
     (page,) = client.integer_pages(made, [1]) or []
     assert sorted((page or b"").replace(b"},{", b"}\n{").split()) == [b'{"id":1,"name":"b"}', b'{"id":1,"name":"c"}']
-    reader_map.publish([Publish(NODE, evicted=[(1,)])], layouts)
+    reader_map.publish([(made, Publish(NODE, evicted=[(1,)]))])
     assert client.integer_pages(made, [1, 2]) == [None, b""]
 
 
@@ -47,7 +47,7 @@ def test_the_same_as_by_key(reader_map: ReaderMap, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(recent, "RECENT_BYTES", 300)
     made = layout()
     keys = [-(2**63), -1, 0, 1, 2**63 - 1]
-    reader_map.publish([Publish(NODE, filled=[((key,), [((key, "x"), 1)]) for key in keys[1:]])], {NODE: made})
+    reader_map.publish([(made, Publish(NODE, filled=[((key,), [((key, "x"), 1)]) for key in keys[1:]]))])
     client = reader_map.client()
     for asked in (keys, keys[::-1], keys[:2] * 3, []):
         assert client.integer_pages(made, asked) == client.pages(made, [(key,) for key in asked])
@@ -64,6 +64,6 @@ def test_publishes_of_one_batch_are_merged_in_order(reader_map: ReaderMap) -> No
         Publish(NODE, deltas=[((2,), ((2, "z"), -1))]),
     ]
     before = [list(step.deltas) for step in steps]
-    reader_map.publish(steps, {NODE: made})
+    reader_map.publish([(made, step) for step in steps])
     assert reader_map.client().integer_pages(made, [1, 2]) == [b'{"id":1,"name":"c"}', b""]
     assert [step.deltas for step in steps] == before, "the steps' own publishes are left as they are"

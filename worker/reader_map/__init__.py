@@ -21,12 +21,16 @@ filled and has no rows is present with an empty value. The two are never confuse
 ``application.py``  how one reader's evictions, fills and deltas change the entries
 ``reader.py``       :class:`ReaderClient` and :class:`ReaderSnapshot`: reading
 ``merging.py``      answers that are put together from rows in hand: several keys, ranges against the order
+``lookup.py``       :class:`BoundLookup`: one look-up, and how its parts from several shards are joined
+``telling.py``      :class:`Telling`: which hits the domain hears of, that it may keep what is read again
 ``environment.py``  the only module that imports lmdb: flags, growth, errors
 ==================  ============================================================================================
 """
 
 from worker.reader_map.layout import ReaderLayout
+from worker.reader_map.lookup import BoundLookup, Parts
 from worker.reader_map.reader import ReaderClient, ReaderSnapshot
+from worker.reader_map.telling import Telling
 from worker.reader_map.writer import ReaderMap
 
-__all__ = ["ReaderClient", "ReaderLayout", "ReaderMap", "ReaderSnapshot"]
+__all__ = ["BoundLookup", "Parts", "ReaderClient", "ReaderLayout", "ReaderMap", "ReaderSnapshot", "Telling"]

@@ -36,6 +36,8 @@ class Application:
         self._delete = transaction.delete
         self._cursor: Cursor = transaction.cursor()
         self._layout = layout
+        self._veil = layout.veil if layout.concealed else None
+        """Where the marker stands instead. A concealed reader is full, and so has only one key."""
         self.net_bytes = 0
 
     def apply(self, publish: Publish) -> None:
@@ -49,10 +51,11 @@ class Application:
     # --- keys ---------------------------------------------------------------------------------------------------
 
     def _evict(self, marker: bytes) -> None:
-        value = self._get(marker)
+        place = self._veil or marker
+        value = self._get(place)
         if value is None:
             return
-        self._delete(marker)
+        self._delete(place)
         self._account(-1, marker, value)
         if value and value[0] != OPEN_BRACE:
             cursor = self._cursor
@@ -71,7 +74,7 @@ class Application:
             value = self._layout.one(rows[0][0])
         else:
             value = many(count, self._insert(marker, rows))
-        self._put(marker, value)
+        self._put(self._veil or marker, value)
         self._account(1, marker, value)
 
     def _apply_deltas(self, deltas: Sequence[tuple[Row, Delta]]) -> None:
@@ -81,10 +84,11 @@ class Application:
                 by_key[key] = [delta]
             else:
                 changes.append(delta)
-        layout, get, put = self._layout, self._get, self._put
+        layout, veil, get, put = self._layout, self._veil, self._get, self._put
         for key, changes in by_key.items():
             marker = layout.marker(key)
-            old = get(marker)
+            place = veil or marker
+            old = get(place)
             if old is None:
                 continue  # a hole: a fill will bring these rows
             if len(changes) > 2 or (len(changes) == 2 and changes[0][0] == changes[1][0]):
@@ -94,7 +98,7 @@ class Application:
             else:
                 new = self._change_many(marker, count_of(old), old[0] == MANY_CUT, changes)
             if new != old:
-                put(marker, new)
+                put(place, new)
                 self.net_bytes += len(new) - len(old)
 
     def _change_few(self, marker: bytes, old: bytes, changes: Sequence[Delta]) -> bytes:

@@ -15,6 +15,9 @@ equal suffix apart, in an order that depends on nothing but the row, and the ord
 row is thus read by one get, and a page is a walk that never looks at a key: entries lie behind their marker in the
 answer's order, and the marker says how many there are. JSON holds no zero byte, so 00 can end it.
 
+The one marker of a full reader that is being built stands under another key, its *veil*: to whoever reads, the reader
+has a hole until it is revealed. Its entries stand in their places; nobody finds them without the marker.
+
 LMDB keys have 511 bytes. A key of more than :data:`KEY_LIMIT` is replaced by ``ff`` and its digest of 32 bytes, which
 no two keys share (and no value's encoding begins with ``ff``). A suffix that does not fit is cut, the whole of it is
 kept behind the entry's JSON (``{…} 00 ‖ suffix``), and the marker says so: such a key is read as a whole and sorted.
@@ -28,7 +31,8 @@ from hashlib import blake2b
 
 from domains.coercion import json_encoder
 from domains.encoding import Encoder, encode_value, key_encoder, row_encoder, value_end
-from domains.graph import Columns, Reader
+from domains.graph import Columns, NodeIndex, Reader
+from domains.sharding import SHARDS_MAX
 from domains.types import Column, Kind, Row, SqlType
 
 ENTRY_LIMIT = 511
@@ -45,6 +49,8 @@ OPEN_BRACE = ord("{")
 MANY, MANY_CUT = 0x2A, 0x7E
 
 FIRST_ORDINAL = bytes(ORDINAL_BYTES)
+VEIL = b"\xff" * 4
+"""Before a reader's prefix: the key of a marker that is not to be found yet. No reader has that number."""
 
 _pack_reader = struct.Struct(">I").pack
 pack_ordinal = _pack_reader
@@ -53,6 +59,11 @@ _pack_state = struct.Struct(">BQ").pack
 
 INTEGER_ZERO = int.from_bytes(encode_value(0)[1:], "big")
 """What is added to an INTEGER so that its 8 bytes sort as it does."""
+
+
+def reader_id(node: NodeIndex, shard: int) -> int:
+    """The number of one shard of a reader: the same in every process, and in each map no other's."""
+    return node * SHARDS_MAX + shard
 
 
 def _is_integer(types: Sequence[SqlType], key: Columns) -> bool:
@@ -70,6 +81,9 @@ class ReaderLayout:
         self.reader_id = reader_id
         self.reader = reader
         self.prefix = _pack_reader(reader_id)
+        self.concealed = False
+        """Of a full reader, and for whoever writes the map: whether its marker stands under ``veil``."""
+        self.veil = VEIL + self.prefix
         self.encode_key: Encoder = key_encoder([types[at] for at in reader.key])
         self._integer_head = self.prefix + self.encode_key((0,))[:1] if _is_integer(types, reader.key) else b""
         self._pack_integer = struct.Struct(f">{len(self._integer_head)}sQ").pack

@@ -8,8 +8,8 @@ holds behind the JSON), each seek value at its front says where it ends, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 from worker.reader_map.environment import Transaction
 from worker.reader_map.layout import (
@@ -26,6 +26,32 @@ from worker.reader_map.window import Window, after
 
 Ranked = tuple[bytes, bytes]
 """Rank and JSON of a row."""
+Parts = list[list[Ranked]]
+"""The rows of several keys, a list for each."""
+
+
+def limits(layout: ReaderLayout, limit: int | None, offset: int) -> tuple[int | None, int]:
+    """What a look-up asks for, else the reader's own."""
+    return layout.reader.limit if limit is None else limit, offset or layout.reader.offset
+
+
+def joined(layout: ReaderLayout, parts: Parts, limit: int | None, offset: int) -> bytes:
+    """The parts of several keys, wherever they came from, as one answer: order, limit and offset hold across them.
+
+    Without an order the keys' rows follow one another.
+    """
+    found = list(chain.from_iterable(parts))
+    if layout.reader.order:
+        found.sort()
+    return answer(layout, found, *limits(layout, limit, offset))
+
+
+def answer(layout: ReaderLayout, rows: Sequence[Ranked], limit: int | None, offset: int) -> bytes:
+    """These rows, which are in order, as a response's bytes; ``limit`` and ``offset`` are what holds in the end."""
+    taken = [json for _, json in rows]
+    if not taken and layout.empty is not None:
+        taken = [layout.empty]
+    return b",".join(taken[offset : None if limit is None else offset + limit])
 
 
 def ranked_rows(

@@ -19,7 +19,7 @@ from domains.types import Row
 from worker.reader_map import environment
 from worker.reader_map.environment import Environment, Transaction
 from worker.reader_map.layout import MANY, OPEN_BRACE, ReaderLayout, count_of
-from worker.reader_map.merging import Ranked, ranked_rows
+from worker.reader_map.merging import Parts, answer, joined, limits, ranked_rows
 from worker.reader_map.recent import RecentPages
 from worker.reader_map.window import Bound, Window, window
 
@@ -75,7 +75,7 @@ class ReaderSnapshot:
         if state is None:
             return None
         part = window(layout, seek_values, low, high)
-        limit, offset = _limits(layout, limit, offset)
+        limit, offset = limits(layout, limit, offset)
         if state and state[0] == MANY and part.everything and part.ordered:
             # The common page: a walk that takes values only, 0.1 µs a row.
             cursor = self._transaction.cursor()
@@ -83,7 +83,7 @@ class ReaderSnapshot:
             last = count_of(state) if limit is None else min(count_of(state), offset + limit)
             return b",".join(islice(cursor.iternext(False, True), 1 + offset, 1 + max(last, offset)))
         most = None if limit is None else offset + limit
-        return _answer(layout, ranked_rows(self._transaction, layout, marker, state, part, most), limit, offset)
+        return answer(layout, ranked_rows(self._transaction, layout, marker, state, part, most), limit, offset)
 
     def pages(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[bytes | None]:
         """``page`` of each key, in their order: 0.7 µs for a key of one row, most of it LMDB's walk down to it."""
@@ -137,34 +137,35 @@ class ReaderSnapshot:
         Without an order the keys' rows follow one another. A key that is named twice counts once. None if any of them
         is a hole (:meth:`holes` says which).
         """
+        parts = self.parts(layout, tuple(dict.fromkeys(keys)), seek_values, low, high, limit, offset)
+        return None if parts is None else joined(layout, parts, limit, offset)
+
+    def parts(
+        self,
+        layout: ReaderLayout,
+        keys: Sequence[Row],
+        seek_values: Row = (),
+        low: Bound | None = None,
+        high: Bound | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Parts | None:
+        """For ``joined``: as many rows of each key as the whole answer can need; None if any key is a hole."""
         part = window(layout, seek_values, low, high)
-        limit, offset = _limits(layout, limit, offset)
+        limit, offset = limits(layout, limit, offset)
         most = None if limit is None else offset + limit
-        found: list[Ranked] = []
-        for key in dict.fromkeys(keys):
+        found: Parts = []
+        for key in keys:
             marker = layout.marker(key)
             state = self._transaction.get(marker)
             if state is None:
                 return None
-            found += ranked_rows(self._transaction, layout, marker, state, part, most)
-        if layout.reader.order:
-            found.sort()
-        return _answer(layout, found, limit, offset)
+            found.append(ranked_rows(self._transaction, layout, marker, state, part, most))
+        return found
 
     def holes(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[Row]:
         """Those of the keys that are not filled, each once."""
         return [key for key in dict.fromkeys(keys) if self._transaction.get(layout.marker(key)) is None]
-
-
-def _limits(layout: ReaderLayout, limit: int | None, offset: int) -> tuple[int | None, int]:
-    return layout.reader.limit if limit is None else limit, offset or layout.reader.offset
-
-
-def _answer(layout: ReaderLayout, rows: Sequence[Ranked], limit: int | None, offset: int) -> bytes:
-    taken = [json for _, json in rows]
-    if not taken and layout.empty is not None:
-        taken = [layout.empty]
-    return b",".join(taken[offset : None if limit is None else offset + limit])
 
 
 class ReaderClient:
@@ -254,6 +255,19 @@ class ReaderClient:
     ) -> bytes | None:
         """:meth:`ReaderSnapshot.rows` in a transaction of its own."""
         return self._read(lambda snapshot: snapshot.rows(layout, keys, seek_values, low, high, limit, offset))
+
+    def parts(
+        self,
+        layout: ReaderLayout,
+        keys: Sequence[Row],
+        seek_values: Row = (),
+        low: Bound | None = None,
+        high: Bound | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Parts | None:
+        """:meth:`ReaderSnapshot.parts` in a transaction of its own."""
+        return self._read(lambda snapshot: snapshot.parts(layout, keys, seek_values, low, high, limit, offset))
 
     def holes(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[Row]:
         """:meth:`ReaderSnapshot.holes` in a transaction of its own."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from domains.errors import StorageFailure
-from domains.graph import NodeIndex
 from domains.packets import Publish
 from worker.reader_map import environment
 from worker.reader_map.application import ENTRY_OVERHEAD, Application
@@ -16,6 +15,9 @@ from worker.reader_map.layout import ReaderLayout
 from worker.reader_map.reader import ReaderClient
 
 Result = TypeVar("Result")
+
+Publication = tuple[ReaderLayout, Publish]
+"""What a step publishes, and to which reader of this map."""
 
 
 class ReaderMap:
@@ -35,7 +37,7 @@ class ReaderMap:
         self._bytes: dict[int, int] = {}
         self._steps = 0
 
-    def publish(self, publishes: Sequence[Publish], layouts: Mapping[NodeIndex, ReaderLayout]) -> dict[int, int]:
+    def publish(self, publications: Sequence[Publication]) -> dict[int, int]:
         """One step's publishes in one transaction: of each, evictions, then fills, then deltas.
 
         Deltas for a key that is a hole are ignored. Returns the net bytes by reader id.
@@ -44,15 +46,20 @@ class ReaderMap:
         self._steps += 1
         if self._steps % self.REAP_EVERY == 0:
             self._environment.reader_check()
-        net = self._attempt(lambda transaction: _apply(transaction, publishes, layouts))
+        net = self._attempt(lambda transaction: _apply(transaction, publications))
         for reader_id, change in net.items():
             self._bytes[reader_id] = self._bytes.get(reader_id, 0) + change
         return net
 
     def drop(self, layout: ReaderLayout) -> None:
         """Forget a reader with all its keys (its view was dropped)."""
-        self._attempt(lambda transaction: _delete_all(transaction, layout.prefix))
+        self._attempt(lambda transaction: _delete_all(transaction, layout))
         self._bytes.pop(layout.reader_id, None)
+
+    def reveal(self, layout: ReaderLayout) -> None:
+        """Let a concealed reader be found, with what was published to it so far."""
+        self._attempt(lambda transaction: _reveal(transaction, layout))
+        layout.concealed = False
 
     def _attempt(self, write: Callable[[Transaction], Result]) -> Result:
         """One write transaction; from the start again in a larger map where it does not fit."""
@@ -82,38 +89,44 @@ class ReaderMap:
         self._environment.close()
 
 
-def _apply(
-    transaction: Transaction, publishes: Sequence[Publish], layouts: Mapping[NodeIndex, ReaderLayout]
-) -> dict[int, int]:
+def _apply(transaction: Transaction, publications: Sequence[Publication]) -> dict[int, int]:
     net: dict[int, int] = {}
-    for publish in _merged(publishes):
-        layout = layouts[publish.reader]
+    for layout, publish in _merged(publications):
         application = Application(transaction, layout)
         application.apply(publish)
         net[layout.reader_id] = net.get(layout.reader_id, 0) + application.net_bytes
     return net
 
 
-def _merged(publishes: Sequence[Publish]) -> list[Publish]:
+def _merged(publications: Sequence[Publication]) -> list[Publication]:
     """Deltas of one reader that no eviction or fill of it parts are one publish: a key that many writes changed is
     then written once, and all of them become visible together anyway."""
-    merged: list[Publish] = []
-    latest: dict[NodeIndex, Publish] = {}
-    for publish in publishes:
-        earlier = latest.get(publish.reader)
+    merged: list[Publication] = []
+    latest: dict[int, Publish] = {}
+    for layout, publish in publications:
+        earlier = latest.get(layout.reader_id)
         if earlier is not None and not publish.evicted and not publish.filled:
             earlier.deltas.extend(publish.deltas)
             continue
-        own = latest[publish.reader] = Publish(publish.reader, publish.evicted, publish.filled, list(publish.deltas))
-        merged.append(own)
+        own = Publish(publish.reader, publish.evicted, publish.filled, list(publish.deltas), publish.domain)
+        latest[layout.reader_id] = own
+        merged.append((layout, own))
     return merged
 
 
-def _delete_all(transaction: Transaction, prefix: bytes) -> None:
+def _reveal(transaction: Transaction, layout: ReaderLayout) -> None:
+    marker = transaction.get(layout.veil)
+    if marker is not None:
+        transaction.delete(layout.veil)
+        transaction.put(layout.marker(()), marker)
+
+
+def _delete_all(transaction: Transaction, layout: ReaderLayout) -> None:
+    transaction.delete(layout.veil)
     cursor = transaction.cursor()
-    found = cursor.set_range(prefix)
-    while found and cursor.key().startswith(prefix):
+    found = cursor.set_range(layout.prefix)
+    while found and cursor.key().startswith(layout.prefix):
         found = cursor.delete() and bool(cursor.key())
 
 
-__all__ = ["ENTRY_OVERHEAD", "ReaderMap"]
+__all__ = ["ENTRY_OVERHEAD", "Publication", "ReaderMap"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -46,6 +47,10 @@ def _options(create: bool) -> Options:
     blocks.set_block_cache(Cache(BLOCK_CACHE_BYTES))
     blocks.set_bloom_filter(BLOOM_BITS, False)
     blocks.set_cache_index_and_filter_blocks(True)  # else they come on top of the cache, without limit
+    # In parts: whole, those of a million rows are larger than a shard of the cache, and were read anew by each iterator
+    # (470 µs, against 18).
+    blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
+    blocks.set_partition_filters(True)
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
     options = Options(raw_mode=True)
     options.create_if_missing(create)

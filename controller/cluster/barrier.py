@@ -1,0 +1,59 @@
+"""Waiting until everything that was sent on the links has arrived.
+
+A packet on lane L is sent because of a write, or of packets on lanes below L (a path's lane grows with every link that
+it crosses). So the barrier goes lane by lane: what was sent on lane 0 so far is waited for; then everything that it
+made anybody send on lane 1 has been sent, and is waited for; and so on. At the end every consequence of what had been
+fed when the barrier began is where it belongs, while writes went on all the time: a barrier never waits for what was
+sent after it looked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from domains.packets import LinkId, lane_of
+
+Place = tuple[int, int]
+"""(epoch, sequence): how far a link is. A greater epoch counts for more: what was sent in an older one is void."""
+
+SLOWER = 10
+"""How many times ``poll`` the longest pause between two looks is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far all links of the cluster are, at their senders and at their receivers."""
+
+    sent: Mapping[LinkId, Place] = field(default_factory=dict)
+    received: Mapping[LinkId, Place] = field(default_factory=dict)
+
+    def lacks(self, goal: Mapping[LinkId, Place]) -> list[LinkId]:
+        return [link for link, place in goal.items() if self.received.get(link, (0, 0)) < place]
+
+
+Look = Callable[[], Awaitable[Reached]]
+
+
+async def all_lanes(look: Look, poll: float) -> None:
+    """Returns when every consequence of what was done before the call has arrived."""
+    lane = 0
+    while True:
+        reached = await look()
+        if not any(lane_of(link) >= lane for link in reached.sent):
+            return
+        await _arrived({link: place for link, place in reached.sent.items() if lane_of(link) == lane}, look, poll)
+        lane += 1
+
+
+async def everything_sent(look: Look, poll: float) -> None:
+    """Returns when what had been sent before the call has arrived, whatever it made others send."""
+    await _arrived((await look()).sent, look, poll)
+
+
+async def _arrived(goal: Mapping[LinkId, Place], look: Look, poll: float) -> None:
+    pause = poll
+    while (await look()).lacks(goal):
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, SLOWER * poll)

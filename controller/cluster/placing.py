@@ -1,0 +1,100 @@
+"""Which worker hosts which domain. Pure: the same facts give the same placement, whoever leads.
+
+A domain stays where it is for as long as its worker is there; what is lost goes where there is least. A worker that
+joins is given domains by moving as few as possible, since each that moves loses its partial state. How many domains a
+worker has decides; how much they weigh decides between equals (weights change from hour to hour, and a placement that
+followed them would never rest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+
+from controller.cluster.state import Assignment
+from domains.graph import DomainIndex
+
+Load = Mapping[DomainIndex, float]
+NO_LOAD: Load = MappingProxyType({})
+NONE_REFUSED: frozenset[tuple[str, DomainIndex]] = frozenset()
+
+
+def place(
+    homeless: Iterable[DomainIndex],
+    workers: Mapping[str, str],
+    placement: Mapping[DomainIndex, Assignment],
+    *,
+    load: Load = NO_LOAD,
+    refused: Collection[tuple[str, DomainIndex]] = NONE_REFUSED,
+) -> dict[DomainIndex, str]:
+    """A worker for each of the domains; one that no worker can take is left out.
+
+    ``workers`` are those that may be given domains, with their data directories: a domain that has been open goes only
+    where its directory is. ``refused`` are pairs that failed lately: they are the last choice.
+    """
+    wanted = sorted(homeless)
+    hosts = {domain: given.worker for domain, given in placement.items() if domain not in wanted}
+    found: dict[DomainIndex, str] = {}
+    for domain in wanted:
+        able = _able(domain, workers, placement)
+        if not able:
+            continue
+        before = placement[domain].worker if domain in placement else ""
+        hosts[domain] = found[domain] = min(
+            able,
+            # At its old worker only its files are warm; where it is one of equals, that decides.
+            key=lambda name: ((name, domain) in refused, *_burden(name, hosts, load), name != before, name),
+        )
+    return found
+
+
+def rebalance(
+    workers: Mapping[str, str], placement: Mapping[DomainIndex, Assignment], *, load: Load = NO_LOAD
+) -> dict[DomainIndex, str]:
+    """The fewest moves after which no worker has two domains more than another; {} where that is so already.
+
+    Domains of workers that are not among ``workers`` are not moved: they are to be lost or drained, not balanced.
+    """
+    hosts = {domain: given.worker for domain, given in placement.items()}
+    moves: dict[DomainIndex, str] = {}
+    while True:
+        move = _next_move(workers, placement, hosts, load)
+        if move is None:
+            return moves
+        domain, name = move
+        hosts[domain] = moves[domain] = name
+
+
+def _next_move(
+    workers: Mapping[str, str],
+    placement: Mapping[DomainIndex, Assignment],
+    hosts: Mapping[DomainIndex, str],
+    load: Load,
+) -> tuple[DomainIndex, str] | None:
+    heaviest = sorted(workers, key=lambda name: (*_burden(name, hosts, load), name), reverse=True)
+    for giver in heaviest:
+        own = [domain for domain, host in hosts.items() if host == giver]
+        # The lightest is moved: of two that are as good, the one whose state is missed least.
+        for domain in sorted(own, key=lambda domain: (load.get(domain, 0.0), -domain)):
+            able = _able(domain, workers, placement)
+            if not able:
+                continue
+            taker = min(able, key=lambda name: (*_burden(name, hosts, load), name))
+            if _count(giver, hosts) - _count(taker, hosts) > 1:
+                return domain, taker
+    return None
+
+
+def _able(
+    domain: DomainIndex, workers: Mapping[str, str], placement: Mapping[DomainIndex, Assignment]
+) -> dict[str, None]:
+    data = placement[domain].data if domain in placement else ""
+    return {name: None for name in sorted(workers) if not data or workers[name] == data}
+
+
+def _count(worker: str, hosts: Mapping[DomainIndex, str]) -> int:
+    return sum(1 for host in hosts.values() if host == worker)
+
+
+def _burden(worker: str, hosts: Mapping[DomainIndex, str], load: Load) -> tuple[int, float]:
+    return _count(worker, hosts), sum(load.get(domain, 0.0) for domain, host in hosts.items() if host == worker)

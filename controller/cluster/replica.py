@@ -1,0 +1,48 @@
+"""The dataflow that a recipe comes to, kept up as the recipe grows.
+
+Planning is a function of the recipe, so everybody who plays it has the same nodes under the same numbers: the leader,
+a controller that stands by (which then takes over without planning everything first), and every api process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from domains.errors import HeadraceError, StorageFailure
+from migrations.change import change_of
+from migrations.plan import State, one_domain
+from migrations.recipe import Recipe
+
+
+class Replica:
+    """``state`` is what ``recipe`` comes to, in a deployment of so many shards."""
+
+    def __init__(self, shards: int) -> None:
+        self.shards = shards
+        self.recipe = Recipe()
+        self.state = State(shards=shards)
+
+    async def follow(self, recipe: Recipe) -> State:
+        """Play what is new. An entry is some 10 ms of planning, so others have their turn between two of them.
+
+        :raises StorageFailure: an entry cannot be planned (by this version).
+        """
+        mine = self.recipe.entries
+        if recipe.entries[: len(mine)] != mine:
+            mine, state = (), State(shards=self.shards)
+        else:
+            state = self.state
+        for entry in recipe.entries[len(mine) :]:
+            try:
+                state = change_of(state, entry, one_domain).state
+            except HeadraceError as error:
+                raise StorageFailure(
+                    f"the recipe cannot be played again: {error}", hint="restore the state from a back-up"
+                ) from error
+            await asyncio.sleep(0)
+        self.adopt(recipe, state)
+        return state
+
+    def adopt(self, recipe: Recipe, state: State) -> None:
+        """Take over what was planned elsewhere."""
+        self.recipe, self.state = recipe, state

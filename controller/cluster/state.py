@@ -1,0 +1,122 @@
+"""What a cluster has decided: one small document, replaced by compare-and-set, from which everything else follows.
+
+Whatever a leader decides is in here *before* it is done. So a leader that dies leaves a decision that is not carried
+out yet, never something done that nobody decided; the next one carries it out (``reconcile.py``). The one exception are
+a view's nodes: they are built before their recipe entry is written, and nodes that no entry knows are removed.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from domains.errors import LimitExceeded, StorageFailure
+from domains.graph import DomainIndex
+from migrations.recipe import Recipe
+from zookeeper.cluster_authority import STATE_BYTES_MAX
+
+FORMAT = 1
+DOCUMENT_MAX = 64 * 2**20
+"""Bytes of the document once it is unpacked. The recipe of 10,000 views is some 5 MB; more than this is damage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which worker hosts a domain. The incarnation is the epoch in which the domain was given to it: a domain that is
+    opened anew, wherever, has a greater one."""
+
+    worker: str
+    incarnation: int
+    data: str = ""
+    """The data directory that has the domain's base shard: only workers with the same one can open it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """``epoch`` grows with every leader and with every round of recovery; nothing ever happens twice in one."""
+
+    deployment: str
+    shards: int
+    quorum: int
+    """Workers that had to be there at the first start."""
+    epoch: int
+    placement: Mapping[DomainIndex, Assignment] = field(default_factory=dict)
+    recipe: Recipe = field(default_factory=Recipe)
+    draining: tuple[str, ...] = ()
+    """Workers that are given no domains, by name, sorted."""
+
+    @property
+    def domains(self) -> list[DomainIndex]:
+        """All nodes are in group 0, so there is one domain a shard."""
+        return [DomainIndex(shard) for shard in range(self.shards)]
+
+    def next_epoch(self, placement: Mapping[DomainIndex, Assignment] | None = None) -> ClusterState:
+        return replace(self, epoch=self.epoch + 1, placement=self.placement if placement is None else placement)
+
+    def encode(self) -> bytes:
+        """:raises LimitExceeded: the recipe has grown over what ZooKeeper takes."""
+        document = {
+            "format": FORMAT,
+            "deployment": self.deployment,
+            "shards": self.shards,
+            "quorum": self.quorum,
+            "epoch": self.epoch,
+            "placement": {
+                str(domain): [given.worker, given.incarnation, given.data]
+                for domain, given in sorted(self.placement.items())
+            },
+            "draining": list(self.draining),
+            "recipe": json.loads(self.recipe.to_json()),
+        }
+        data = zlib.compress(json.dumps(document, ensure_ascii=False).encode(), 6)
+        if len(data) > STATE_BYTES_MAX:
+            raise LimitExceeded(
+                f"the cluster's state would have {len(data):,} bytes, and {STATE_BYTES_MAX:,} is the limit",
+                hint="drop views that are not needed; each is an entry of the recipe",
+            )
+        return data
+
+    @classmethod
+    def decode(cls, data: bytes, deployment: str) -> ClusterState:
+        """:raises StorageFailure: it is damaged, of a later version, or of another deployment."""
+        try:
+            document = _unpacked(data)
+            if document["format"] != FORMAT:
+                raise StorageFailure(
+                    f"the cluster's state has format {document['format']}, and this version reads {FORMAT}",
+                    hint="use the version of Headrace that wrote it",
+                )
+            recipe = Recipe.from_json(json.dumps(document["recipe"]).encode())
+            state = cls(
+                str(document["deployment"]),
+                int(document["shards"]),
+                int(document["quorum"]),
+                int(document["epoch"]),
+                {
+                    DomainIndex(int(domain)): Assignment(str(worker), int(incarnation), str(held))
+                    for domain, (worker, incarnation, held) in document["placement"].items()
+                },
+                recipe,
+                tuple(str(name) for name in document["draining"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+            raise StorageFailure(
+                f"the cluster's state is damaged: {error!r}", hint="restore it from a back-up (docs/operations.md)"
+            ) from error
+        if state.deployment != deployment:
+            raise StorageFailure(
+                f'the state is of deployment "{state.deployment}", and not of "{deployment}"', hint="name that one"
+            )
+        return state
+
+
+def _unpacked(data: bytes) -> dict[str, Any]:
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(data, DOCUMENT_MAX)
+    if unpacking.unconsumed_tail or not unpacking.eof:
+        raise ValueError("it is cut off, or larger than any state can be")
+    document: dict[str, Any] = json.loads(text)
+    return document

@@ -1,0 +1,60 @@
+"""The physical domains of a deployment as those who serve from them see them, wherever each is hosted.
+
+Everything that a deployment does for its clients comes down to these few calls, each to one domain: the embedded
+deployment has them done by its own dataflow thread (``local_hosts.py``), a cluster's by the worker that hosts the
+domain now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from domains.graph import DomainIndex, Node, NodeIndex
+from domains.packets import Clock, Operation, Written
+from domains.types import Row
+from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderShard:
+    """One shard of a view's reader: where it stands, and how its rows lie in the reader map of that domain's host."""
+
+    domain: DomainIndex
+    node: NodeIndex
+    layout: ReaderLayout
+    client: ReaderClient | None
+    """None: the map is on another machine, and whoever hosts the domain is asked."""
+
+
+class Hosts(Protocol):
+    """Calls raise TimeoutError at ``deadline``, which is a time of the event loop's clock."""
+
+    def reader(self, node: Node, domain: DomainIndex) -> ReaderShard:
+        """A reader as it stands in a domain."""
+
+    def has_reached(self, shard: ReaderShard, token: Clock) -> bool:
+        """Whether the reader is known to reflect the token. Asks nobody."""
+
+    async def pages(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[bytes | None]:
+        """Wait for the token, have all keys filled, and answer what they hold then.
+
+        A page is None only where the reader is no longer there: it was dropped or replaced meanwhile.
+        """
+
+    async def parts(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[Parts | None]:
+        """The same, with the rows of each key by themselves: other keys of these look-ups are at other shards."""
+
+    def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
+        """Tell of keys that were read: a sample, which may be lost."""
+
+    async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
+        """How many of the keys were there."""
+
+    async def write(self, domain: DomainIndex, operation: Operation) -> Written:
+        """Answered when the write is durable and every reader in its domain reflects it."""

@@ -1,0 +1,93 @@
+"""The domains of the embedded deployment: all of them on the dataflow thread of this process, with one reader map."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from controller.hosts import ReaderShard
+from domains.graph import DomainIndex, Node
+from domains.packets import Clock, Evicted, Operation, Written
+from domains.types import Row
+from worker.dataflow import Dataflow
+from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
+
+Found = TypeVar("Found")
+
+
+class LocalHosts:
+    """See :class:`controller.hosts.Hosts`, which it implements. All its methods run on one event loop."""
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        self._dataflow = dataflow
+        self._client = dataflow.client()
+        self._loop = asyncio.get_running_loop()
+        self._progress = asyncio.Event()
+        dataflow.listeners.append(self._progressed)
+
+    def reader(self, node: Node, domain: DomainIndex) -> ReaderShard:
+        return ReaderShard(domain, node.index, self._dataflow.layouts[domain, node.index], self._client)
+
+    # --- reads ----------------------------------------------------------------------------------------------
+
+    def has_reached(self, shard: ReaderShard, token: Clock) -> bool:
+        """Links inside a process are drained with every batch, so what is published is what every reader reflects."""
+        if not token:
+            return True
+        published = self._dataflow.published
+        reached: Clock = {base: at for clock in published.values() for base, at in clock.items()}
+        return all(reached.get(base, 0) >= position for base, position in token.items())
+
+    async def pages(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[bytes | None]:
+        return await self._read(shard, lookups, token, deadline, BoundLookup.page)
+
+    async def parts(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[Parts | None]:
+        return await self._read(shard, lookups, token, deadline, BoundLookup.parts)
+
+    async def _read(
+        self,
+        shard: ReaderShard,
+        lookups: Sequence[BoundLookup],
+        token: Clock,
+        deadline: float,
+        find: Callable[[BoundLookup, ReaderClient, ReaderLayout], Found | None],
+    ) -> list[Found | None]:
+        """All keys are named, not only the holes: what is a hit now may be evicted before the others are filled."""
+        client, layout = self._client, shard.layout
+        keys = tuple(dict.fromkeys(key for each in lookups for key in each.keys))
+        async with asyncio.timeout_at(deadline):
+            await self._reached(shard, token)
+            future = self._dataflow.read(
+                shard.domain, shard.node, keys, lambda: [find(each, client, layout) for each in lookups]
+            )
+            return await asyncio.wrap_future(future)
+
+    async def _reached(self, shard: ReaderShard, token: Clock) -> None:
+        while not self.has_reached(shard, token):
+            self._progress.clear()
+            await self._progress.wait()
+
+    def _progressed(self) -> None:
+        """Called by the flusher's thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._progress.set)
+
+    def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
+        self._dataflow.touch(shard.domain, shard.node, keys)
+
+    async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
+        outcome = await asyncio.wrap_future(self._dataflow.evict(shard.domain, shard.node, keys))
+        assert isinstance(outcome, Evicted)
+        return outcome.count
+
+    # --- writes ---------------------------------------------------------------------------------------------
+
+    async def write(self, domain: DomainIndex, operation: Operation) -> Written:
+        outcome = await asyncio.wrap_future(self._dataflow.write(domain, operation))
+        assert isinstance(outcome, Written)
+        return outcome

@@ -1,0 +1,229 @@
+"""What every deployment does alike, whatever its domains run on: statements, look-ups, writes, and what there is.
+
+::
+
+    Serving ──► Statements, Selects ──► run: a migration                  (the migrator here, or the leader)
+       │  └────► look-ups, kept by view ──► reader maps: a hit
+       └───────► Hosts: a miss, a write, an eviction ──► one domain       (here, or at the worker that hosts it)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from controller.binding import Binding
+from controller.deployment import StatementResult, ViewInfo, WriteResult
+from controller.hosts import Hosts
+from controller.listing import info_of, table_of, view_of
+from controller.selects import Selects
+from controller.sharded_lookup import ShardedLookup
+from controller.sharded_write import write_parts
+from controller.statements import Statements, now
+from controller.view_lookup import ViewLookup
+from domains.errors import BadRequest, ReadTimeout
+from domains.graph import Reader
+from domains.packets import Clock, Operation
+from domains.sharding import physical
+from domains.sharding import table_of as table_of_base
+from domains.types import TableSchema
+from migrations.change import BASES
+from migrations.explain import explain
+from migrations.parse import Parsed
+from migrations.plan import State
+from migrations.recipe import Entry
+from migrations.routing import split
+from migrations.statements.rows import delete_operation, insert_operation, update_operation
+from worker.reader_map import BoundLookup
+
+
+class Serving(ABC):
+    """The base of all deployments (see :class:`controller.deployment.Deployment`). It lives on one event loop."""
+
+    def __init__(self, hosts: Hosts, read_timeout: float) -> None:
+        self.read_timeout = read_timeout
+        self.hosts = hosts
+        self._loop = asyncio.get_running_loop()
+        self._lookups: dict[str, ViewLookup] = {}
+        self._turn = 0
+        """Writes so far: whose rows may go to any shard go to one after the other."""
+        self._retired = [0, 0]
+        """Hits and misses of look-ups that are no longer in use."""
+        self._selects = Selects(self)
+        self._statements = Statements(self, self._selects)
+
+    @property
+    @abstractmethod
+    def state(self) -> State:
+        """Catalog and dataflow as they are now."""
+
+    @abstractmethod
+    async def run(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+        """Have a migration done, and wait until ``state`` shows it; raises what made it fail.
+
+        ``parsed`` is what the entry's statements parse to, where the caller has done that.
+        """
+
+    async def execute(
+        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
+    ) -> tuple[list[StatementResult], Clock]:
+        return await self._statements.execute(sql, params, token)
+
+    # --- look-ups -----------------------------------------------------------------------------------------------
+
+    def prepare(self, view: str) -> ViewLookup:
+        lower = view.lower()
+        lookup = self._lookups.get(lower)
+        if lookup is None:
+            lookup = self._lookups[lower] = self._prepared(view)
+        return lookup
+
+    def _prepared(self, view: str) -> ViewLookup:
+        state = self.state
+        planned = view_of(state, view)
+        info = info_of(state, view.lower())
+        index = state.flow.readers.get(view.lower())
+        if index is None:
+            return ViewLookup(info, Binding(planned.name, planned.reader, planned.parameters), (), self.hosts)
+        node, sharding = state.flow.node(index), state.flow.sharding[index]
+        assert isinstance(node.operator, Reader)
+        binding = Binding(planned.name, node.operator, planned.parameters)
+        shards = tuple(self.hosts.reader(node, domain) for domain in state.flow.places(index))
+        if len(shards) == 1:
+            return ViewLookup(info, binding, shards, self.hosts)
+        decides = next(at for at, column in enumerate(node.operator.key) if column in sharding.columns)
+        return ShardedLookup(info, binding, shards, self.hosts, decides)
+
+    def changed(self, before: State, after: State) -> None:
+        """Look-ups of views that went, or that were given a reader, are to be prepared anew."""
+        for name in list(self._lookups):
+            gone = after.planned.get(name) is not before.planned.get(name)
+            if gone or after.flow.readers.get(name) != before.flow.readers.get(name):
+                self.retire(name)
+
+    def retire(self, name: str) -> None:
+        """The view's look-up is no longer good: whoever holds it prepares it anew."""
+        lookup = self._lookups.pop(name)
+        lookup.stale = True
+        self._retired[0] += lookup.hits
+        self._retired[1] += lookup.misses
+
+    def counted(self) -> tuple[int, int]:
+        """Hits and misses of all look-ups so far."""
+        hits = self._retired[0] + sum(lookup.hits for lookup in self._lookups.values())
+        misses = self._retired[1] + sum(lookup.misses for lookup in self._lookups.values())
+        return hits, misses
+
+    async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
+        return await self.read(view, lambda binding: binding.from_text(text), token)
+
+    async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
+        lookup = await self._ready(view)
+        if not lookup.has_reached(self._wanted(lookup, token)):
+            return await self._filled(view, lambda binding: [binding.from_json(key) for key in keys], token)
+        found = lookup.try_pages(keys)
+        if None in found:
+            missed = [key for key, page in zip(keys, found, strict=True) if page is None]
+            filled = iter(await self._filled(view, lambda binding: [binding.from_json(key) for key in missed], token))
+            found = [next(filled) if page is None else page for page in found]
+        return [page for page in found if page is not None]
+
+    async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes:
+        """One look-up: waits for the token, fills holes. Raises ReadTimeout after ``read_timeout``."""
+        lookup = await self._ready(view)
+        bound = bind(lookup.binding)
+        page = lookup.read(bound) if lookup.has_reached(self._wanted(lookup, token)) else None
+        if page is None:
+            (page,) = await self._filled(view, lambda binding: [bind(binding)], token)
+        return page
+
+    def _wanted(self, lookup: ViewLookup, token: Clock | None) -> Clock:
+        """Of a token, what the view has to reach: the positions of the tables that it reads."""
+        if not token:
+            return {}
+        if self.state.shards > 1 and not all("@" in base for base in token):
+            raise BadRequest("the token is of another deployment", hint='send the "token" of a write to this one')
+        tables, shards = self.state.planned[lookup.info.name.lower()].tables, self.state.shards
+        return {base: position for base, position in token.items() if table_of_base(base, shards) in tables}
+
+    async def _ready(self, view: str) -> ViewLookup:
+        """A view's look-up; a view without a reader is given one first."""
+        lookup = self.prepare(view)
+        if not lookup.shards:
+            await self.run(Entry(readers=(view.lower(),)), f"reader of {lookup.info.name}")
+            lookup = self.prepare(view)
+        return lookup
+
+    async def _filled(
+        self, view: str, bind: Callable[[Binding], Sequence[BoundLookup]], token: Clock | None
+    ) -> list[bytes]:
+        """Have the keys filled, and what they hold then. Tried again only where the reader was replaced meanwhile."""
+        deadline = self._loop.time() + self.read_timeout
+        while True:
+            lookup = await self._ready(view)
+            wanted = self._wanted(lookup, token)
+            try:
+                pages = await lookup.fill(bind(lookup.binding), wanted, deadline)
+            except TimeoutError as error:
+                raise self._late(lookup, wanted) from error
+            if None not in pages:
+                return [page for page in pages if page is not None]
+            if self._loop.time() >= deadline:
+                raise self._late(lookup, wanted)
+
+    def _late(self, lookup: ViewLookup, wanted: Clock) -> ReadTimeout:
+        done = "could not be filled" if lookup.has_reached(wanted) else "did not reach the token"
+        return ReadTimeout(
+            f'view "{lookup.info.name}" {done} within {self.read_timeout:g} s',
+            hint="try again, or raise --read-timeout",
+        )
+
+    async def evict(self, view: str, keys: Sequence[Any]) -> int:
+        lookup = self.prepare(view)
+        if not lookup.shards:
+            return 0
+        if not lookup.binding.reader.key:
+            raise BadRequest(
+                f'view "{lookup.info.name}" is full and has nothing to evict', hint="EXPLAIN says why it is full"
+            )
+        by_shard = lookup.by_shard({key: None for each in keys for key in lookup.binding.from_json(each).keys})
+        counts = await asyncio.gather(*(self.hosts.evict(shard, own) for shard, own in by_shard.items()))
+        return sum(counts)
+
+    # --- writes -------------------------------------------------------------------------------------------------
+
+    async def write(self, operation: Operation) -> WriteResult:
+        """Answered when the write is durable and every reader reflects it."""
+        shards = self.state.shards
+        self._turn += 1
+        divided = split(operation, table_of(self.state, operation.table), shards, self._turn)
+        if len(divided) == 1:
+            ((shard, part),) = divided
+            written = await self.hosts.write(physical(BASES, shard, shards), part)
+            return WriteResult(written.rows_affected, written.clock, written.first_id)
+        return await write_parts(divided, lambda shard, part: self.hosts.write(physical(BASES, shard, shards), part))
+
+    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> WriteResult:
+        return await self.write(insert_operation(table_of(self.state, table), rows, now()))
+
+    async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult:
+        return await self.write(update_operation(table_of(self.state, table), key, changes))
+
+    async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult:
+        return await self.write(delete_operation(table_of(self.state, table), key))
+
+    # --- what there is ------------------------------------------------------------------------------------------
+
+    def tables(self) -> list[TableSchema]:
+        return list(self.state.catalog.tables.values())
+
+    def views(self) -> list[ViewInfo]:
+        return [info_of(self.state, name) for name in self.state.catalog.views]
+
+    def explain(self, view: str) -> str:
+        lookup = self.prepare(view)
+        if not lookup.shards:
+            return f'view "{lookup.info.name}" is internal: its reader is built when it is first read'
+        return explain(self.state.flow, lookup.shards[0].node)

@@ -1,0 +1,68 @@
+"""What an entry of the recipe comes to: views understood once are planned as if they had been understood again."""
+
+from __future__ import annotations
+
+import pytest
+
+from domains.errors import HeadraceError
+from migrations.change import Change, change_of
+from migrations.explain import explain
+from migrations.plan import State, one_domain
+from migrations.recipe import Entry, Recipe
+from migrations.statements.interpret import split
+
+TABLES = "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT); CREATE TABLE u (id INT PRIMARY KEY, a INT, c INT)"
+
+
+def changed(state: State, sql: str) -> Change:
+    return change_of(state, Entry((sql,)), one_domain)
+
+
+TABLES_ONLY = changed(State(), TABLES).state
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE VIEW v AS SELECT id, b FROM t WHERE a = ?",
+        "CREATE EXT VIEW v AS SELECT a, COUNT(*) AS n FROM t GROUP BY a",
+        "CREATE VIEW v (x, y) AS SELECT t.id, u.c FROM t JOIN u ON t.a = u.a WHERE u.id IN (?, ?) LIMIT ?",
+        "CREATE VIEW v AS SELECT * FROM t NATURAL JOIN u WHERE a = ?",
+        "CREATE VIEW w AS SELECT id, a FROM t; CREATE VIEW v AS SELECT id FROM w WHERE a = ?",
+    ],
+)
+def test_a_parsed_text_and_one_that_is_not_come_to_the_same(sql: str) -> None:
+    parsed = split(sql)
+    text = [each.expression.sql() for each in parsed]
+    one = change_of(TABLES_ONLY, Entry((sql,)), one_domain, parsed)
+    other = changed(TABLES_ONLY, sql)
+    assert one.steps == other.steps
+    assert one.state.planned == other.state.planned
+    assert [each.expression.sql() for each in parsed] == text
+    for name, index in one.state.flow.readers.items():
+        assert explain(one.state.flow, index) == explain(other.state.flow, other.state.flow.readers[name])
+
+
+def test_a_view_keeps_the_text_of_its_select() -> None:
+    sql = "CREATE EXT VIEW v (as_is) AS\n  SELECT a AS `AS` FROM t -- of all\n WHERE id = ?;"
+    assert changed(TABLES_ONLY, sql).state.catalog.views["v"].sql == "SELECT a AS `AS` FROM t -- of all\n WHERE id = ?"
+
+
+def test_a_view_whose_table_is_altered_in_the_same_entry_sees_the_table_as_it_is_then() -> None:
+    view, alteration = "CREATE VIEW v AS SELECT id FROM u WHERE a = ?", "ALTER TABLE u DROP COLUMN c"
+    together = changed(TABLES_ONLY, f"{view}; {alteration}").state
+    after = changed(changed(TABLES_ONLY, alteration).state, view).state
+    assert together.planned == after.planned
+    assert together.flow == after.flow
+
+
+def test_a_view_that_is_replaced_does_not_read_its_old_self() -> None:
+    state = changed(TABLES_ONLY, "CREATE VIEW v AS SELECT id, a FROM t").state
+    with pytest.raises(HeadraceError):
+        changed(state, "CREATE OR REPLACE VIEW v AS SELECT id FROM v WHERE a = ?")
+
+
+def test_a_recipe_reads_back() -> None:
+    recipe = Recipe((Entry(("CREATE TABLE ü (a INT)",)), Entry(readers=("v", "w")), Entry(("SELECT 1",), ad_hoc=True)))
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    assert Recipe.from_json(Recipe().to_json()) == Recipe()

@@ -1,0 +1,148 @@
+"""Two kinds of ZooKeeper for one contract: the real server with kazoo, and the twin in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from proxy import Proxy
+
+from zookeeper.cluster_authority import ClusterAuthority
+from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
+from zookeeper.server import Ensemble
+
+NO_JAVA = shutil.which("java") is None
+DEADLINE = 20.0
+"""Seconds in which something that must happen has to: many times what it takes."""
+
+
+PROXIES = 6
+"""As many authorities as a test may ask for; they listen before, since ``authority`` does not wait."""
+
+
+class Kind(Protocol):
+    """What the contract's tests need of either kind."""
+
+    def authority(self, deployment: str = "main") -> ClusterAuthority: ...
+
+    def cut(self, authority: Any) -> None: ...
+
+    def mend(self, authority: Any) -> None: ...
+
+    async def expire(self, authority: Any) -> None: ...
+
+    async def down(self) -> None: ...
+
+    async def up(self) -> None: ...
+
+    async def raw(self, authority: Any, act: str, path: str, data: bytes = b"") -> None:
+        """Meddle with a znode behind everybody's back."""
+
+
+class InMemory:
+    def __init__(self) -> None:
+        # Short, so that what waits for it to pass does not keep the tests.
+        self.server = MemoryZooKeeper(timeout=0.3)
+        self.made: list[MemoryAuthority] = []
+
+    def authority(self, deployment: str = "main") -> MemoryAuthority:
+        self.made.append(self.server.authority(deployment))
+        return self.made[-1]
+
+    def cut(self, authority: MemoryAuthority) -> None:
+        authority.cut()
+
+    def mend(self, authority: MemoryAuthority) -> None:
+        authority.mend()
+
+    async def expire(self, authority: MemoryAuthority) -> None:
+        authority.expire()
+
+    async def down(self) -> None:
+        self.server.stop()
+
+    async def up(self) -> None:
+        self.server.start()
+
+    async def raw(self, authority: MemoryAuthority, act: str, path: str, data: bytes = b"") -> None:
+        await _meddle(authority.session, act, path, data)
+
+    async def close(self) -> None:
+        for authority in self.made:
+            await authority.close()
+
+
+class Real:
+    def __init__(self, directory: Path) -> None:
+        self.ensemble = Ensemble(directory)
+        self.made: list[KazooAuthority] = []
+        self.proxies: dict[int, Proxy] = {}
+
+    async def start(self) -> None:
+        await self.ensemble.start()
+        self._spare = [Proxy(int(self.ensemble.address.rpartition(":")[2])) for _ in range(PROXIES)]
+        for proxy in self._spare:
+            await proxy.start()
+
+    def authority(self, deployment: str = "main") -> KazooAuthority:
+        proxy = self._spare.pop()
+        authority = KazooAuthority(f"127.0.0.1:{proxy.port}", deployment)
+        self.made.append(authority)
+        self.proxies[id(authority)] = proxy
+        return authority
+
+    def cut(self, authority: KazooAuthority) -> None:
+        self.proxies[id(authority)].cut()
+
+    def mend(self, authority: KazooAuthority) -> None:
+        self.proxies[id(authority)].mend()
+
+    async def expire(self, authority: KazooAuthority) -> None:
+        """Whoever closes a connection with the same id and password ends the session of both."""
+        other = KazooAuthority(self.ensemble.address, "main")
+        client = other.session._client
+        client._session_id, client._session_passwd = authority.session._client.client_id
+        await other.session.start()
+        await other.session.close()
+
+    async def down(self) -> None:
+        await self.ensemble.kill(1)
+
+    async def up(self) -> None:
+        await self.ensemble.restart(1)
+
+    async def raw(self, authority: KazooAuthority, act: str, path: str, data: bytes = b"") -> None:
+        await _meddle(authority.session, act, path, data)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(authority.close() for authority in self.made))
+        for proxy in (*self.proxies.values(), *self._spare):
+            await proxy.stop()
+        await self.ensemble.stop()
+
+
+async def _meddle(session: Any, act: str, path: str, data: bytes) -> None:
+    if act == "delete":
+        await session.delete(path)
+    elif act == "create":
+        await session.create(path, data)
+    else:
+        await session.set(path, data, -1)
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """Wait until the condition, which may be awaited, is true; its value."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + DEADLINE
+    while True:
+        value = condition()
+        if asyncio.iscoroutine(value):
+            value = await value
+        if value:
+            return value
+        assert loop.time() < deadline, "it did not come true"
+        await asyncio.sleep(0.01)

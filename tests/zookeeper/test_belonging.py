@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from zookeeper.belonging import FILE, claim, owner
+from zookeeper.errors import WrongDeployment
+
+
+def test_a_directory_belongs_to_who_comes_first(tmp_path: Path) -> None:
+    claim(tmp_path, "main", "1")
+    claim(tmp_path, "main", "1")
+    assert owner(tmp_path) == ("main", "1")
+    with pytest.raises(WrongDeployment, match='belongs to deployment "main", not to "other"'):
+        claim(tmp_path, "other", "1")
+    with pytest.raises(WrongDeployment, match=r"another deployment .* has lost its data"):
+        claim(tmp_path, "main", "2")
+    assert [each.name for each in tmp_path.iterdir()] == [FILE]
+
+
+def test_a_damaged_mark_is_no_mark_of_ours(tmp_path: Path) -> None:
+    for content in ("", "{}", "[]", "{"):
+        (tmp_path / FILE).write_text(content)
+        with pytest.raises(WrongDeployment, match="is damaged"):
+            claim(tmp_path, "main", "1")
+
+
+def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
+    def attempt(number: int) -> int | None:
+        try:
+            claim(tmp_path, f"d{number % 2}", "1")
+        except WrongDeployment:
+            return None
+        return number % 2
+
+    with ThreadPoolExecutor(8) as pool:
+        winners = {each for each in pool.map(attempt, range(40)) if each is not None}
+    assert len(winners) == 1

@@ -1,0 +1,116 @@
+"""The bundled server: ports, data, what it says when it cannot start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from authority_kinds import NO_JAVA
+
+import zookeeper.java
+from zookeeper.errors import ServerFailed
+from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.server import Ensemble
+
+needs_java = pytest.mark.skipif(NO_JAVA, reason="there is no java on PATH")
+
+
+def fake_java(folder: Path, script: str) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return folder
+
+
+async def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ServerFailed, match=r"needs Java, and PATH has none \(install Java 17 or newer, or name a run"):
+        await Ensemble(tmp_path / "data").start()
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(ServerFailed, match=r'neither JAVA_HOME \("/nowhere"\) nor PATH'):
+        await Ensemble(tmp_path / "data").start()
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ('java version "1.8.0_412"', "is Java 8"),
+        ('openjdk version "16.0.2" 2021-07-20', "is Java 16"),
+        ("Segmentation fault", "does not say which Java it is, but: Segmentation fault"),
+    ],
+)
+async def test_old_java(said: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", f"echo '{said}' >&2")))
+    with pytest.raises(ServerFailed, match=says):
+        await Ensemble(tmp_path / "data").start()
+
+
+async def test_java_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = 'case "$*" in -version) echo \'openjdk version "21"\';; *) echo broken; exit 3;; esac'
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", script)))
+    with pytest.raises(ServerFailed, match=r"server 1 has ended \(see .*server.out"):
+        await Ensemble(tmp_path / "data").start()
+    assert (tmp_path / "data" / "1" / "server.out").read_text() == "broken\n"
+
+
+async def test_no_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "echo 'openjdk version \"21\"'")))
+    monkeypatch.setattr(zookeeper.java, "find_spec", lambda name: None)
+    with pytest.raises(ServerFailed, match=r"not installed \(pip install pyspark"):
+        await Ensemble(tmp_path / "data").start()
+
+
+@needs_java
+async def test_port_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServerFailed, match=f"port {port} for ZooKeeper is taken"):
+            await Ensemble(tmp_path, ports=[port]).start()
+
+
+@needs_java
+async def test_the_state_outlives_a_stop_and_a_kill(tmp_path: Path) -> None:
+    ensemble = Ensemble(tmp_path)
+    for version in range(3):
+        await ensemble.start()
+        authority = KazooAuthority(ensemble.address, "main")
+        await authority.start(create=True)
+        assert (await authority.read())[1] == version
+        await authority.write(b"%d" % version, version)
+        await authority.close()
+        await (ensemble.stop() if version else ensemble.kill(1))
+        assert ensemble.pids == {}
+    assert (tmp_path / "1" / "server.log").stat().st_size > 0
+
+
+@needs_java
+async def test_the_end_of_a_server_is_noticed(tmp_path: Path) -> None:
+    ensemble = Ensemble(tmp_path, 3)
+    await ensemble.start()
+    ended = asyncio.create_task(ensemble.ended())
+    await ensemble.restart(1)
+    assert not ended.done()
+    os.kill(ensemble.pids[2], signal.SIGKILL)
+    assert await asyncio.wait_for(ended, 20) == 2
+    assert sorted(ensemble.pids) == [1, 3]
+    await ensemble.restart(2)
+    assert sorted(ensemble.pids) == [1, 2, 3]
+    await ensemble.stop()
+
+
+@needs_java
+async def test_a_directory_that_nobody_can_write() -> None:
+    with pytest.raises(ServerFailed, match='cannot write to "/proc/headrace/1"'):
+        await Ensemble(Path("/proc/headrace")).start()
+
+
+@pytest.mark.parametrize("size", [0, 2, 4])
+def test_sizes_that_make_no_sense(size: int, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="1 server or 3"):
+        Ensemble(tmp_path, size)

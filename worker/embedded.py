@@ -1,0 +1,63 @@
+"""All domains of a deployment in one process, over one data directory: what the embedded server runs on.
+
+::
+
+    DIR/base                    the base tables, where the deployment has one shard
+    DIR/shards/0000/base …      one RocksDB for each of several
+    DIR/readers                 the reader map
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from domains.errors import StorageFailure
+from domains.graph import DomainIndex
+from domains.memory_store import MemoryStore
+from domains.sharding import physical
+from worker.dataflow import Dataflow
+from worker.rocks.store import RocksStore
+
+
+def shard_directory(path: Path, shard: int) -> Path:
+    """Where one of several shards of the base tables is, below the data directory."""
+    return path / "shards" / f"{shard:04}"
+
+
+def base_directories(path: Path, shards: int) -> list[Path]:
+    """Where the base tables are, shard by shard. StorageFailure where the directory was made for another number."""
+    found = len(list((path / "shards").glob("[0-9]*"))) or (1 if (path / "base").exists() else shards)
+    if found != shards:
+        raise StorageFailure(
+            f"the data directory {path} has {found} shards, not {shards}",
+            hint="the number of shards is fixed when the directory is first used",
+        )
+    return [path / "base"] if shards == 1 else [shard_directory(path, shard) / "base" for shard in range(shards)]
+
+
+def open_embedded(path: Path, *, groups: int, memory_limit: int, shards: int = 1) -> Dataflow:
+    """A dataflow that hosts ``groups × shards`` domains; those of the first group have the base tables.
+
+    StorageFailure where another process has the directory, where it is damaged, or was made for other shards.
+    """
+    with ExitStack() as opened:
+        stores = []
+        for directory in base_directories(
+            path, shards
+        ):  # First, since their locks keep two servers from one directory.
+            stores.append(RocksStore(directory))
+            opened.callback(stores[-1].close)
+        dataflow = Dataflow(path / "readers", memory_limit=memory_limit)
+        for group in range(groups):
+            for shard in range(shards):
+                index = physical(DomainIndex(group), shard, shards)
+                if group == 0:
+                    store = stores[shard]
+                    dataflow.hosted.open(
+                        index, store, shard=shard, shards=shards, linked=True, sync=store.sync, close=store.close
+                    )
+                else:
+                    dataflow.hosted.open(index, MemoryStore(), shard=shard, shards=shards, linked=True)
+        opened.pop_all()
+        return dataflow

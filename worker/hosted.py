@@ -1,0 +1,367 @@
+"""All domains of a worker on one thread of control: no thread, no socket, no clock, no disk but through their stores.
+
+The dataflow thread runs it (``dataflow.py``), and so does the simulator of a whole cluster. What comes in is handled to
+its end, the links between the domains that are hosted here included; what is to be done outside is gathered in a
+:class:`Batch`, which the caller makes durable, then visible, then answers, then sends. :meth:`Hosted.finish` ends it::
+
+    write, read, evict, touch ─┐                     ┌─► batch.visible   (reader map)
+    perform, open, close ──────┤ Domain ⇄ Domain ⇄ … ├─► batch.answers
+    receive, reconfigure ──────┘                     └─► batch.sends     (domains of other workers)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from domains.commands import Activate, AddNodes, Command, Progress, RemoveNodes
+from domains.control import perform
+from domains.domain import Domain
+from domains.errors import HeadraceError
+from domains.graph import DomainIndex, Materialization, Node, NodeIndex, Reader
+from domains.packets import (
+    Effect,
+    EvictKeys,
+    EvictMemory,
+    Operation,
+    Packet,
+    PeerReset,
+    Publish,
+    Read,
+    Reply,
+    Send,
+    Touch,
+    Upquery,
+    Write,
+    receiver_of,
+    sender_of,
+)
+from domains.storage import Store
+from domains.types import Row
+from worker.batch import Answerer, Batch, Drop, LinkPacket, Look, Reveal
+from worker.hosted_domain import HostedDomain, Reception
+from worker.messages import NotHere, StaleEpoch
+from worker.reader_map import ReaderLayout
+from worker.reader_map.layout import reader_id
+from worker.requests import Requests
+from worker.token_waits import TokenWait, TokenWaits
+
+EVICTION_ROUNDS = 64
+"""Evictions tried in one go. Accounted and true sizes differ somewhat; what is left over is for the next batch."""
+
+
+@dataclass(slots=True)
+class LinkCounters:
+    """Of packets that came and were not processed at once; all only grow."""
+
+    stale: int = 0
+    """Dropped: of a link that has begun again."""
+    held: int = 0
+    """Of an incarnation that the domain had not heard of yet, or for a domain that was not linked."""
+    unhosted: int = 0
+    """Dropped: for a domain that is not here."""
+
+
+class Hosted:
+    """See the module. ``hosts`` is replaced and never changed in place: other threads may walk over it."""
+
+    def __init__(self, *, memory_limit: int) -> None:
+        self.memory_limit = memory_limit
+        self.epoch = 0
+        """The latest leader's that was heard of."""
+        self.hosts: dict[DomainIndex, HostedDomain] = {}
+        self.layouts: dict[tuple[DomainIndex, NodeIndex], ReaderLayout] = {}
+        self.known: dict[DomainIndex, int] = {}
+        """The incarnations of all domains, as far as this worker was told."""
+        self.counters = LinkCounters()
+        self.waits = TokenWaits()
+        self._on_links: deque[LinkPacket] = deque()
+        self._requests = Requests()
+        self._moved: set[DomainIndex] = set()
+        """Domains whose bases may have other positions than when the last batch ended."""
+
+    # --- leaders ------------------------------------------------------------------------------------------------
+
+    def fence(self, epoch: int) -> None:
+        """A message of the leader of this epoch has come. Raises StaleEpoch where there is a later one."""
+        self.check(epoch)
+        self.epoch = epoch
+
+    def check(self, epoch: int) -> None:
+        """What waited since it came is not to be done any more if a later leader has been heard of meanwhile."""
+        if epoch < self.epoch:
+            raise StaleEpoch(
+                f"epoch {epoch} is over, this worker follows {self.epoch}", hint="another leads", epoch=self.epoch
+            )
+
+    # --- what is hosted -----------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        index: DomainIndex,
+        store: Store,
+        *,
+        incarnation: int = 1,
+        shard: int = 0,
+        shards: int = 1,
+        linked: bool = False,
+        sync: Callable[[], None] | None = None,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        """Host a domain, without nodes, over the tables that are in its store.
+
+        ``sync`` makes what was committed durable, ``close`` closes the store; where there is no disk there are none.
+        """
+        assert index not in self.hosts, f"domain {index} is hosted already"
+        domain = Domain(index, store, epoch=incarnation, shard=shard, shards=shards)
+        for schema in store.tables():
+            domain.clocks.write(domain.base_name(schema.name), store.position(schema.name))
+        self.hosts = {**self.hosts, index: HostedDomain(domain, linked, sync, close)}
+        self._moved.add(index)
+
+    def close(self, index: DomainIndex, batch: Batch) -> None:
+        """Give a domain up. Its store is closed when the batch is durable."""
+        host = self.hosts.get(index)
+        if host is None:
+            return
+        self.hosts = {each: other for each, other in self.hosts.items() if each != index}
+        for key in [key for key in self.layouts if key[0] == index]:
+            batch.visible.append(Drop(self.layouts.pop(key)))
+        error = NotHere(f"domain {index} has left this worker", epoch=self.epoch)
+        self._requests.fail(index, error, batch)
+        self.waits.fail(index, error, batch)
+        self._moved.discard(index)
+        batch.positions.pop(index, None)
+        if host.close is not None:
+            batch.closings.append(host.close)
+
+    def reconfigure(
+        self,
+        incarnations: Mapping[DomainIndex, int],
+        removals: Mapping[DomainIndex, Sequence[NodeIndex]],
+        batch: Batch,
+    ) -> None:
+        """Learn which incarnation of each domain is the present one, and link those of them that are here.
+
+        A domain of which a later incarnation is elsewhere is not to be used any more.
+        """
+        for index, nodes in removals.items():
+            if index in self.hosts:
+                self.perform(index, RemoveNodes(tuple(nodes)), batch)
+        for index, incarnation in incarnations.items():
+            self.known[index] = max(incarnation, self.known.get(index, 0))
+        for index, host in self.hosts.items():
+            if index in self.known:
+                host.linked = self.known[index] == host.domain.epoch
+        for host in self.hosts.values():
+            self._meet(host, batch)
+        for host in self.hosts.values():
+            if host.linked:
+                self._on_links.extend(host.outgoing)
+                host.outgoing.clear()
+            self._release(host, batch)
+        self._drain(batch)
+
+    def _meet(self, host: HostedDomain, batch: Batch) -> None:
+        """Tell a domain which of its peers are others than it knew."""
+        peers = host.domain.links.peers
+        host.beaten = -1
+        for peer, incarnation in self.known.items():
+            if peer != host.domain.index and incarnation > peers.get(peer, 0):
+                self._handle(host, PeerReset(peer, incarnation), batch)
+
+    def _release(self, host: HostedDomain, batch: Batch) -> None:
+        held, host.held = host.held, []
+        for packet in held:
+            match host.reception(packet):
+                case Reception.PROCESS:
+                    self._handle(host, packet, batch)
+                case Reception.STALE:
+                    self.counters.stale += 1
+                case Reception.HOLD:
+                    host.held.append(packet)
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def write(self, index: DomainIndex, operation: Operation, answer: Answerer, batch: Batch) -> None:
+        host = self._linked(index)
+        self._moved.add(index)
+        if host.sync is not None:
+            batch.syncs.add(host.sync)
+        self._handle(host, Write(self._requests.new(index, answer), operation), batch)
+        self._drain(batch)
+
+    def read(
+        self, index: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Look, answer: Answerer, batch: Batch
+    ) -> None:
+        """Have the keys of a reader filled; ``look`` is taken when they are visible, and before any eviction."""
+        host = self._linked(index)
+        self._handle(host, Read(self._requests.new(index, answer, look), reader, keys), batch)
+        self._drain(batch)
+
+    def evict(self, index: DomainIndex, node: NodeIndex, keys: tuple[Row, ...], answer: Answerer, batch: Batch) -> None:
+        host = self._linked(index)
+        self._handle(host, EvictKeys(self._requests.new(index, answer), node, keys), batch)
+        self._drain(batch)
+
+    def touch(self, index: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], batch: Batch) -> None:
+        host = self.hosts.get(index)
+        if host is not None:
+            self._handle(host, Touch(reader, keys), batch)
+
+    def reached(self, index: DomainIndex, wait: TokenWait) -> None:
+        """Answer when what the reader publishes reflects a clock."""
+        self._linked(index)
+        self.waits.add(index, wait)
+
+    def receive(self, packets: Sequence[LinkPacket], batch: Batch) -> None:
+        """What another worker's domains have sent, in order."""
+        for packet in packets:
+            host = self.hosts.get(destination(packet))
+            if host is None:
+                self.counters.unhosted += 1
+            else:
+                self._take(host, packet, batch)
+        self._drain(batch)
+
+    def _linked(self, index: DomainIndex) -> HostedDomain:
+        host = self.hosts.get(index)
+        if host is None or not host.linked:
+            how = "hosted" if host is None else "linked yet"
+            raise NotHere(f"domain {index} is not {how} here", hint="look it up again", epoch=self.epoch)
+        return host
+
+    def fail(self, error: HeadraceError) -> None:
+        """Nothing goes on: answer everybody who waits."""
+        self._requests.fail_all(error)
+        lost = Batch()
+        for index in self.hosts:
+            self.waits.fail(index, error, lost)
+        for answer, outcome in lost.answers:
+            answer(outcome)
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def perform(self, index: DomainIndex, command: Command, batch: Batch) -> Progress:
+        """Change a domain's graph, whether it is linked or not. Raises NotHere, and what its store refuses."""
+        if index not in self.hosts:
+            raise NotHere(f"domain {index} is not hosted here", epoch=self.epoch)
+        host = self.hosts[index]
+        if isinstance(command, AddNodes):
+            for node in command.nodes:
+                self._lay_out(host, node)
+        progress, effects = perform(host.domain, command)
+        if isinstance(command, Activate):
+            batch.visible.extend(map(Reveal, host.concealed))
+            host.concealed.clear()
+        host.weighed, host.beaten = False, -1
+        self._moved.add(index)
+        self.waits.recheck(index)
+        self._perform(host, effects, batch)
+        if isinstance(command, RemoveNodes):
+            self._remove(host, command.nodes, batch)
+        self._drain(batch)
+        return progress
+
+    def _lay_out(self, host: HostedDomain, node: Node) -> None:
+        """A full reader is concealed while it is built: its marker would say that it has no more than came so far."""
+        if isinstance(node.operator, Reader):
+            domain = host.domain
+            layout = ReaderLayout(reader_id(node.index, domain.shard), node.operator, node.columns)
+            layout.concealed = node.materialization is Materialization.FULL
+            if layout.concealed:
+                host.concealed.append(layout)
+            self.layouts[domain.index, node.index] = layout
+
+    def _remove(self, host: HostedDomain, nodes: Sequence[NodeIndex], batch: Batch) -> None:
+        for node in nodes:
+            layout = self.layouts.pop((host.domain.index, node), None)
+            if layout is not None:
+                batch.visible.append(Drop(layout))
+                host.concealed = [other for other in host.concealed if other is not layout]
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _handle(self, host: HostedDomain, packet: Packet, batch: Batch) -> None:
+        host.weighed = False
+        self._perform(host, host.domain.handle(packet), batch)
+
+    def _perform(self, host: HostedDomain, effects: list[Effect], batch: Batch) -> None:
+        for effect in effects:
+            match effect:
+                case Publish():
+                    batch.visible.append((self.layouts[effect.domain, effect.reader], effect))
+                case Reply(request=request, outcome=outcome):
+                    self._requests.reply(request, outcome, batch)
+                case Send(packet=packet):
+                    (self._on_links if host.linked else host.outgoing).append(packet)
+                case _:
+                    assert_never(effect)
+
+    def _drain(self, batch: Batch) -> None:
+        """Deliver what is on the links between the domains that are here, in order."""
+        while self._on_links:
+            packet = self._on_links.popleft()
+            receiver = destination(packet)
+            host = self.hosts.get(receiver)
+            if host is None:
+                batch.sends.append((receiver, packet))
+            else:
+                self._take(host, packet, batch)
+
+    def _take(self, host: HostedDomain, packet: LinkPacket, batch: Batch) -> None:
+        match host.reception(packet):
+            case Reception.PROCESS:
+                self._handle(host, packet, batch)
+            case Reception.STALE:
+                self.counters.stale += 1
+            case Reception.HOLD:
+                self.counters.held += 1
+                host.held.append(packet)
+
+    # --- the end of a batch -------------------------------------------------------------------------------------
+
+    def finish(self, batch: Batch) -> None:
+        """Obey the memory limit, tell the clocks to all links, and answer the waits that are over."""
+        self._relieve(batch)
+        self._beat(batch)
+        self.waits.check(self.hosts, batch)
+        for index in self._moved:
+            batch.positions[index] = self.hosts[index].positions()
+        self._moved.clear()
+
+    def _beat(self, batch: Batch) -> None:
+        """Until nothing comes of it: what is told may move the clocks of the next domain."""
+        said = True
+        while said:
+            said = False
+            for host in self.hosts.values():
+                if host.linked and host.beaten != host.domain.clocks.version:
+                    host.beaten = host.domain.clocks.version
+                    self._perform(host, host.domain.beat(), batch)
+                    said = said or bool(self._on_links)
+            self._drain(batch)
+
+    def _relieve(self, batch: Batch) -> None:
+        """Evict until the accounted bytes are within the limit: what is used least of the domain that holds most."""
+        spent: set[DomainIndex] = set()
+        for _ in range(EVICTION_ROUNDS):
+            held = {index: host.weigh() for index, host in self.hosts.items()}
+            excess = sum(held.values()) - self.memory_limit
+            left = held.keys() - spent
+            if excess <= 0 or not left:
+                return
+            index = max(left, key=lambda each: (held[each], -each))
+            domain = self.hosts[index].domain
+            before = domain.counters.evictions
+            self._handle(self.hosts[index], EvictMemory(excess), batch)
+            self._drain(batch)
+            if domain.counters.evictions == before:
+                spent.add(index)  # What is left there is full state, which is not evicted.
+
+
+def destination(packet: LinkPacket) -> DomainIndex:
+    """Which domain a packet is for: an upquery goes against its link."""
+    return sender_of(packet.link) if isinstance(packet, Upquery) else receiver_of(packet.link)

@@ -1,0 +1,47 @@
+"""One look-up as it is asked of a reader: of the map of this process, of another's on this host, or over the wire.
+
+A look-up whose keys stand in several shards of a reader is answered in *parts*: each shard gives the rows of its own
+keys with their ranks, and whoever asked joins them as if one map had held them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domains.types import Row
+from worker.reader_map.layout import ReaderLayout
+from worker.reader_map.merging import Parts, joined
+from worker.reader_map.reader import ReaderClient
+from worker.reader_map.window import Bound
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLookup:
+    """One look-up, ready for the reader map. ``keys`` is empty where SQL finds nothing (a NULL, a contradiction)."""
+
+    keys: tuple[Row, ...]
+    seek: Row = ()
+    """Of a full view whose parameters are no key: the values of its leading seek columns."""
+    low: Bound | None = None
+    high: Bound | None = None
+    limit: int | None = None
+    offset: int = 0
+
+    def page(self, client: ReaderClient, layout: ReaderLayout) -> bytes | None:
+        """The rows, or None where one of the keys is a hole."""
+        if len(self.keys) == 1:
+            return client.page(layout, self.keys[0], self.seek, self.low, self.high, self.limit, self.offset)
+        if not self.keys:
+            return layout.empty or b""
+        return client.rows(layout, self.keys, self.seek, self.low, self.high, self.limit, self.offset)
+
+    def parts(self, client: ReaderClient, layout: ReaderLayout) -> Parts | None:
+        """The rows of each key, in the order of the keys, for :meth:`joined`; None where one of them is a hole."""
+        return client.parts(layout, self.keys, self.seek, self.low, self.high, self.limit, self.offset)
+
+    def joined(self, layout: ReaderLayout, parts: Parts) -> bytes:
+        """The answer out of the rows of all keys, in the order of the keys."""
+        return joined(layout, parts, self.limit, self.offset)
+
+
+__all__ = ["BoundLookup", "Parts"]

@@ -1,0 +1,356 @@
+"""One TCP connection: requests with their answers in any order, and notices, both ways.
+
+Both ends are a :class:`Connection`; ``server.py`` has the accepting end. Nothing here ever waits for the network but
+the awaiting of an answer: what is said in one turn of the event loop goes out as one write at its end.
+
+What a caller may rely on:
+
+* Messages arrive in the order in which they were said, and are handed to the handler in that order.
+* A request is answered once, by a message or an error, or fails with ``ConnectionLost``. ``sent`` is False as long as
+  no byte of it was given to the network: then it surely was not done.
+* A connection that is silent for :data:`SILENCE` is lost, however it looks to the kernel: the connecting end sends a
+  beat when nothing else comes, and the other sends it back.
+* Bytes that are not of the protocol end the connection, after an error that says so; the process lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from domains.errors import HeadraceError
+from worker.messages import Done, Hello, Welcome
+from worker.wire import codec
+from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault
+from worker.wire.frames import BEAT, FRAME_MAX, Cutter, framed, opened
+
+SILENCE = 4.0
+"""Seconds. A worker's event loop may be held up for a second by a long step or a storage that opens; much more than
+that, and reads that could go elsewhere wait."""
+CONNECT_SECONDS = 3.0
+"""For the connection and its greeting."""
+LINGER_SECONDS = 2.0
+"""For the other side to read why the connection ends."""
+BUFFER_HIGH = 1 << 20
+"""Bytes that may stand in a connection's write buffer before its end is called full (``full``)."""
+
+_log = logging.getLogger("headrace.wire")
+
+Handler = Callable[["Connection", Any], Any]
+"""Takes a message; returns the answer, an awaitable of it, or None (``Done``). It may raise a HeadraceError."""
+
+
+def refuse_all(connection: Connection, message: Any) -> Any:
+    """The handler of a connection over which nothing is asked."""
+    raise ProtocolError(f'"{type(message).__name__}" is not asked for here')
+
+
+class Connection(asyncio.Protocol):
+    """Made by ``connect`` or ``serve``. All methods are for the event loop's thread."""
+
+    def __init__(self, handler: Handler, *, silence: float, beats: bool) -> None:
+        self.handler = handler
+        self.peer: Hello | Welcome | None = None
+        """Who is on the other side, once they have greeted."""
+        self.error: HeadraceError | None = None
+        """Why the connection ends or has ended; None while it is open."""
+        self.closed = asyncio.Event()
+        self.on_lost: list[Callable[[Connection], None]] = []
+        """Called once, when the connection has ended for whatever reason."""
+        self.on_drained: Callable[[], None] | None = None
+        """Called when the write buffer is no longer ``full``."""
+        self.full = False
+        self.bytes_out = 0
+        self.bytes_in = 0
+        self._silence = silence
+        self._beats = beats
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._cutter = Cutter()
+        self._number = 0
+        self._flushed = 0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._outgoing: list[bytes] = []
+        self._answering: set[asyncio.Future[Any]] = set()
+        self._heard = self._loop.time()
+        self._watch: asyncio.TimerHandle | None = None
+
+    def __str__(self) -> str:
+        where = self._transport.get_extra_info("peername") if self._transport is not None else None
+        place = f"{where[0]}:{where[1]}" if where else "nowhere"
+        return f"{self.peer.name} at {place}" if self.peer is not None else place
+
+    def is_open(self) -> bool:
+        return self.error is None
+
+    # --- saying -----------------------------------------------------------------------------------------------
+
+    async def request(self, message: object) -> Any:
+        """The answer to a message. Raises what the other side answered with, or ConnectionLost.
+
+        Whoever waits may be cancelled: the answer is then ignored, but what was asked may be done all the same.
+        """
+        return await self.ask(message)
+
+    def ask(self, message: object) -> asyncio.Future[Any]:
+        """``request``, begun at once: requests go out in the order of these calls."""
+        if self.error is not None:
+            raise ConnectionLost(self.error.message, hint=self.error.hint, sent=False)
+        frame = framed(self._number + 1, message)  # May refuse, and then no number is used up.
+        self._number += 1
+        number, future = self._number, self._loop.create_future()
+        self._waiting[number] = future
+        future.add_done_callback(lambda _: self._waiting.pop(number, None))
+        self._write(frame)
+        return future
+
+    def tell(self, message: object) -> None:
+        """Say something that has no answer. On a connection that has ended it is lost, like anything on its way."""
+        if self.error is None:
+            self._write(framed(0, message))
+
+    def close(self) -> None:
+        """Send what was said, and end the connection; ``await closed.wait()`` for it to have ended."""
+        self._end(ConnectionLost("the connection was closed on this side"))
+
+    def abort(self, error: HeadraceError) -> None:
+        """End the connection without sending what waits."""
+        self._end(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _write(self, frame: bytes) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(frame)
+
+    def _flush(self) -> None:
+        if self._outgoing and self._transport is not None:
+            data = b"".join(self._outgoing)
+            self._outgoing.clear()
+            self._flushed = self._number
+            self.bytes_out += len(data)
+            self._transport.write(data)
+
+    def _end(self, error: HeadraceError) -> None:
+        if self.error is not None:
+            return
+        self.error = error
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+            self._loop.call_later(LINGER_SECONDS, self._transport.abort)
+
+    def _refuse(self, error: HeadraceError, number: int = 0) -> None:
+        """End the connection for what came over it, and say so."""
+        if self.error is None:
+            _log.warning("the connection of %s ends: %s", self, error)
+            self._write(framed(-number, error))
+            self._flush()
+            self.error = error
+            assert self._transport is not None
+            # To close with bytes unread would reset the connection, and the other side might not see why.
+            self._transport.write_eof()
+            self._loop.call_later(LINGER_SECONDS, self._transport.abort)
+
+    # --- asyncio's side ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=BUFFER_HIGH)
+        self._heard = self._loop.time()
+        self._watch = self._loop.call_later(self._silence / 4, self._watch_silence, self._heard)
+
+    def connection_lost(self, exception: Exception | None) -> None:
+        if self.error is None:
+            reason = f": {exception}" if exception else ""
+            self.error = ConnectionLost(f"the connection of {self} was lost{reason}")
+        if self._watch is not None:
+            self._watch.cancel()
+        for number, future in list(self._waiting.items()):
+            if not future.done():
+                hint = self.error.hint
+                future.set_exception(ConnectionLost(self.error.message, hint=hint, sent=number <= self._flushed))
+        self._waiting.clear()
+        self.closed.set()
+        for callback in self.on_lost:
+            callback(self)
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+        if self.on_drained is not None:
+            self.on_drained()
+
+    def _watch_silence(self, then: float) -> None:
+        now = self._loop.time()
+        period = self._silence / 4
+        late = now - then > 2 * period  # This process itself was held up, and may have bytes that it has not read.
+        if now - self._heard > self._silence and not late:
+            self.abort(ConnectionLost(f"nothing was heard of {self} for {self._silence:g} s"))
+            return
+        if self._beats and now - self._heard > period / 2 and self.error is None:
+            self._write(BEAT)
+        self._watch = self._loop.call_later(period, self._watch_silence, now)
+
+    # --- hearing ----------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if not self.is_open():
+            return
+        self._heard = self._loop.time()
+        self.bytes_in += len(data)
+        try:
+            while contents := self._cutter.cut(data):
+                data = b""
+                for content in contents:
+                    if not self.is_open():
+                        return
+                    self._take(content)
+        except HeadraceError as error:
+            self._refuse(error)
+
+    def _take(self, content: bytes) -> None:
+        if not content:
+            if not self._beats:
+                self._write(BEAT)
+            return
+        number, packed = opened(content)
+        try:
+            message = self._read(packed)
+        except HeadraceError as error:
+            self._refuse(error, max(number, 0))
+            return
+        if number > 0:
+            self._answer(number, message)
+        elif number < 0:
+            self._answered(-number, message)
+        elif isinstance(message, HeadraceError):
+            self._end(message)
+        else:
+            self._notice(message)
+
+    def _read(self, packed: Any) -> Any:
+        return codec.unpack_object(packed)
+
+    def _answered(self, number: int, answer: Any) -> None:
+        future = self._waiting.pop(number, None)
+        if future is None or future.done():
+            if not 0 < number <= self._number:
+                raise ProtocolError(f"an answer to request {number}, which was not asked")
+            return  # Whoever asked has gone away.
+        if isinstance(answer, HeadraceError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    def _notice(self, message: Any) -> None:
+        try:
+            result = self.handler(self, message)
+        except HeadraceError as error:
+            self._refuse(error)
+            return
+        except Exception as error:
+            self._refuse(self._fault(message, error))
+            return
+        if inspect.isawaitable(result):
+            self._follow(result, lambda _: None, message)
+
+    def _answer(self, number: int, message: Any) -> None:
+        try:
+            result = self.handler(self, message)
+        except HeadraceError as error:
+            result = error
+        except Exception as error:
+            result = self._fault(message, error)
+        if inspect.isawaitable(result):
+            self._follow(result, lambda answer: self._reply(number, answer, message), message)
+        else:
+            self._reply(number, result, message)
+
+    def _follow(self, result: Awaitable[Any], then: Callable[[Any], None], message: Any) -> None:
+        """What was begun is carried through, even if nobody is there any more to hear of it."""
+        future = asyncio.ensure_future(result)
+        self._answering.add(future)
+
+        def done(ended: asyncio.Future[Any]) -> None:
+            self._answering.discard(ended)
+            if ended.cancelled():
+                then(RemoteFault("the request was given up", hint="the process is stopping"))
+            elif (error := ended.exception()) is None:
+                then(ended.result())
+            elif isinstance(error, HeadraceError):
+                then(error)
+            else:
+                then(self._fault(message, error))
+
+        future.add_done_callback(done)
+
+    def _reply(self, number: int, answer: Any, message: Any) -> None:
+        if self.error is not None:
+            return
+        try:
+            frame = framed(-number, Done() if answer is None else answer)
+        except HeadraceError as error:
+            frame = framed(-number, error)
+        except Exception as error:
+            frame = framed(-number, self._fault(message, error))
+        self._write(frame)
+
+    def _fault(self, message: Any, error: BaseException) -> RemoteFault:
+        reference = secrets.token_hex(6)
+        _log.error('internal error %s in "%s"', reference, type(message).__name__, exc_info=error)
+        return RemoteFault(
+            f'"{type(message).__name__}" failed on an internal error', hint=f'its log has it under "{reference}"'
+        )
+
+
+async def connect(
+    host: str,
+    port: int,
+    hello: Hello,
+    *,
+    handler: Handler = refuse_all,
+    timeout: float = CONNECT_SECONDS,
+    silence: float = SILENCE,
+) -> Connection:
+    """A connection that is open both ways; its ``peer`` is the ``Welcome`` of the other side.
+
+    :raises ConnectionLost: nobody answers there (in time).
+    :raises WrongDeployment, ProtocolError: somebody else does.
+    """
+    loop = asyncio.get_running_loop()
+    connection = Connection(handler, silence=silence, beats=True)
+    try:
+        async with asyncio.timeout(timeout):
+            await loop.create_connection(lambda: connection, host, port)
+            welcome = await connection.ask(hello)
+    except TimeoutError:
+        connection.abort(ConnectionLost("no answer in time"))
+        raise ConnectionLost(f'"{host}:{port}" did not answer within {timeout:g} s') from None
+    except OSError as error:
+        raise ConnectionLost(
+            f'"{host}:{port}" cannot be reached: {error.strerror or error}', hint="is the process running there?"
+        ) from None
+    except HeadraceError as error:
+        connection.close()
+        # What the other side said before it closed tells more than that it closed.
+        raise (connection.error if isinstance(error, ConnectionLost) and connection.error else error) from None
+    except BaseException:
+        connection.close()
+        raise
+    if not isinstance(welcome, Welcome):
+        connection.close()
+        raise ProtocolError(f'"{host}:{port}" answers a greeting with "{type(welcome).__name__}"')
+    connection.peer = welcome
+    return connection
+
+
+__all__ = ["CONNECT_SECONDS", "FRAME_MAX", "SILENCE", "Connection", "Handler", "connect", "refuse_all"]

@@ -1,0 +1,77 @@
+"""Frames: how a run of bytes is cut into messages. Four bytes of length, most significant first, then as many bytes.
+
+What is in a frame is an *envelope*, ``(number, message)``: number 0 is a notice, a positive one a request, and its
+negative the answer to that request. A frame without content is a *beat*: a sign of life that is sent back.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from domains.errors import LimitExceeded
+from worker.wire import codec
+from worker.wire.errors import ProtocolError
+
+FRAME_MAX = 64 << 20
+"""Bytes of one frame. A migration's greatest command and a page of 100,000 rows are well below; past it, one message
+would hold up all others of its connection for a second, and twice its size in memory on both sides."""
+GREETING_MAX = 4096
+"""Bytes of the first frame, before it is known who is there: a Hello has 100. Whatever else connects is told apart by
+its first four bytes (those of an HTTP request are a length of a thousand millions)."""
+
+_LENGTH = Struct(">I")
+HEADER = _LENGTH.size
+BEAT = _LENGTH.pack(0)
+
+
+def framed(number: int, message: object) -> bytes:
+    """A whole frame. LimitExceeded if it is longer than the other side would take."""
+    body = codec.pack((number, codec.pack_object(message)))
+    if len(body) > FRAME_MAX:
+        raise LimitExceeded(
+            f'a "{type(message).__name__}" of {len(body)} bytes is over the limit of {FRAME_MAX} bytes for one message',
+            hint="ask for less at once, or write fewer rows at once",
+        )
+    return _LENGTH.pack(len(body)) + body
+
+
+def opened(body: bytes) -> tuple[int, Any]:
+    """Number and packed message of a frame's content, for ``codec.unpack_object``. ProtocolError if it is none."""
+    envelope = codec.unpack(body)
+    if type(envelope) is not tuple or len(envelope) != 2 or type(envelope[0]) is not int:
+        raise ProtocolError("what was received is no message of headrace")
+    return envelope
+
+
+class Cutter:
+    """Cuts what arrives into the contents of frames. ``limit`` may be changed between two calls."""
+
+    def __init__(self, limit: int = FRAME_MAX) -> None:
+        self.limit = limit
+        self._rest = bytearray()
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """The contents of the frames that are complete now; a beat's is empty.
+
+        ProtocolError for a frame over the limit, unless frames before it are complete: then the next call raises it.
+        """
+        rest = self._rest
+        rest += data
+        contents: list[bytes] = []
+        at = 0
+        while len(rest) - at >= HEADER:
+            (length,) = _LENGTH.unpack_from(rest, at)
+            if length > self.limit:
+                if contents:
+                    break
+                raise ProtocolError(
+                    f"a frame of {length} bytes is over the limit of {self.limit}",
+                    hint="is it another program, or another version of headrace, that connects here?",
+                )
+            if len(rest) - at - HEADER < length:
+                break
+            contents.append(bytes(rest[at + HEADER : at + HEADER + length]))
+            at += HEADER + length
+        del rest[:at]
+        return contents

@@ -1,0 +1,82 @@
+"""The Java that runs the bundled ZooKeeper, and the jars that it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from zookeeper.errors import ServerFailed
+
+JAVA_MINIMUM = 17
+"""What PySpark 4 asks for. ZooKeeper itself would do with 8, which nobody tests any more."""
+
+JARS = (
+    "zookeeper-*.jar",
+    "slf4j-api-*.jar",
+    "log4j-api-*.jar",
+    "log4j-core-*.jar",
+    "log4j-slf4j2-impl-*.jar",
+    "metrics-core-*.jar",
+    "snappy-java-*.jar",
+    "netty-*.jar",
+    "commons-io-*.jar",
+    "commons-cli-*.jar",
+)
+"""What the server needs of PySpark's jars. With all of them it starts in 1.5 s and takes 117 MB, with these in 0.6 s
+and 70 MB (PySpark 4.3.0, Java 17)."""
+
+_ELSE = "or name a running ZooKeeper with --zookeeper host:port"
+
+
+async def java() -> Path:
+    """The ``java`` of JAVA_HOME, or else of PATH. Raises ServerFailed if there is none, or if it is too old."""
+    home = os.environ.get("JAVA_HOME")
+    path = Path(home) / "bin" / "java" if home else None
+    if path is None or not path.is_file():
+        found = shutil.which("java")
+        if found is None:
+            where = f'neither JAVA_HOME ("{home}") nor PATH has one' if home else "PATH has none"
+            raise ServerFailed(
+                f"the bundled ZooKeeper needs Java, and {where}", hint=f"install Java {JAVA_MINIMUM} or newer, {_ELSE}"
+            )
+        path = Path(found)
+    version = await _version(path)
+    if version < JAVA_MINIMUM:
+        raise ServerFailed(
+            f'the bundled ZooKeeper needs Java {JAVA_MINIMUM} or newer, and "{path}" is Java {version}',
+            hint=f"point JAVA_HOME to a newer one, {_ELSE}",
+        )
+    return path
+
+
+async def _version(path: Path) -> int:
+    """The feature release: 17 of ``openjdk version "17.0.15"``, 8 of ``java version "1.8.0_412"``."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            path, "-version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await process.communicate()
+    except OSError as error:
+        raise ServerFailed(f'cannot run "{path}": {error.strerror}', hint="check JAVA_HOME and PATH") from error
+    found = re.search(rb'version "(?:1\.)?(\d+)', output)
+    if found is None:
+        said = output.decode(errors="replace").strip().split("\n")[0][:200]
+        raise ServerFailed(f'"{path}" does not say which Java it is, but: {said}', hint="check JAVA_HOME and PATH")
+    return int(found[1])
+
+
+def class_path() -> str:
+    """The jars out of the installed PySpark, which is not imported. Raises ServerFailed."""
+    package = find_spec("pyspark")
+    folders = package.submodule_search_locations if package is not None else None
+    jars = [jar for folder in folders or () for name in JARS for jar in sorted(Path(folder, "jars").glob(name))]
+    if not any(jar.name.startswith("zookeeper-") for jar in jars):
+        raise ServerFailed(
+            "the bundled ZooKeeper comes out of PySpark's jars, and they are not installed",
+            hint=f"pip install pyspark, {_ELSE}",
+        )
+    return os.pathsep.join(map(str, jars))

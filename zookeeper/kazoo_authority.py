@@ -1,0 +1,308 @@
+"""The real ZooKeeper, through kazoo: the one module that imports it.
+
+kazoo calls back from threads of its own. Nothing happens there but handing over to the event loop, in the order in
+which kazoo says it, so that a lost session is known before any answer that comes on the next one. Requests are kazoo's
+asynchronous ones; no thread of ours waits for an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.protocol.states import KazooState
+from kazoo.security import make_digest_acl
+
+from zookeeper.address import Address, Finding, joined, parse_address, probe
+from zookeeper.cluster_authority import SESSION_TIMEOUT
+from zookeeper.errors import AccessRefused, AuthorityError, AuthorityUnavailable, NotZooKeeper
+from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Watch, Znode
+from zookeeper.session_authority import SessionAuthority
+
+START_SECONDS = 10.0
+"""How long a start waits for ZooKeeper, which may be starting too."""
+PROBE_AGAIN_SECONDS = 0.1
+
+ANSWER_SECONDS = 5.0
+"""A request on a living connection. kazoo gives a silent connection up after about a second; this is for what it may
+overlook."""
+
+RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 0.5}
+"""For ever, and soon: sessions are short, and a process that comes back late comes back as another one."""
+
+LINKS = {
+    KazooState.CONNECTED: Link.CONNECTED,
+    KazooState.SUSPENDED: Link.SUSPENDED,
+    KazooState.LOST: Link.LOST,
+}
+GONE = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, SessionMovedError, OperationTimeoutError)
+
+_log = logging.getLogger("headrace.zookeeper")
+# kazoo tells every attempt to connect; what matters of it is logged here, once.
+logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+
+
+class KazooSession:
+    """See :class:`zookeeper.session.Session`, which it implements."""
+
+    def __init__(self, address: Address, timeout: float, auth: str | None) -> None:
+        self._hosts = address
+        self._timeout = timeout
+        user, _, password = (auth or "").partition(":")
+        self._client = KazooClient(
+            hosts=str(replace(address, path="")),
+            timeout=timeout,
+            connection_retry=RECONNECT,
+            # Whoever has a name and a password keeps what he makes to himself.
+            auth_data=[("digest", auth)] if auth else None,
+            default_acl=[make_digest_acl(user, password, all=True)] if auth else None,
+        )
+        self._loop: asyncio.AbstractEventLoop
+        self._id = 0
+        self._connected = asyncio.Event()
+        self._closed = False
+        self._listeners: list[Callable[[Link], None]] = []
+        self._awaited: set[asyncio.Future[Any]] = set()
+
+    @property
+    def address(self) -> str:
+        return str(self._hosts)
+
+    @property
+    def timeout(self) -> float:
+        return self._timeout
+
+    @property
+    def id(self) -> int:
+        return self._id
+
+    @property
+    def connected(self) -> bool:
+        return self._connected.is_set()
+
+    def listen(self, listener: Callable[[Link], None]) -> None:
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """Raises AuthorityUnavailable, NotZooKeeper."""
+        self._loop = asyncio.get_running_loop()
+        deadline = self._loop.time() + START_SECONDS
+        await self._found(deadline)
+        self._client.add_listener(self._changed)
+        await asyncio.to_thread(self._client.start_async)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._connected.wait()
+        except TimeoutError:
+            await self.close()
+            raise AuthorityUnavailable(
+                f'ZooKeeper at "{self.address}" gives no session within {START_SECONDS:g} s',
+                hint="has it a quorum? its log tells",
+            ) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _found(self, deadline: float) -> None:
+        """Wait until a ZooKeeper answers at one of the hosts; what is none is told at once, since kazoo would only try
+        again for ever."""
+        while True:
+            found = await asyncio.gather(*(probe(host, port) for host, port in self._hosts.hosts))
+            findings = [finding for finding, _ in found]
+            if Finding.ZOOKEEPER in findings:
+                return
+            late = self._loop.time() >= deadline
+            if Finding.STRANGER in findings or (late and Finding.SILENT in findings):
+                wrong = Finding.STRANGER if Finding.STRANGER in findings else Finding.SILENT
+                host, port = self._hosts.hosts[findings.index(wrong)]
+                raise NotZooKeeper(
+                    f'what answers at "{joined(host, port)}" is no ZooKeeper',
+                    hint="check --zookeeper; ZooKeeper's usual port is 2181",
+                )
+            if late:
+                raise AuthorityUnavailable(
+                    f'cannot reach ZooKeeper at "{self.address}": {found[0][1]}',
+                    hint="is it running, and does --zookeeper name it?",
+                )
+            await asyncio.sleep(PROBE_AGAIN_SECONDS)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._client.remove_listener(self._changed)
+        await asyncio.to_thread(self._stop)
+        self._connected.clear()
+        for future in self._awaited:
+            if not future.done():
+                future.set_exception(ConnectionClosedError())
+
+    def _stop(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception as error:
+            # It is on its way out; the session ends by itself when nobody keeps it alive.
+            _log.warning("could not end the session with ZooKeeper: %r", error)
+
+    async def until_connected(self) -> None:
+        await self._connected.wait()
+
+    # --- from kazoo's threads -----------------------------------------------------------------------------------
+
+    def _changed(self, state: str) -> None:
+        id = self._client.client_id
+        self._hand_over(self._linked, LINKS[state], id[0] if id is not None else 0)
+
+    def _hand_over(self, function: Callable[..., object], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # --- on the loop --------------------------------------------------------------------------------------------
+
+    def _linked(self, link: Link, id: int) -> None:
+        if link is Link.CONNECTED:
+            self._id = id
+            self._connected.set()
+        else:
+            self._connected.clear()
+        if not self._closed:
+            _log.log(
+                logging.INFO if link is Link.CONNECTED else logging.WARNING,
+                'session with ZooKeeper at "%s": %s',
+                self.address,
+                link.value,
+            )
+        for listener in list(self._listeners):
+            listener(link)
+
+    async def _ask(self, begin: Callable[[], Any], path: str, *, changes: bool = False) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._connected.wait()
+        except TimeoutError:
+            raise self._unavailable(False) from None
+        if self._closed:
+            raise self._unavailable(False)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._awaited.add(future)
+        try:
+            begin().rawlink(lambda answer: self._hand_over(_settle, future, answer))
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await future
+        except TimeoutError:
+            raise self._unavailable(changes) from None
+        except KazooException as error:
+            raise self._translated(error, path, changes) from error
+        finally:
+            self._awaited.discard(future)
+
+    def _unavailable(self, maybe_done: bool) -> AuthorityUnavailable:
+        what = "the connection broke" if maybe_done else "there is no connection"
+        return AuthorityUnavailable(
+            f'ZooKeeper at "{self.address}" cannot be reached: {what}',
+            hint="reads and writes of rows go on; try again when it is back",
+            maybe_done=maybe_done,
+        )
+
+    def _translated(self, error: KazooException, path: str, changes: bool) -> Exception:
+        match error:
+            case NoNodeError():
+                return NoNode(path)
+            case NodeExistsError():
+                return NodeExists(path)
+            case BadVersionError():
+                return BadVersion(path)
+            case NoAuthError() | AuthFailedError():
+                return AccessRefused(
+                    f'ZooKeeper at "{self.address}" refuses access to "{path}"',
+                    hint="give the name and password that the deployment was made with: --zookeeper-auth name:password",
+                )
+            case _ if isinstance(error, GONE):
+                return self._unavailable(changes)
+            case _:
+                return AuthorityError(f'ZooKeeper at "{self.address}" answers "{type(error).__name__}" for "{path}"')
+
+    def _watch(self, watch: Watch | None) -> Callable[[object], None] | None:
+        if watch is None:
+            return None
+        return lambda event: self._hand_over(watch)
+
+    def _at(self, path: str) -> str:
+        """Where the znode is. kazoo has this too, but leaves it to others to make the path."""
+        return self._hosts.path + path
+
+    async def sync(self) -> None:
+        await self._ask(lambda: self._client.sync_async("/"), "/")
+
+    async def ensure(self, path: str) -> None:
+        await self._ask(lambda: self._client.ensure_path_async(self._at(path)), path, changes=True)
+
+    async def get(self, path: str) -> Znode:
+        data, stat = await self._ask(lambda: self._client.get_async(self._at(path)), path)
+        return Znode(data, stat.version, stat.ephemeralOwner)
+
+    async def look(self, path: str, watch: Watch) -> Znode | None:
+        """By ``exists``, which watches for a znode to come, as ``get`` does not."""
+        stat = await self._ask(lambda: self._client.exists_async(self._at(path), watch=self._watch(watch)), path)
+        return None if stat is None else Znode(b"", stat.version, stat.ephemeralOwner)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        names: list[str] = await self._ask(
+            lambda: self._client.get_children_async(self._at(path), watch=self._watch(watch)), path
+        )
+        return names
+
+    async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        await self._ask(
+            lambda: self._client.create_async(self._at(path), data, ephemeral=ephemeral), path, changes=True
+        )
+
+    async def set(self, path: str, data: bytes, version: int) -> int:
+        stat = await self._ask(lambda: self._client.set_async(self._at(path), data, version), path, changes=True)
+        number: int = stat.version
+        return number
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        await self._ask(lambda: self._client.delete_async(self._at(path), version), path, changes=True)
+
+
+def _settle(future: asyncio.Future[Any], answer: Any) -> None:
+    if future.done():
+        return
+    if answer.exception is not None:
+        future.set_exception(answer.exception)
+    else:
+        future.set_result(answer.value)
+
+
+class KazooAuthority(SessionAuthority):
+    """A process's authority over the ZooKeeper at ``hosts``.
+
+    ``auth`` is ``name:password``; then all that is made is for its bearer only. ``session_timeout`` is in seconds, and
+    ZooKeeper may grant another: at least two of its ticks.
+    """
+
+    def __init__(
+        self, hosts: str, deployment: str, *, session_timeout: float = SESSION_TIMEOUT, auth: str | None = None
+    ) -> None:
+        self.session = KazooSession(parse_address(hosts), session_timeout, auth)
+        super().__init__(self.session, deployment, lambda: uuid4().hex)

@@ -1,0 +1,311 @@
+"""A ZooKeeper of our own, one server or three: the real one, out of the jars that come with PySpark.
+
+::
+
+    DIR/1/zoo.cfg  myid  log4j2.properties     written anew at each start
+    DIR/1/data/                                ZooKeeper's own: snapshots and log
+    DIR/1/server.log  server.out               what it logs; what Java itself has to say
+
+For a cluster on one machine, for tests and for drills. For many machines run a ZooKeeper of your own on three of them,
+so that it survives one; ``docs/operations.md`` says how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from zookeeper.address import Finding, probe
+from zookeeper.errors import ServerFailed
+from zookeeper.java import class_path, java
+
+HOST = "127.0.0.1"
+
+TICK_MS = 250
+"""ZooKeeper's unit of time. It grants sessions of 2 ticks and more, and notices their end to a tick: a session of 1.5 s
+ends after 1.75 s at the latest. Shorter ticks are more packets between servers for nothing."""
+INIT_TICKS = 40
+"""A server that joins has 10 s to fetch the state."""
+SYNC_TICKS = 12
+"""A server of three that is silent for 3 s is left out. On a busy machine it may be Java that collects garbage."""
+
+HEAP = "64m"
+"""The state is one znode of at most a megabyte, and a few small ones."""
+LOG_ALLOCATION_KB = 1024
+"""ZooKeeper fills its log file with zeros in advance, by default 64 MB of them."""
+
+START_SECONDS = 30.0
+"""0.6 s on a quiet machine; three servers on a busy one need several times that."""
+STOP_SECONDS = 5.0
+POLL_SECONDS = 0.05
+PORTS_TRIED = 3
+"""Free ports are found, given back, and taken by Java a moment later; another process may have been faster."""
+
+JVM_OPTIONS = (
+    f"-Xmx{HEAP}",
+    "-XX:+UseSerialGC",  # One thread instead of one a core, and memory that is given back.
+    "-XX:TieredStopAtLevel=1",  # It is never busy enough for the optimising compiler to pay.
+    "-Dzookeeper.jmx.log4j.disable=true",
+    "-Dzookeeper.admin.enableServer=false",  # Else it takes port 8080.
+    "-Dzookeeper.4lw.commands.whitelist=srvr,ruok",
+    f"-Dzookeeper.preAllocSize={LOG_ALLOCATION_KB}",
+)
+
+LOGGING = """\
+status = error
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {folder}/server.log
+appender.file.filePattern = {folder}/server.log.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+class Ensemble:
+    """``size`` servers on this machine, with their data in ``directory``. Not for two processes at a time.
+
+    ``ports``, where given, are the clients' ports; else free ones are found at each start.
+    """
+
+    def __init__(self, directory: Path, size: int = 1, *, ports: Sequence[int] | None = None) -> None:
+        if size not in (1, 3):
+            raise ValueError("an ensemble has 1 server or 3: with 2 it survives no more than with 1")
+        if ports is not None and len(ports) != size:
+            raise ValueError("a port for each server")
+        self._directory = directory
+        self._given = tuple(ports) if ports is not None else None
+        self._servers = [_Server(directory.absolute() / str(number), number) for number in range(1, size + 1)]
+
+    @property
+    def address(self) -> str:
+        """As ``--zookeeper`` takes it; known after ``start``."""
+        return ",".join(f"{HOST}:{server.port}" for server in self._servers)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """By server number, of those that run."""
+        return {server.number: server.pid for server in self._servers if server.pid is not None}
+
+    async def start(self) -> None:
+        """Start what does not run, and return when all answer and serve. Raises ServerFailed; then none runs."""
+        try:
+            for attempt in range(PORTS_TRIED):
+                try:
+                    await self._start()
+                    return
+                except _PortTaken as error:
+                    await self.stop()
+                    if self._given is not None or attempt == PORTS_TRIED - 1:
+                        raise ServerFailed(str(error), hint="choose another port, or stop what uses it") from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        program = [str(await java()), *JVM_OPTIONS, "-cp", class_path()]
+        ports = _free_ports(3 * len(self._servers))
+        for number, server in enumerate(self._servers):
+            server.port = self._given[number] if self._given is not None else ports[3 * number]
+            server.quorum = (ports[3 * number + 1], ports[3 * number + 2])
+        for server in self._servers:
+            await server.start(program, self._servers)
+        await asyncio.gather(*(server.serves() for server in self._servers))
+
+    async def stop(self) -> None:
+        """Stop all; what has been written is on disk."""
+        await asyncio.gather(*(server.stop() for server in self._servers))
+
+    async def kill(self, number: int) -> None:
+        """Kill server 1, 2 or 3 as a crash would."""
+        await self._server(number).kill()
+
+    async def restart(self, number: int) -> None:
+        """Start server 1, 2 or 3 again, on the ports that it had; returns when it serves."""
+        server = self._server(number)
+        await server.stop()
+        await server.start([str(await java()), *JVM_OPTIONS, "-cp", class_path()], self._servers)
+        await server.serves()
+
+    async def ended(self) -> int:
+        """Waits until a server has ended that was not stopped or killed here; its number."""
+        waits = {asyncio.create_task(server.ended()): server.number for server in self._servers}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return min(waits[each] for each in done)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    def _server(self, number: int) -> _Server:
+        return self._servers[number - 1]
+
+
+class _PortTaken(Exception):
+    pass
+
+
+class _Server:
+    def __init__(self, folder: Path, number: int) -> None:
+        self.folder = folder
+        self.number = number
+        self.port = 0
+        self.quorum = (0, 0)
+        """Ports between the servers: for the followers, and for their elections."""
+        self._process: asyncio.subprocess.Process | None = None
+        self._wanted = asyncio.Event()
+        """Set while it is to run."""
+        self._logged = 0
+        """Bytes of log from before it was started."""
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def start(self, program: Sequence[str], servers: Sequence[_Server]) -> None:
+        if self.pid is not None:
+            return
+        _check_free(self.port)
+        try:
+            self._configure(servers)
+            self._logged = _size(self.folder / "server.log")
+            output = (self.folder / "server.out").open("wb")
+        except OSError as error:
+            raise ServerFailed(f'cannot write to "{self.folder}": {error.strerror or error}') from error
+        main = "ZooKeeperServerMain" if len(servers) == 1 else "quorum.QuorumPeerMain"
+        logging_options = f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}"
+        with output:
+            self._process = await asyncio.create_subprocess_exec(
+                program[0],
+                logging_options,
+                *program[1:],
+                f"org.apache.zookeeper.server.{main}",
+                str(self.folder / "zoo.cfg"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C on the terminal is for us; it is stopped last.
+            )
+        self._wanted.set()
+
+    def _configure(self, servers: Sequence[_Server]) -> None:
+        data = self.folder / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        lines = [
+            f"tickTime={TICK_MS}",
+            f"initLimit={INIT_TICKS}",
+            f"syncLimit={SYNC_TICKS}",
+            f"dataDir={data}",
+            f"clientPort={self.port}",
+            f"clientPortAddress={HOST}",
+            "maxSessionTimeout=60000",
+            "maxClientCnxns=0",  # All clients of a machine have one address here.
+            "autopurge.snapRetainCount=3",
+            "autopurge.purgeInterval=1",
+        ]
+        if len(servers) > 1:
+            lines += [
+                f"server.{each.number}={HOST}:{each.quorum[0]}:{each.quorum[1]};{HOST}:{each.port}" for each in servers
+            ]
+            lines = [line for line in lines if not line.startswith("clientPort")]
+            lines += ["standaloneEnabled=false", "reconfigEnabled=false"]
+            (data / "myid").write_text(f"{self.number}\n")
+        (self.folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
+        (self.folder / "log4j2.properties").write_text(LOGGING.format(folder=self.folder))
+
+    async def serves(self) -> None:
+        """Returns when it answers as a server that serves. Raises ServerFailed, _PortTaken."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_SECONDS
+        while not await _serving(self.port):
+            if self.pid is None:
+                raise self._failed("has ended")
+            if loop.time() > deadline:
+                raise self._failed(f"does not serve within {START_SECONDS:g} s")
+            await asyncio.sleep(POLL_SECONDS)
+        if self.pid is None:
+            raise _PortTaken(f"port {self.port} for ZooKeeper is taken by another ZooKeeper")
+
+    def _failed(self, what: str) -> Exception:
+        log = _since(self.folder / "server.log", self._logged) + _since(self.folder / "server.out", 0)
+        if "BindException" in log or "Address already in use" in log:
+            return _PortTaken(f"port {self.port} for ZooKeeper is taken")
+        return ServerFailed(
+            f"the bundled ZooKeeper server {self.number} {what}",
+            hint=f'see "{self.folder / "server.log"}" and "{self.folder / "server.out"}"',
+        )
+
+    async def stop(self) -> None:
+        await self._end(signal.SIGTERM)
+
+    async def kill(self) -> None:
+        await self._end(signal.SIGKILL)
+
+    async def _end(self, how: signal.Signals) -> None:
+        self._wanted.clear()
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None:
+            process.send_signal(how)
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+    async def ended(self) -> None:
+        while True:
+            await self._wanted.wait()
+            assert self._process is not None
+            await self._process.wait()
+            if self._wanted.is_set():
+                return
+
+
+async def _serving(port: int) -> bool:
+    """Whether it answers and has, if it is one of three, found its place among them."""
+    finding, said = await probe(HOST, port)
+    return finding is Finding.ZOOKEEPER and "Mode:" in said
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((HOST, port))
+        except OSError as error:
+            raise _PortTaken(f"port {port} for ZooKeeper is taken: {error.strerror}") from error
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _since(path: Path, offset: int) -> str:
+    """What a log says from the offset on, or all of it where it has begun anew."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return ""
+    return content[offset if len(content) >= offset else 0 :].decode(errors="replace")

@@ -1,0 +1,263 @@
+"""What the cluster does with a session: the same for the real ZooKeeper and for its twin.
+
+::
+
+    /headrace/<deployment>              {"format": 1, "id": …}
+        state                           replaced by compare-and-set
+        controller                      ephemeral: who leads
+        candidates/<name>               ephemeral: who leads or stands by
+        workers/<name>                  ephemeral: who is there
+
+Nothing here trusts a watch to say what has changed. A watch only wakes a task, which looks again; so a lost connection,
+after which watches are gone, is one more reason to look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from zookeeper.cluster_authority import STATE_BYTES_MAX, Change, Listener
+from zookeeper.descriptors import ControllerDescriptor, Descriptor, WorkerDescriptor, check_name, from_json, to_json
+from zookeeper.election import SessionElection
+from zookeeper.errors import AuthorityError, AuthorityUnavailable, StateConflict, StateTooLarge, WrongDeployment
+from zookeeper.registration import Registration
+from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Session, Watch
+
+ROOT = "/headrace"
+FORMAT = 1
+"""Of what lies under a deployment's znode. A process that knows another one must not touch it."""
+
+WRITES_TRIED = 3
+"""A write whose answer was lost, and that proves not to have been done, is sent again so often."""
+
+RETRY_SECONDS = 1.0
+"""Between looks where ZooKeeper answers, but with an error that will not go away by itself."""
+
+_log = logging.getLogger("headrace.zookeeper")
+
+Answer = TypeVar("Answer")
+
+
+class SessionAuthority:
+    """See :class:`zookeeper.cluster_authority.ClusterAuthority`, which it implements."""
+
+    def __init__(self, session: Session, deployment: str, new_id: Callable[[], str]) -> None:
+        self._session = session
+        self._deployment = check_name(deployment, "deployment")
+        self._new_id = new_id
+        self._path = f"{ROOT}/{deployment}"
+        self._id = ""
+        self._listeners: list[Listener] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._registration: Registration | None = None
+        self._superseded = asyncio.Event()
+        self._elections: list[SessionElection] = []
+        session.listen(self._linked)
+
+    @property
+    def deployment(self) -> str:
+        return self._deployment
+
+    @property
+    def deployment_id(self) -> str:
+        return self._id
+
+    @property
+    def connected(self) -> bool:
+        return self._session.connected
+
+    @property
+    def superseded(self) -> asyncio.Event:
+        return self._superseded
+
+    async def start(self, *, create: bool = False) -> None:
+        await self._session.start()
+        try:
+            self._id = await self._open(create)
+            await self._session.ensure(f"{self._path}/workers")
+            await self._session.ensure(f"{self._path}/candidates")
+        except BaseException:
+            await self._session.close()
+            raise
+        session, path = self._session, self._path
+        self._follow(Change.STATE, lambda watch: session.look(f"{path}/state", watch))
+        self._follow(Change.WORKERS, lambda watch: session.children(f"{path}/workers", watch))
+        self._follow(Change.LEADER, lambda watch: session.look(f"{path}/controller", watch))
+        self._follow(Change.LEADER, lambda watch: session.children(f"{path}/candidates", watch))
+
+    async def _open(self, create: bool) -> str:
+        """The id of the deployment, which is made if it is not there and ``create`` allows it."""
+        if create:
+            await self._session.ensure(ROOT)
+            made = json.dumps({"format": FORMAT, "id": self._new_id()}).encode()
+            try:
+                await self._session.create(self._path, made)
+            except NodeExists:
+                pass  # Another controller was first, or it is not our first start.
+            except AuthorityUnavailable as error:
+                if not error.maybe_done:
+                    raise
+        try:
+            node = await self._session.get(self._path)
+        except NoNode:
+            raise await self._missing() from None
+        try:
+            given = json.loads(node.data)
+            format, id = given["format"], str(given["id"])
+        except (ValueError, KeyError, TypeError):
+            raise WrongDeployment(
+                f'"{self._path}" in ZooKeeper at "{self._session.address}" is no deployment of Headrace',
+                hint="choose another name with --deployment",
+            ) from None
+        if format != FORMAT:
+            raise WrongDeployment(
+                f'deployment "{self._deployment}" has format {format}, and this Headrace knows format {FORMAT}',
+                hint="run the version of Headrace that its other processes run",
+            )
+        return id
+
+    async def _missing(self) -> WrongDeployment:
+        try:
+            names = ", ".join(f'"{name}"' for name in sorted(await self._session.children(ROOT)))
+        except NoNode:
+            names = ""
+        return WrongDeployment(
+            f'there is no deployment "{self._deployment}" in ZooKeeper at "{self._session.address}"'
+            + (f"; there are {names}" if names else ""),
+            hint="check --deployment; a deployment is made by the first controller that is started for it",
+        )
+
+    async def close(self) -> None:
+        for election in self._elections:
+            election.stop()
+        for task in self._tasks:
+            task.cancel()
+        if self._registration is not None:
+            self._registration.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._session.close()
+
+    # --- state ----------------------------------------------------------------------------------------------
+
+    async def read(self) -> tuple[bytes | None, int]:
+        await self._session.sync()
+        try:
+            node = await self._session.get(f"{self._path}/state")
+        except NoNode:
+            return None, 0
+        return node.data, node.version + 1
+
+    async def write(self, state: bytes, version: int) -> int:
+        if len(state) > STATE_BYTES_MAX:
+            raise StateTooLarge(
+                f"the state has {len(state):,} bytes, and ZooKeeper takes {STATE_BYTES_MAX:,}",
+                hint="drop views that are no longer read",
+            )
+        for _ in range(WRITES_TRIED):
+            try:
+                return await self._write(state, version)
+            except AuthorityUnavailable as error:
+                if not error.maybe_done:
+                    raise
+                # The answer was lost. Whether it was done is known as soon as somebody can be asked.
+                try:
+                    now, at = await self.read()
+                except AuthorityUnavailable:
+                    raise error from None
+                if (now, at) == (state, version + 1):
+                    return at
+                if at != version:
+                    raise _conflict(at, version) from None
+        raise AuthorityUnavailable(f'the connection to ZooKeeper at "{self._session.address}" keeps breaking')
+
+    async def _write(self, state: bytes, version: int) -> int:
+        path = f"{self._path}/state"
+        try:
+            if version == 0:
+                await self._session.create(path, state)
+                return 1
+            return await self._session.set(path, state, version - 1) + 1
+        except (NodeExists, NoNode, BadVersion):
+            raise StateConflict(f"the state is no longer at version {version}", hint="read it again") from None
+
+    # --- who is there ---------------------------------------------------------------------------------------
+
+    async def register_worker(self, descriptor: WorkerDescriptor) -> None:
+        check_name(descriptor.name, "worker")
+        if self._registration is not None:
+            await self._registration.withdraw(descriptor.name)
+        self._registration = Registration(self._session, f"{self._path}/workers", descriptor, self._superseded)
+        await self._registration.begin()
+
+    async def workers(self) -> Mapping[str, WorkerDescriptor]:
+        return await self._described(WorkerDescriptor, "workers")
+
+    async def candidates(self) -> Mapping[str, ControllerDescriptor]:
+        return await self._described(ControllerDescriptor, "candidates")
+
+    async def _described(self, kind: type[Descriptor], folder: str) -> Mapping[str, Descriptor]:
+        names = sorted(await self._session.children(f"{self._path}/{folder}"))
+        found = await asyncio.gather(*(self._description(kind, f"{folder}/{name}") for name in names))
+        return {name: each for name, each in zip(names, found, strict=True) if each is not None}
+
+    async def _description(self, kind: type[Descriptor], path: str) -> Descriptor | None:
+        try:
+            return from_json(kind, (await self._session.get(f"{self._path}/{path}")).data)
+        except NoNode:
+            return None
+        except ValueError as error:
+            _log.warning("leaving out %s/%s: %s", self._path, path, error)
+            return None
+
+    def candidate(self, descriptor: ControllerDescriptor) -> SessionElection:
+        check_name(descriptor.name, "controller")
+        election = SessionElection(self._session, self._path, descriptor.name, to_json(descriptor))
+        self._elections = [each for each in self._elections if not each.lost.is_set()]
+        self._elections.append(election)
+        return election
+
+    async def leader(self) -> ControllerDescriptor | None:
+        return await self._description(ControllerDescriptor, "controller")
+
+    # --- changes --------------------------------------------------------------------------------------------
+
+    def on_change(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def _linked(self, link: Link) -> None:
+        del link
+        self._announce(Change.CONNECTION)
+
+    def _announce(self, change: Change) -> None:
+        for listener in self._listeners:
+            try:
+                listener(change)
+            except Exception:
+                _log.exception("a listener failed on %s", change)
+
+    def _follow(self, change: Change, look: Callable[[Watch], Awaitable[object]]) -> None:
+        self._tasks.append(asyncio.create_task(self._followed(change, look), name=f"follow {change.value}"))
+
+    async def _followed(self, change: Change, look: Callable[[Watch], Awaitable[object]]) -> None:
+        """Announced after the watch is set again, so that nothing falls between what is read and what is watched."""
+        while True:
+            fired = asyncio.Event()
+            try:
+                await look(fired.set)
+            except AuthorityUnavailable:
+                await self._session.until_connected()
+                continue
+            except (AuthorityError, NoNode) as error:
+                _log.error("cannot follow the %s of %s: %s", change.value, self._path, error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._announce(change)
+            await fired.wait()
+
+
+def _conflict(at: int, version: int) -> StateConflict:
+    return StateConflict(f"the state is at version {at}, not {version}", hint="read it again")
