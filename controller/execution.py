@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from controller.deployment import MigrationStatus
-from domains.commands import Activate, BuildIndex, Feed, Progress
+from controller.executor import Executor
+from domains.commands import Activate, Feed, Progress
 from domains.errors import Cancelled, HeadraceError
 from migrations.plan import PlanStep
-from worker.dataflow import Dataflow
 
 
 @dataclass(slots=True)
@@ -40,76 +41,76 @@ class Migration:
             raise Cancelled(f'migration "{self.id}" was cancelled')
 
 
-async def define(dataflow: Dataflow, steps: Sequence[PlanStep], migration: Migration) -> None:
+async def define(executor: Executor, steps: Sequence[PlanStep], migration: Migration) -> None:
     """Perform the steps that change tables, whose new schemas statements know already.
 
-    All of them are in the inbox before this first waits: no write of a new schema comes before its table has it.
+    All of them are begun before this first waits: in one process, no write of a new schema comes before its table has
+    it. (Elsewhere a write says for which schema it was made.)
     """
-    at_once = [(step, dataflow.command(step.domain, step.command)) for step in steps if not step.sliced]
-    for step, future in at_once:
-        migration.step = step.text
-        await asyncio.wrap_future(future)
-        migration.done += 1
-    await carry_out(dataflow, [step for step in steps if step.sliced], migration, committed=True)
+    await _at_once(executor, [step for step in steps if not step.sliced], migration, committed=True)
+    await carry_out(executor, [step for step in steps if step.sliced], migration, committed=True)
 
 
 async def carry_out(
-    dataflow: Dataflow, steps: Sequence[PlanStep], migration: Migration, *, committed: bool = False
+    executor: Executor, steps: Sequence[PlanStep], migration: Migration, *, committed: bool = False
 ) -> None:
     """Perform steps in order, sliced ones until they are finished.
 
-    Steps that need not wait for one another are all in the inbox before this first waits: a wait is two changes of
-    thread and a flush, some 0.3 ms, and a new view has four such steps.
+    Steps that need not wait for one another are all begun before this first waits: a wait is two changes of thread and
+    a flush, some 0.3 ms, and a new view has four such steps. Domains backfill side by side, and none is activated
+    before everything that they fed has arrived.
 
     Raises Cancelled between slices, unless the change is committed: then there is no way back.
     """
-    for together in _runs(steps):
-        if not committed:
-            migration.check()
-        sent = [dataflow.command(step.domain, step.command) for step in together]
-        for step, future in zip(together, sent, strict=True):
-            migration.step, migration.within = step.text, 0.0
-            total = _rows(dataflow, step)
-            rows = 0
-            while True:
-                progress: Progress = future.result() if future.done() else await asyncio.wrap_future(future)
-                rows += progress.rows
-                migration.within = min(1.0, rows / total) if total else 1.0
-                if progress.finished or not step.sliced:
-                    break
-                if not committed:
-                    migration.check()
-                future = dataflow.command(step.domain, step.command)
-            migration.done += 1
-            migration.within = 0.0
+    for run in _runs(steps):
+        if isinstance(run[0].command, Activate):
+            await executor.arrived()
+        await _at_once(executor, run, migration, committed=committed)
+
+
+async def _at_once(executor: Executor, steps: Sequence[PlanStep], migration: Migration, *, committed: bool) -> None:
+    """When one fails, the first error, once all have ended: none goes on behind the back of what takes it back."""
+    if not committed:
+        migration.check()
+    begun = [(step, executor.command(step.domain, step.command)) for step in steps]
+    sliced = sum(step.sliced for step in steps)
+    ended = await asyncio.gather(
+        *(_finish(executor, step, first, migration, committed, 1 / max(1, sliced)) for step, first in begun),
+        return_exceptions=True,
+    )
+    migration.within = 0.0
+    for error in ended:
+        if error is not None:
+            raise error
+
+
+async def _finish(
+    executor: Executor, step: PlanStep, first: Awaitable[Progress], migration: Migration, committed: bool, share: float
+) -> None:
+    """See one step through. ``share`` is its part of what is done side by side."""
+    migration.step = step.text
+    progress = await first
+    if step.sliced and not progress.finished:
+        total = await executor.rows(step.domain, step.command)
+        while not progress.finished:
+            if total:
+                migration.within = min(1.0, migration.within + share * progress.rows / total)
+            if not committed:
+                migration.check()
+            progress = await executor.command(step.domain, step.command)
+    migration.done += 1
 
 
 def _runs(steps: Sequence[PlanStep]) -> Iterator[list[PlanStep]]:
-    """Steps in order, in runs that may be sent at once. A backfill waits for all before it, and what follows for it."""
-    run: list[PlanStep] = []
-    for step in steps:
-        if isinstance(step.command, (Feed, Activate)):
-            if run:
-                yield run
-            yield [step]
-            run = []
-        else:
-            run.append(step)
-    if run:
-        yield run
+    """Steps in order, in runs that may be begun at once: backfills wait for all before them, activations for those."""
+    for _, run in groupby(steps, _phase):
+        yield list(run)
 
 
-async def take_back(dataflow: Dataflow, steps: Sequence[PlanStep]) -> None:
-    """Perform the undoing steps, whatever became of the others."""
-    for step in steps:
-        await asyncio.wrap_future(dataflow.command(step.domain, step.command))
-
-
-def _rows(dataflow: Dataflow, step: PlanStep) -> int:
-    """About how many rows a sliced step will go through."""
-    if isinstance(step.command, BuildIndex):
-        return dataflow.stores[step.domain].table(step.command.table).row_count
-    if isinstance(step.command, Feed):
-        store = dataflow.stores[step.domain]
-        return sum(store.table(schema.name).row_count for schema in store.tables())
-    return 0
+def _phase(step: PlanStep) -> str:
+    match step.command:
+        case Feed():
+            return "backfill"
+        case Activate():
+            return "activate"
+    return "change"

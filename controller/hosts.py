@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from domains.errors import Unavailable
 from domains.graph import DomainIndex, Node, NodeIndex
 from domains.packets import Clock, Operation, Written
-from domains.types import Row
+from domains.types import Row, TableSchema
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 
 
@@ -26,6 +27,13 @@ class ReaderShard:
     layout: ReaderLayout
     client: ReaderClient | None
     """None: the map is on another machine, and whoever hosts the domain is asked."""
+
+
+class SchemaChanged(Unavailable):
+    """The table was altered after a write to it was made and before it was done. Nothing was done: make it anew."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f'table "{table}" was altered meanwhile', hint="try again")
 
 
 class Hosts(Protocol):
@@ -56,5 +64,8 @@ class Hosts(Protocol):
     async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
         """How many of the keys were there."""
 
-    async def write(self, domain: DomainIndex, operation: Operation) -> Written:
-        """Answered when the write is durable and every reader in its domain reflects it."""
+    async def write(self, domain: DomainIndex, operation: Operation, schema: TableSchema) -> Written:
+        """Answered when the write is durable and every reader in its domain reflects it.
+
+        ``schema`` is that of the table when the operation was made; SchemaChanged where it is another by now.
+        """

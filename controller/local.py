@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from controller.deployment import MigrationStatus
+from controller.executor import LocalBook, LocalExecutor
 from controller.local_hosts import LocalHosts
 from controller.migrator import Migrator
 from controller.serving import Serving
-from controller.status import graph_of, health_of, status_of
+from controller.status import graph_of, health_of, held_by, status_of
 from domains.commands import AlterTable, Command, CreateTable, DropTable
 from domains.errors import HeadraceError, StorageFailure
 from domains.graph import DomainIndex
@@ -77,7 +78,7 @@ class LocalDeployment(Serving):
     async def _recover(self, placement: Placement, partial: bool, shards: int) -> None:
         """Bring tables to what the recipe says, and the dataflow beside them; full views are backfilled."""
         authority = LocalAuthority(self.path / "recipe.json")
-        data, _ = authority.read()
+        data, version = await authority.read()
         recipe = Recipe() if data is None else Recipe.from_json(data)
         bases = [physical(BASES, shard, shards) for shard in range(shards)]
         stored = {schema.name for base in bases for schema in self.dataflow.stores[base].tables()}
@@ -93,7 +94,8 @@ class LocalDeployment(Serving):
                 progress = await asyncio.wrap_future(self.dataflow.command(step.domain, step.command))
                 if progress.finished or not step.sliced:
                     break
-        self.migrator = Migrator(self.dataflow, authority, state, recipe, placement, self.changed)
+        book = LocalBook(authority, version, recipe, state, self.changed)
+        self.migrator = Migrator(LocalExecutor(self.dataflow), book, placement)
 
     async def _bring_tables(self, base: DomainIndex, wanted: Sequence[TableSchema]) -> None:
         """Have in one domain's store the tables that are wanted, as they are wanted, and no others."""
@@ -128,7 +130,7 @@ class LocalDeployment(Serving):
     # --- what there is --------------------------------------------------------------------------------------
 
     async def graph(self) -> dict[str, Any]:
-        return graph_of(self.state.flow, self.dataflow)
+        return graph_of(self.state.flow, held_by(self.dataflow))
 
     def health(self) -> str:
         return health_of(self.dataflow)

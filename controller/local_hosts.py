@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from controller.hosts import ReaderShard
+from controller.hosts import ReaderShard, SchemaChanged
 from domains.graph import DomainIndex, Node
 from domains.packets import Clock, Evicted, Operation, Written
-from domains.types import Row
+from domains.types import Row, TableSchema
 from worker.dataflow import Dataflow
+from worker.messages import NotHere
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
+from worker.schema_version import version_of
 
 Found = TypeVar("Found")
 
@@ -87,7 +89,10 @@ class LocalHosts:
 
     # --- writes ---------------------------------------------------------------------------------------------
 
-    async def write(self, domain: DomainIndex, operation: Operation) -> Written:
-        outcome = await asyncio.wrap_future(self._dataflow.write(domain, operation))
+    async def write(self, domain: DomainIndex, operation: Operation, schema: TableSchema) -> Written:
+        try:
+            outcome = await asyncio.wrap_future(self._dataflow.write(domain, operation, version_of(schema)))
+        except NotHere as error:
+            raise SchemaChanged(schema.name) from error
         assert isinstance(outcome, Written)
         return outcome

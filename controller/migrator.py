@@ -3,6 +3,9 @@
 Tables change first and by a recipe entry of their own, written *before* it is carried out: whatever a crash leaves
 undone is done again at the next start. A view's entry is written *after* its nodes are built and before anything that
 was dropped goes: until then a failure or a cancel takes the new nodes back, and the old graph has served all along.
+
+In a cluster a worker may be lost on the way. A change that is not decided yet is taken back and *begun again* once the
+cluster has recovered; one that is decided is carried out by the recovery.
 """
 
 from __future__ import annotations
@@ -13,46 +16,47 @@ from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from controller.deployment import MigrationStatus
-from controller.execution import Migration, carry_out, define, take_back
-from domains.errors import Cancelled, HeadraceError, NotFound, SqlSyntaxError, StorageFailure, Unavailable
+from controller.execution import Migration, carry_out, define
+from controller.executor import Book, Executor, Interrupted
+from domains.errors import Cancelled, HeadraceError, NotFound, SqlSyntaxError, Unavailable
 from migrations.change import Change, change_of, entries_of
 from migrations.dataflow import Placement
 from migrations.parse import Parsed
 from migrations.plan import State
-from migrations.recipe import Entry, Recipe
-from worker.dataflow import Dataflow
-from zookeeper.authority import Authority
+from migrations.recipe import Entry
 
 MIGRATIONS_REMEMBERED = 1000
 """Ended migrations whose state can still be asked for."""
+ATTEMPTS = 5
+"""How often a migration is begun that is interrupted. A cluster that loses workers faster has other worries, and what
+kills workers may be the migration."""
 
 _log = logging.getLogger("headrace.controller")
 
 
 class Migrator:
-    """Owns the state and the recipe; everybody else only reads them."""
+    """Owns the book; everybody else only reads it. ``ids`` gives each migration its id."""
 
     def __init__(
-        self,
-        dataflow: Dataflow,
-        authority: Authority,
-        state: State,
-        recipe: Recipe,
-        placement: Placement,
-        changed: Callable[[State, State], None],
+        self, executor: Executor, book: Book, placement: Placement, *, ids: Callable[[], str] = lambda: uuid4().hex[:12]
     ) -> None:
-        self.state = state
-        self._dataflow = dataflow
-        self._authority = authority
-        self._recipe = recipe
+        self._executor = executor
+        self._book = book
         self._placement = placement
-        self._changed = changed
-        """Told of each new state: (before, after)."""
+        self._ids = ids
         self._turn = asyncio.Lock()
         self._foreseen: tuple[State, Change] | None = None
         self._migrations: dict[str, Migration] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        _, self._version = authority.read()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def state(self) -> State:
+        return self._book.state
+
+    @property
+    def busy(self) -> bool:
+        """Whether a migration runs or waits."""
+        return bool(self._tasks)
 
     def start(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> Migration:
         """Queue a migration; raises at once what planning against the present state can tell.
@@ -63,11 +67,10 @@ class Migrator:
             raise SqlSyntaxError("the migration has no statements", hint="for example CREATE VIEW … AS SELECT …")
         if not self._turn.locked():
             self._foreseen = (self.state, self._plan(entry, parsed))
-        migration = Migration(uuid4().hex[:12], sql)
+        migration = Migration(self._ids(), sql)
         self._remember(migration)
-        task = asyncio.create_task(self._run(migration, entry))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._tasks[migration.id] = asyncio.create_task(self._run(migration, entry))
+        task.add_done_callback(lambda _: self._tasks.pop(migration.id))
         return migration
 
     def _plan(self, entry: Entry, parsed: Sequence[Parsed] | None = None) -> Change:
@@ -98,7 +101,7 @@ class Migrator:
         """Cancel what runs, and wait until it is taken back."""
         for migration in self._migrations.values():
             migration.cancelled = True
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _migration(self, id: str) -> Migration:
         if id not in self._migrations:
@@ -133,27 +136,38 @@ class Migrator:
                 migration.ended.set()
 
     async def _carry_out(self, migration: Migration, entry: Entry) -> None:
-        change = self._plan(entry)
-        migration.steps = (*migration.steps, *(step.text for step in change.steps))
-        if change.tables:
-            await self._commit(change)
-            # Views of ad-hoc SELECTs that an altered table would break go with it.
-            await define(self._dataflow, (*change.tables, *change.removal.steps), migration)
-            return
-        try:
-            await carry_out(self._dataflow, change.views.steps, migration)
+        done = migration.done, migration.steps
+        for _ in range(ATTEMPTS):
+            await self._executor.ready()
             migration.check()
-            await self._commit(change)
-        except BaseException:
-            await take_back(self._dataflow, change.views.undo)
-            raise
-        await carry_out(self._dataflow, (*change.removal.steps, *change.drops), migration, committed=True)
+            change = self._plan(entry)
+            migration.done, migration.steps = done[0], (*done[1], *(step.text for step in change.steps))
+            try:
+                await self._attempt(migration, change)
+                return
+            except Interrupted as error:
+                _log.warning("migration %s begins again: %s", migration.id, error.message)
+        raise Unavailable(
+            f"workers were lost during each of {ATTEMPTS} attempts; nothing was changed",
+            hint="see the status, try again",
+        )
 
-    async def _commit(self, change: Change) -> None:
-        recipe = self._recipe.with_entry(change.entry)
+    async def _attempt(self, migration: Migration, change: Change) -> None:
+        """Raises Interrupted where nothing was changed and it is to be begun again."""
+        decided = False
         try:
-            self._version = await asyncio.to_thread(self._authority.write, recipe.to_json(), self._version)
-        except OSError as error:
-            raise StorageFailure(f"cannot write the recipe: {error.strerror or error}") from error
-        before, self.state, self._recipe = self.state, change.state, recipe
-        self._changed(before, self.state)
+            if not change.tables:
+                await carry_out(self._executor, change.views.steps, migration)
+                migration.check()
+            await self._book.enter(self._book.recipe.with_entry(change.entry), change.state)
+            decided = True
+            if change.tables:
+                # Views of ad-hoc SELECTs that an altered table would break go with it.
+                await define(self._executor, (*change.tables, *change.removal.steps), migration)
+            else:
+                await carry_out(self._executor, (*change.removal.steps, *change.drops), migration, committed=True)
+        except BaseException as error:
+            await self._executor.take_back(() if decided else change.views.undo)
+            if not (decided and isinstance(error, Interrupted)):
+                raise
+            # What was decided has been carried out by the recovery that this waited for.

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from controller.binding import Binding
 from controller.deployment import StatementResult, ViewInfo, WriteResult
-from controller.hosts import Hosts
+from controller.hosts import Hosts, SchemaChanged
 from controller.listing import info_of, table_of, view_of
 from controller.selects import Selects
 from controller.sharded_lookup import ShardedLookup
@@ -25,7 +25,7 @@ from controller.statements import Statements, now
 from controller.view_lookup import ViewLookup
 from domains.errors import BadRequest, ReadTimeout
 from domains.graph import Reader
-from domains.packets import Clock, Operation
+from domains.packets import Clock, Operation, Written
 from domains.sharding import physical
 from domains.sharding import table_of as table_of_base
 from domains.types import TableSchema
@@ -37,6 +37,8 @@ from migrations.recipe import Entry
 from migrations.routing import split
 from migrations.statements.rows import delete_operation, insert_operation, update_operation
 from worker.reader_map import BoundLookup
+
+Answer = TypeVar("Answer")
 
 
 class Serving(ABC):
@@ -109,6 +111,10 @@ class Serving(ABC):
         lookup.stale = True
         self._retired[0] += lookup.hits
         self._retired[1] += lookup.misses
+
+    def retire_all(self) -> None:
+        for name in list(self._lookups):
+            self.retire(name)
 
     def counted(self) -> tuple[int, int]:
         """Hits and misses of all look-ups so far."""
@@ -195,24 +201,40 @@ class Serving(ABC):
     # --- writes -------------------------------------------------------------------------------------------------
 
     async def write(self, operation: Operation) -> WriteResult:
-        """Answered when the write is durable and every reader reflects it."""
-        shards = self.state.shards
+        """Answered when the write is durable and the readers of its domain reflect it; a token waits for the others.
+
+        Raises SchemaChanged where the table was altered since the operation was made: then nothing was done.
+        """
+        shards, schema = self.state.shards, table_of(self.state, operation.table)
         self._turn += 1
-        divided = split(operation, table_of(self.state, operation.table), shards, self._turn)
-        if len(divided) == 1:
-            ((shard, part),) = divided
-            written = await self.hosts.write(physical(BASES, shard, shards), part)
-            return WriteResult(written.rows_affected, written.clock, written.first_id)
-        return await write_parts(divided, lambda shard, part: self.hosts.write(physical(BASES, shard, shards), part))
+        divided = split(operation, schema, shards, self._turn)
+
+        def write(shard: int, part: Operation) -> Awaitable[Written]:
+            return self.hosts.write(physical(BASES, shard, shards), part, schema)
+
+        if len(divided) > 1:
+            return await write_parts(divided, write)
+        written = await write(*divided.parts[0])
+        return WriteResult(written.rows_affected, written.clock, written.first_id)
+
+    async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+        """What the attempt answers; it is repeated where a table was altered between its making and its doing."""
+        deadline = self._loop.time() + self.read_timeout
+        while True:
+            try:
+                return await attempt()
+            except SchemaChanged:
+                if self._loop.time() >= deadline:
+                    raise
 
     async def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> WriteResult:
-        return await self.write(insert_operation(table_of(self.state, table), rows, now()))
+        return await self.made_anew(lambda: self.write(insert_operation(table_of(self.state, table), rows, now())))
 
     async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult:
-        return await self.write(update_operation(table_of(self.state, table), key, changes))
+        return await self.made_anew(lambda: self.write(update_operation(table_of(self.state, table), key, changes)))
 
     async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult:
-        return await self.write(delete_operation(table_of(self.state, table), key))
+        return await self.made_anew(lambda: self.write(delete_operation(table_of(self.state, table), key)))
 
     # --- what there is ------------------------------------------------------------------------------------------
 

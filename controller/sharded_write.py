@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from controller.deployment import WriteResult
-from domains.errors import HeadraceError
+from controller.hosts import SchemaChanged
+from domains.errors import HeadraceError, Unavailable
 from domains.packets import Operation, Written
 from migrations.routing import Split
 
@@ -45,6 +46,9 @@ async def _one_by_one(divided: Split, limit: int, write: Write) -> list[Written]
 def _told(error: BaseException, written: Sequence[Written]) -> BaseException:
     """The error, saying that it is not the whole story."""
     rows = sum(each.rows_affected for each in written)
+    if rows and isinstance(error, SchemaChanged):
+        # It is not to be made anew, since a part of it is done.
+        error = Unavailable(error.message, hint="the rest was not done")
     if rows and isinstance(error, HeadraceError):
         also = f"{rows} rows were changed in other shards, each of which writes by itself"
         error.hint = f"{error.hint}; {also}" if error.hint else also

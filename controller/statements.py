@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from controller.deployment import StatementResult
@@ -64,7 +65,7 @@ class Statements:
                 continue
             given = params[at : at + counts[number]]
             at += counts[number]
-            results.append(await self._one(statements[number], given, clock))
+            results.append(await self._deployment.made_anew(partial(self._one, statements[number], given, clock)))
             number += 1
         return results, {table: position for table, position in clock.items() if (token or {}).get(table) != position}
 

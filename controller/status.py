@@ -8,12 +8,14 @@ import psutil
 
 from domains.graph import DomainIndex, Egress, Ingress, NodeIndex, Reader
 from domains.packets import receiver_of, sender_of
-from domains.state import Index
 from domains.types import TableSchema
 from migrations.dataflow import Dataflow as Flow
 from migrations.explain import operator_text, state_text
 from migrations.plan import State
 from worker.dataflow import Dataflow
+
+Held = dict[NodeIndex, tuple[int, int]]
+"""Keys and bytes that a node holds, in all its shards together."""
 
 
 def health_of(dataflow: Dataflow) -> str:
@@ -81,12 +83,18 @@ def _bytes(dataflow: Dataflow, place: DomainIndex, reader: NodeIndex) -> int:
     return 0 if layout is None else dataflow.reader_map.bytes_of(layout.reader_id)
 
 
-def graph_of(flow: Flow, dataflow: Dataflow) -> dict[str, Any]:
-    """Nodes with what they keep and how many keys and bytes that is now, edges, and the links between domains."""
-    indexes: dict[NodeIndex, list[Index]] = {}
+def held_by(dataflow: Dataflow) -> Held:
+    held: Held = {}
     for domain in dataflow.domains.values():
         for vertex in domain.vertices:
-            indexes.setdefault(vertex.index, []).extend(vertex.indexes.values())
+            keys, size = held.get(vertex.index, (0, 0))
+            own = vertex.indexes.values()
+            held[vertex.index] = (keys + sum(map(len, own)), size + sum(index.bytes for index in own))
+    return held
+
+
+def graph_of(flow: Flow, held: Held) -> dict[str, Any]:
+    """Nodes with what they keep and how many keys and bytes that is now, edges, and the links between domains."""
     nodes = [
         {
             "node": node.index,
@@ -99,8 +107,8 @@ def graph_of(flow: Flow, dataflow: Dataflow) -> dict[str, Any]:
             "materialization": node.materialization.value if not isinstance(node.operator, Egress) else "none",
             "state": state_text(node).strip(),
             "reason": node.reason or None,
-            "keys": sum(len(index) for index in indexes.get(node.index, ())),
-            "bytes": sum(index.bytes for index in indexes.get(node.index, ())),
+            "keys": held.get(node.index, (0, 0))[0],
+            "bytes": held.get(node.index, (0, 0))[1],
         }
         for node in flow.nodes.values()
     ]

@@ -102,6 +102,7 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
             routes = incoming[node.index]
             links = tuple(route.link for route in routes)
             domain.ingresses.sources[vertex] = Sources(links, node.operator.by)
+            domain.links.add_incoming(links)
             for route in routes:
                 for base in route.bases:
                     own[base] = own.get(base, frozenset()) | {route.link}

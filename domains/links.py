@@ -71,6 +71,11 @@ class Links:
         end.origins = None
         self._routes_of.setdefault(egress, []).append((route.link, route.ingress, route.part))
 
+    def add_incoming(self, links: Iterable[LinkId]) -> None:
+        """Links that feed an ingress here. They begin again with their sender, even if nothing has come over them yet."""
+        for link in links:
+            self.incoming.setdefault(link, Incoming())
+
     def remove_egress(self, egress: Vertex) -> None:
         for link, ingress, _ in self._routes_of.pop(egress, ()):
             end = self.outgoing[link]

@@ -100,16 +100,21 @@ def config(app: object, settings: Settings) -> uvicorn.Config:
     )
 
 
+def log_to_standard_error(settings: Settings) -> None:
+    """Ours from ``log_level`` on; what uvicorn tells of its own life is told by us, in other words."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level.upper())))
+
+
 def serve(settings: Settings, started: Callable[[Running], None]) -> None:
     """Serve until SIGINT, SIGTERM or ``Running.stop``; ``started`` is called once, when requests are taken.
 
     Raises StartFailed. On a stop no new connections are taken, requests under way are finished, and the deployment is
     closed.
     """
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
-    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level.upper())))
+    log_to_standard_error(settings)
     loop_factory = config(None, settings).get_loop_factory()
     with listen(settings.host, settings.port) as listening, asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(_serve(settings, listening, started))

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -24,6 +24,10 @@ from api.limits import MAX_BODY_BYTES
 from domains.sharding import SHARDS_MAX
 from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
+from zookeeper.address import parse_address
+from zookeeper.cluster_authority import SESSION_TIMEOUT
+from zookeeper.descriptors import check_name
+from zookeeper.errors import AuthorityError
 
 DEFAULT_FILE = Path("headrace.toml")
 
@@ -37,7 +41,8 @@ class SettingsError(HeadraceError):
 
 
 class Settings(BaseSettings):
-    """All settings. Each is also a flag of ``headrace serve`` (``url``: of the commands that call a server)."""
+    """All settings. Each is also a flag of the commands that it concerns: ``serve``; those that call a server
+    (``url``); a cluster's parts, ``controller``, ``worker`` and ``api``; and ``up``, which starts them all."""
 
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid")
 
@@ -55,6 +60,68 @@ class Settings(BaseSettings):
         default="info", description="what is logged: debug, info, warning, error"
     )
     url: str = Field(default="http://127.0.0.1:8080", description="the server that client commands call")
+
+    # A part of a cluster.
+    zookeeper: str | None = Field(default=None, description="ZooKeeper's servers: host:port,host:port/path")
+    zookeeper_auth: str | None = Field(
+        default=None, description="name:password that keeps others out of what we keep in ZooKeeper"
+    )
+    deployment: str = Field(default="main", description="name of the cluster in ZooKeeper")
+    session_timeout: float = Field(
+        default=SESSION_TIMEOUT, ge=0.5, le=60, description="seconds until ZooKeeper takes a silent process for dead"
+    )
+    name: str | None = Field(
+        default=None, description="name of this process in its cluster; host and port, if not given"
+    )
+    advertise: str | None = Field(
+        default=None, description="host under which the others reach this process; host, if not given"
+    )
+    controller_port: int = Field(
+        default=7070, ge=0, le=65535, description="port of a controller's control interface; 0 takes a free one"
+    )
+    worker_port: int = Field(
+        default=7071, ge=0, le=65535, description="port on which a worker is reached by the others; 0 takes a free one"
+    )
+    quorum: int = Field(
+        default=1, ge=1, le=1000, description="workers that must be there when a new deployment is placed"
+    )
+    dead_after: float = Field(
+        default=2.0, ge=0.5, le=60, description="seconds until the leader takes a silent worker for dead"
+    )
+
+    # A whole cluster on one machine.
+    workers: int = Field(default=3, ge=1, le=64, description="worker processes to start")
+    controllers: int = Field(default=2, ge=1, le=9, description="controller processes to start, of which one leads")
+    apis: int = Field(default=1, ge=1, le=64, description="api processes to start, behind one port")
+    zookeepers: Literal[1, 3] = Field(
+        default=1, description="ZooKeeper servers to start: 1, or 3 of which one may fail"
+    )
+
+    @field_validator("zookeeper")
+    @classmethod
+    def _is_an_address(cls, text: str | None) -> str | None:
+        try:
+            return None if text is None else str(parse_address(text))
+        except AuthorityError as error:
+            raise ValueError(str(error)) from error
+
+    @field_validator("zookeeper_auth")
+    @classmethod
+    def _is_a_name_and_password(cls, text: str | None) -> str | None:
+        if text is not None and not all(text.partition(":")):
+            raise ValueError("write it like name:password")
+        return text
+
+    @field_validator("deployment", "name")
+    @classmethod
+    def _is_a_name(cls, text: str | None, info: ValidationInfo) -> str | None:
+        return None if text is None else check_name(text, info.field_name or "process")
+
+    @field_validator("zookeepers", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: Any) -> Any:
+        """The environment says it as text, which a literal number does not take."""
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
 
     @classmethod
     def settings_customise_sources(

@@ -38,7 +38,7 @@ DOORS = {
     "msgpack": ("worker/wire/codec.py",),
     "fastapi": ("api/",),
     "starlette": ("api/",),
-    "kazoo": ("zookeeper/",),
+    "kazoo": ("zookeeper/kazoo_authority.py",),
     "pyspark": ("migrations/backfill/",),
     "psutil": ("controller/status.py", "headrace/bench/"),
     "prometheus_client": ("api/metrics.py",),

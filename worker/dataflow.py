@@ -4,10 +4,9 @@ It takes inputs from an inbox, has them run by :class:`~worker.hosted.Hosted`, a
 as one batch. Since the links between the domains of a process are drained within a batch, every reader reflects the
 same clock when the batch is published.
 
-What comes over links from other workers is always taken, and so is what changes who hosts what. Only what comes from
-outside, requests and the commands among them, waits in its order while more than ``OUTBOUND_MAX`` is on its way to
-another worker. So a worker that is slow slows down who writes, and two workers that are both full still take from each
-other: nobody ever waits for a send.
+What comes over links from other workers is always taken, and so is what a cluster's leader wants. Only what comes from
+outside waits, in its order, while more than ``OUTBOUND_MAX`` is on its way to other workers. So a worker that is slow
+slows down who writes, and two workers that are both full still take from each other: nobody ever waits for a send.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
-from domains.commands import Command, Progress
+from domains.commands import Command, Feed, Progress
 from domains.domain import Domain
 from domains.errors import HeadraceError, LimitExceeded, Unavailable
 from domains.graph import DomainIndex, NodeIndex
@@ -144,10 +143,20 @@ class Dataflow:
         """Of each domain's bases, the positions that every reader of this process reflects."""
         return self.flusher.published
 
+    @property
+    def failure(self) -> HeadraceError | None:
+        """What stopped it, for good."""
+        return self.failed or self.flusher.failed
+
+    @property
+    def waiting_inputs(self) -> int:
+        return len(self._always) + len(self._inbox)
+
     # --- what others ask ----------------------------------------------------------------------------------------
 
-    def write(self, domain: DomainIndex, operation: Operation) -> Future[Outcome]:
-        return self._ask(lambda batch, answer: self.hosted.write(domain, operation, answer, batch))
+    def write(self, domain: DomainIndex, operation: Operation, schema: int | None = None) -> Future[Outcome]:
+        """``schema`` is the version of the table that the operation was made for; NotHere where it has another then."""
+        return self._ask(lambda batch, answer: self.hosted.write(domain, operation, answer, batch, schema))
 
     def read(
         self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Callable[[], Found]
@@ -187,7 +196,9 @@ class Dataflow:
         """Perform a command; the future has its progress when its effects are visible.
 
         A full inbox takes it all the same: a migration that is committed, or is being undone, is not to fail by load.
-        ``epoch`` is that of the leader who wants it: StaleEpoch where another was heard of before its turn came.
+        ``epoch`` is that of the leader who wants it: StaleEpoch where another was heard of before its turn came. What a
+        leader wants is done in the order in which it came, before what waits of others; only a ``Feed``, which makes
+        much to send, waits with them.
         """
 
         def run(batch: Batch, answer: Answerer) -> None:
@@ -196,7 +207,7 @@ class Dataflow:
             batch.answers.append((answer, self.hosted.perform(domain, command, batch)))
 
         future: Future[Progress] = Future()
-        self._put(run, future, limited=False)
+        self._put(run, future, limited=False, always=epoch is not None and not isinstance(command, Feed))
         return future
 
     def call(self, question: Callable[[], Any]) -> Future[Any]:
@@ -205,12 +216,13 @@ class Dataflow:
         self._put(lambda _batch, _answer: future.set_result(question()), future, limited=False)
         return future
 
-    def receive(self, packets: Sequence[LinkPacket], taken: Callable[[], None]) -> None:
+    def receive(self, packets: Sequence[LinkPacket], taken: Callable[[], None] | None = None) -> None:
         """What other workers have sent, in order. Never refused; ``taken`` is called when it is processed."""
 
         def run(batch: Batch, _: Answerer) -> None:
             self.hosted.receive(packets, batch)
-            taken()
+            if taken is not None:
+                taken()
 
         self._put(run, Future(), always=True)
 
@@ -240,9 +252,9 @@ class Dataflow:
         if not revocable:
             future.set_running_or_notify_cancel()
         with self._arrived:
-            failed = self.failed or self.flusher.failed
-            if failed is not None:
-                raise failed
+            failure = self.failure
+            if failure is not None:
+                raise failure
             if self._stopping:
                 raise Unavailable("headrace is stopping")
             if limited and not always and len(self._inbox) >= INBOX_MAX:

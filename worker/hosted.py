@@ -19,7 +19,7 @@ from typing import assert_never
 from domains.commands import Activate, AddNodes, Command, Progress, RemoveNodes
 from domains.control import perform
 from domains.domain import Domain
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, NotFound
 from domains.graph import DomainIndex, Materialization, Node, NodeIndex, Reader
 from domains.packets import (
     Effect,
@@ -46,6 +46,7 @@ from worker.messages import NotHere, StaleEpoch
 from worker.reader_map import ReaderLayout
 from worker.reader_map.layout import reader_id
 from worker.requests import Requests
+from worker.schema_version import version_of
 from worker.token_waits import TokenWait, TokenWaits
 
 EVICTION_ROUNDS = 64
@@ -78,7 +79,7 @@ class Hosted:
         self.counters = LinkCounters()
         self.waits = TokenWaits()
         self._on_links: deque[LinkPacket] = deque()
-        self._requests = Requests()
+        self.requests = Requests()
         self._moved: set[DomainIndex] = set()
         """Domains whose bases may have other positions than when the last batch ended."""
 
@@ -130,7 +131,7 @@ class Hosted:
         for key in [key for key in self.layouts if key[0] == index]:
             batch.visible.append(Drop(self.layouts.pop(key)))
         error = NotHere(f"domain {index} has left this worker", epoch=self.epoch)
-        self._requests.fail(index, error, batch)
+        self.requests.fail(index, error, batch)
         self.waits.fail(index, error, batch)
         self._moved.discard(index)
         batch.positions.pop(index, None)
@@ -185,25 +186,39 @@ class Hosted:
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def write(self, index: DomainIndex, operation: Operation, answer: Answerer, batch: Batch) -> None:
+    def write(
+        self, index: DomainIndex, operation: Operation, answer: Answerer, batch: Batch, schema: int | None = None
+    ) -> None:
+        """``schema`` is the version of the table that the operation was made for, where that may be another by now."""
         host = self._linked(index)
+        if schema is not None:
+            self._check_schema(host, operation.table, schema)
         self._moved.add(index)
         if host.sync is not None:
             batch.syncs.add(host.sync)
-        self._handle(host, Write(self._requests.new(index, answer), operation), batch)
+        self._handle(host, Write(self.requests.new(index, answer), operation), batch)
         self._drain(batch)
+
+    def _check_schema(self, host: HostedDomain, name: str, schema: int) -> None:
+        try:
+            known = version_of(host.domain.store.table(name).schema)
+        except NotFound:
+            known = None
+        if known != schema:
+            what = "is not here" if known is None else "has another schema here"
+            raise NotHere(f'table "{name}" {what} in domain {host.domain.index}', epoch=self.epoch)
 
     def read(
         self, index: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Look, answer: Answerer, batch: Batch
     ) -> None:
         """Have the keys of a reader filled; ``look`` is taken when they are visible, and before any eviction."""
         host = self._linked(index)
-        self._handle(host, Read(self._requests.new(index, answer, look), reader, keys), batch)
+        self._handle(host, Read(self.requests.new(index, answer, look), reader, keys), batch)
         self._drain(batch)
 
     def evict(self, index: DomainIndex, node: NodeIndex, keys: tuple[Row, ...], answer: Answerer, batch: Batch) -> None:
         host = self._linked(index)
-        self._handle(host, EvictKeys(self._requests.new(index, answer), node, keys), batch)
+        self._handle(host, EvictKeys(self.requests.new(index, answer), node, keys), batch)
         self._drain(batch)
 
     def touch(self, index: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], batch: Batch) -> None:
@@ -235,7 +250,7 @@ class Hosted:
 
     def fail(self, error: HeadraceError) -> None:
         """Nothing goes on: answer everybody who waits."""
-        self._requests.fail_all(error)
+        self.requests.fail_all(error)
         lost = Batch()
         for index in self.hosts:
             self.waits.fail(index, error, lost)
@@ -294,7 +309,7 @@ class Hosted:
                 case Publish():
                     batch.visible.append((self.layouts[effect.domain, effect.reader], effect))
                 case Reply(request=request, outcome=outcome):
-                    self._requests.reply(request, outcome, batch)
+                    self.requests.reply(request, outcome, batch)
                 case Send(packet=packet):
                     (self._on_links if host.linked else host.outgoing).append(packet)
                 case _:

@@ -228,10 +228,15 @@ class StatusDocument:
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A write to one base shard; answered once it is durable. → ``domains.packets.Written``"""
+    """A write to one base shard; answered once it is durable. → ``domains.packets.Written``
+
+    ``schema`` is the version (``schema_version.py``) of the table that the operation was made for: where the domain has
+    another, ``NotHere`` is answered, for rows of another width must not be stored.
+    """
 
     domain: DomainIndex
     operation: Operation
+    schema: int
 
 
 @dataclass(frozen=True, slots=True)

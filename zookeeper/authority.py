@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Protocol
 
+from zookeeper.errors import AuthorityUnavailable, StateConflict
 
-class StateConflict(Exception):
-    """The state was replaced by another since it was read; read it again."""
+__all__ = ["Authority", "AuthorityUnavailable", "LocalAuthority", "StateConflict"]
 
 
 class Authority(Protocol):
-    def read(self) -> tuple[bytes | None, int]:
-        """The state and its version; (None, 0) before the first write."""
+    async def read(self) -> tuple[bytes | None, int]:
+        """The state and its version; (None, 0) before the first write. Raises AuthorityUnavailable."""
 
-    def write(self, state: bytes, version: int) -> int:
-        """Replace the state that was read at ``version``; answers the new version. Raises StateConflict."""
+    async def write(self, state: bytes, version: int) -> int:
+        """Replace the state that was read at ``version``; answers the new version.
+
+        Raises StateConflict, AuthorityUnavailable.
+        """
 
 
 class LocalAuthority:
     """The state in one file, replaced whole: a crash leaves the old one or the new one.
 
-    One process uses a data directory at a time (RocksDB's lock sees to that), so versions are counted in memory.
+    One process uses a data directory at a time (RocksDB's lock sees to that), so versions are counted in memory. Files
+    are read and written in a thread: a sync may take as long as the disk likes, and requests go on meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._version = 1 if path.exists() else 0
 
-    def read(self) -> tuple[bytes | None, int]:
+    async def read(self) -> tuple[bytes | None, int]:
         if self._version == 0:
             return None, 0
-        return self._path.read_bytes(), self._version
+        return await asyncio.to_thread(self._path.read_bytes), self._version
 
-    def write(self, state: bytes, version: int) -> int:
+    async def write(self, state: bytes, version: int) -> int:
         if version != self._version:
-            raise StateConflict(f"the state is at version {self._version}, not {version}")
+            raise StateConflict(f"the state is at version {self._version}, not {version}", hint="read it again")
+        await asyncio.to_thread(self._replace, state)
+        self._version += 1
+        return self._version
+
+    def _replace(self, state: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_suffix(".new")
         with beside.open("wb") as file:
@@ -49,5 +59,3 @@ class LocalAuthority:
             os.fsync(directory)
         finally:
             os.close(directory)
-        self._version += 1
-        return self._version

@@ -30,7 +30,8 @@ class Reached:
     received: Mapping[LinkId, Place] = field(default_factory=dict)
 
     def lacks(self, goal: Mapping[LinkId, Place]) -> list[LinkId]:
-        return [link for link, place in goal.items() if self.received.get(link, (0, 0)) < place]
+        # Over a link that has sent nothing there is nothing to wait for, and its receiver may not know of it.
+        return [link for link, at in goal.items() if at[1] and self.received.get(link, (0, 0)) < at]
 
 
 Look = Callable[[], Awaitable[Reached]]

@@ -19,7 +19,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from controller.cluster.handles import Connect, Deposed, Interrupted, WorkerGone, WorkerHandle
+from controller.cluster.handles import Connect, Deposed, WorkerGone, WorkerHandle
+from controller.executor import Interrupted
 from domains.errors import HeadraceError
 from worker.messages import Ping, StaleEpoch
 from worker.wire.errors import ConnectionLost

@@ -21,6 +21,8 @@ class Replica:
         self.shards = shards
         self.recipe = Recipe()
         self.state = State(shards=shards)
+        self.tables: set[str] = set()
+        """The names of all tables that there ever were."""
 
     async def follow(self, recipe: Recipe) -> State:
         """Play what is new. An entry is some 10 ms of planning, so others have their turn between two of them.
@@ -30,6 +32,7 @@ class Replica:
         mine = self.recipe.entries
         if recipe.entries[: len(mine)] != mine:
             mine, state = (), State(shards=self.shards)
+            self.tables.clear()
         else:
             state = self.state
         for entry in recipe.entries[len(mine) :]:
@@ -39,6 +42,7 @@ class Replica:
                 raise StorageFailure(
                     f"the recipe cannot be played again: {error}", hint="restore the state from a back-up"
                 ) from error
+            self._remember(state)
             await asyncio.sleep(0)
         self.adopt(recipe, state)
         return state
@@ -46,3 +50,7 @@ class Replica:
     def adopt(self, recipe: Recipe, state: State) -> None:
         """Take over what was planned elsewhere."""
         self.recipe, self.state = recipe, state
+        self._remember(state)
+
+    def _remember(self, state: State) -> None:
+        self.tables |= {schema.name for schema in state.catalog.tables.values()}

@@ -45,8 +45,9 @@ class ClusterState:
     epoch: int
     placement: Mapping[DomainIndex, Assignment] = field(default_factory=dict)
     recipe: Recipe = field(default_factory=Recipe)
-    draining: tuple[str, ...] = ()
-    """Workers that are given no domains, by name, sorted."""
+    draining: Mapping[str, int] = field(default_factory=dict)
+    """Workers that are given no domains, with the incarnation of the process: once it is started anew it takes part
+    again."""
 
     @property
     def domains(self) -> list[DomainIndex]:
@@ -68,7 +69,7 @@ class ClusterState:
                 str(domain): [given.worker, given.incarnation, given.data]
                 for domain, given in sorted(self.placement.items())
             },
-            "draining": list(self.draining),
+            "draining": dict(sorted(self.draining.items())),
             "recipe": json.loads(self.recipe.to_json()),
         }
         data = zlib.compress(json.dumps(document, ensure_ascii=False).encode(), 6)
@@ -100,7 +101,7 @@ class ClusterState:
                     for domain, (worker, incarnation, held) in document["placement"].items()
                 },
                 recipe,
-                tuple(str(name) for name in document["draining"]),
+                {str(name): int(process) for name, process in document["draining"].items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
             raise StorageFailure(

@@ -1,4 +1,4 @@
-"""The command line: ``headrace serve``, and commands that speak to a server.
+"""The command line: ``headrace serve`` and ``up``, the parts of a cluster, and commands that speak to a server.
 
 A command's module declares its options and says what it prints; the rest is in the client, the server and
 ``render.py``. What goes wrong is one line on standard error and exit code 1, never a trace.
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import queries, serving, showing
+from headrace.cli import cluster, queries, serving, showing
 from headrace.errors import HeadraceError
 from headrace.render import console
 
@@ -28,6 +28,8 @@ app = typer.Typer(
 )
 for command in (serving.serve, queries.sql, queries.status, queries.explain, showing.demo, showing.bench):
     app.command()(command)
+for command in (cluster.up, cluster.controller, cluster.worker, cluster.api):
+    app.command(rich_help_panel="Clusters")(command)
 
 
 def _version(wanted: bool) -> None:

@@ -11,27 +11,33 @@ from headrace.settings import Settings, load
 from headrace.sizes import format_size
 
 
-def _help(name: str) -> str:
+def setting_help(name: str, *, default: object = None) -> str:
+    """What a setting's flag says of itself; ``default`` where a command has another than the setting."""
     field = Settings.model_fields[name]
-    default = format_size(field.default) if name in ("memory_limit", "max_body_size") else field.default
+    if default is None:
+        default = format_size(field.default) if name in ("memory_limit", "max_body_size") else field.default
     description = field.description or ""
-    return f"{description[:1].upper()}{description[1:]}. [dim]default: {default}[/]"
+    return f"{description[:1].upper()}{description[1:]}." + (
+        f" [dim]default: {default}[/]" if default is not None else ""
+    )
+
+
+Config = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Settings as TOML. [dim]default: headrace.toml if it is there[/]")
+]
 
 
 def serve(
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help=_help("data"))] = None,
-    host: Annotated[str | None, typer.Option(help=_help("host"))] = None,
-    port: Annotated[int | None, typer.Option(help=_help("port"))] = None,
-    memory_limit: Annotated[str | None, typer.Option(metavar="SIZE", help=_help("memory_limit"))] = None,
-    domains: Annotated[int | None, typer.Option(metavar="N", help=_help("domains"))] = None,
-    shards: Annotated[int | None, typer.Option(metavar="N", help=_help("shards"))] = None,
-    read_timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help=_help("read_timeout"))] = None,
-    max_body_size: Annotated[str | None, typer.Option(metavar="SIZE", help=_help("max_body_size"))] = None,
-    log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help=_help("log_level"))] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Settings as TOML. [dim]default: headrace.toml if it is there[/]"),
-    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))] = None,
+    host: Annotated[str | None, typer.Option(help=setting_help("host"))] = None,
+    port: Annotated[int | None, typer.Option(help=setting_help("port"))] = None,
+    memory_limit: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("memory_limit"))] = None,
+    domains: Annotated[int | None, typer.Option(metavar="N", help=setting_help("domains"))] = None,
+    shards: Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards"))] = None,
+    read_timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("read_timeout"))] = None,
+    max_body_size: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("max_body_size"))] = None,
+    log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))] = None,
+    config: Config = None,
 ) -> None:
     """Run a server with its data in one directory, until Ctrl-C.
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from cluster_deployment import open_cluster
 from fake_deployment import FakeDeployment
 
 from api.app import create_app
 from controller.deployment import Deployment
 from controller.local import LocalDeployment
 
-KINDS = ("fake", "local", "sharded")
+KINDS = ("fake", "local", "sharded", "cluster", "remote")
+"""``remote`` is a cluster whose workers are on other hosts than the api process."""
 
 SCHEMA = """
 CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, author BIGINT NOT NULL, title TEXT);
@@ -28,11 +30,20 @@ CREATE VIEW ByIds AS SELECT id FROM stories WHERE id IN (?)
 async def open_deployment(kind: str, path: Path) -> Deployment:
     if kind == "fake":
         return FakeDeployment()
+    if kind in ("cluster", "remote"):
+        return await open_cluster(path, maps=kind == "cluster", read_timeout=0.2)
     shards = 3 if kind == "sharded" else 1
     return await LocalDeployment.open(path, memory_limit=64_000_000, domains=2, shards=shards, read_timeout=0.2)
 
 
-@pytest.fixture(params=KINDS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test runs on each kind, but one that uses the fake's switches only on the fake."""
+    if "deployment" in metafunc.fixturenames:
+        kinds = ("fake",) if "fake" in metafunc.fixturenames else KINDS
+        metafunc.parametrize("deployment", kinds, indirect=True)
+
+
+@pytest.fixture
 async def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Deployment]:
     opened = await open_deployment(request.param, tmp_path / "data")
     await opened.execute(SCHEMA)
@@ -42,8 +53,7 @@ async def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 @pytest.fixture
 def fake(deployment: Deployment) -> FakeDeployment:
-    if not isinstance(deployment, FakeDeployment):
-        pytest.skip("needs the fake's switches")
+    assert isinstance(deployment, FakeDeployment)
     return deployment
 
 

@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the first case's seed; drawn and printed without it")
     parser.add_argument("--subject", default=DEFAULT_SUBJECT, help="module:factory of what is tested")
     parser.add_argument("--domains", type=int, help="as many in every case, instead of 1 to 4 by seed")
+    parser.add_argument("--shards", type=int, help="of each domain, as many in every case, instead of 1 to 4 by seed")
     parser.add_argument("--partial", action=argparse.BooleanOptionalAction, help="state partial, or all of it full")
     parser.add_argument("--full", dest="partial", action="store_false", help="the same as --no-partial")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many findings")
@@ -31,6 +32,7 @@ def main() -> int:
         options.subject,
         options.domains,
         options.partial,
+        options.shards,
         shrink_seconds=options.shrink_seconds,
     )
     if options.replay:

@@ -56,13 +56,16 @@ class Case:
 
 
 def setting_of(seed: int) -> Setting:
-    """One domain or several; full now and then."""
+    """One domain or several, in one shard or several; full now and then."""
     random = Random(f"setting {seed}")
-    return Setting(seed, partial=random.random() < 0.88, domains=random.choice((1, 2, 2, 3, 4)))
+    partial, domains = random.random() < 0.88, random.choice((1, 2, 2, 3, 4))
+    return Setting(seed, partial, domains, random.choice((1, 1, 2, 3, 4)))
 
 
-def case_of(seed: int) -> Case:
-    return Case(seed, setting_of(seed), tuple(_Program(Random(f"case {seed}")).operations()))
+def case_of(seed: int, setting: Setting | None = None) -> Case:
+    """Of the setting, the case knows how many shards there are."""
+    setting = setting or setting_of(seed)
+    return Case(seed, setting, tuple(_Program(Random(f"case {seed}"), setting.shards).operations()))
 
 
 @dataclass
@@ -70,6 +73,7 @@ class _Program:
     """Writes the operations down, keeping track of the tables and views that there are at each point."""
 
     random: Random
+    shards: int
     tables: dict[str, Table] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     found: list[Operation] = field(default_factory=list)
@@ -82,7 +86,7 @@ class _Program:
     def operations(self) -> list[Operation]:
         random = self.random
         for i in range(random.choices((1, 2, 3, 4), (2, 5, 4, 2))[0]):
-            table = random_table(random, f"b{i}")
+            table = random_table(random, f"b{i}", self.shards)
             self.tables[table.name] = table
             self.found.append(CreateTable(table))
         early = random.random() < 0.4

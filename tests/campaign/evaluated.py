@@ -29,7 +29,7 @@ _COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
 
 class Evaluated(Planned):
     def __init__(self, setting: Setting) -> None:
-        super().__init__(setting, 1)
+        super().__init__(setting, 1, setting.shards)
         self._plans: dict[str, tuple[JointGraph, PlannedView]] = {}
         """By view, as of its creation: ``SELECT *`` means the columns of then."""
 

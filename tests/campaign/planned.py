@@ -13,16 +13,19 @@ from typing import Any
 
 from domains.errors import NotFound, Unsupported
 from domains.graph import DomainIndex
-from domains.packets import Failed, Outcome, Write, Written
+from domains.packets import Failed, Operation, Outcome, Write, Written
+from domains.sharding import physical
 from domains.types import Row
-from migrations.change import change_of
+from migrations.change import BASES, change_of
 from migrations.dataflow import Placement
 from migrations.plan import MigrationPlan, State, one_domain, spread_over, understand
 from migrations.query.view import PlannedView
 from migrations.recipe import Entry
+from migrations.routing import split
+from migrations.statements import interpret
 from migrations.statements.adhoc import AdHoc, exact_arguments, parameterise, verbatim
 from migrations.statements.dml import resolve
-from migrations.statements.interpret import interpret_one, split
+from migrations.statements.interpret import interpret_one
 from migrations.statements.statement import (
     AlterTable,
     ConstantSelect,
@@ -45,28 +48,29 @@ _DEFINITIONS = (CreateTable, AlterTable, CreateIndex, DropIndex, DropTable, Crea
 
 
 class Planned:
-    """Base of the two. Domain 0 has the base tables."""
+    """Base of the two. Group 0 has the base tables."""
 
-    def __init__(self, setting: Setting, domains: int) -> None:
+    def __init__(self, setting: Setting, groups: int, shards: int) -> None:
         self.setting = setting
-        self.domains = domains
+        self.groups = groups
         self.placement = self._placement()
-        self.state = State(partial=setting.partial)
-        self.simulation = Simulation(domains, check=False)
+        self.state = State(partial=setting.partial, shards=shards)
+        self.simulation = Simulation(groups, shards, check=False)
         self.random = Random(f"subject {setting.seed}")
+        self._writes = 0
 
     def _placement(self) -> Placement:
-        """As a worker places, or anywhere: neighbours in different domains, and paths from one to another and back."""
-        if self.domains == 1:
+        """As a worker places, or anywhere: neighbours in different groups, and paths from one to another and back."""
+        if self.groups == 1:
             return one_domain
         if self.setting.seed % 2:
-            return spread_over(self.domains)
-        return lambda node: DomainIndex(Random(f"{self.setting.seed} {node.index}").randrange(self.domains))
+            return spread_over(self.groups)
+        return lambda node: DomainIndex(Random(f"{self.setting.seed} {node.index}").randrange(self.groups))
 
     # --- statements -----------------------------------------------------------------------------------------------
 
     def execute(self, sql: str) -> list[Answer]:
-        return [self._one(parsed) for parsed in split(sql)]
+        return [self._one(parsed) for parsed in interpret.split(sql)]
 
     def _one(self, parsed: Any) -> Answer:
         statement = interpret_one(parsed, self.state.catalog, (), NOW)
@@ -93,12 +97,26 @@ class Planned:
         self.simulation.migrate(MigrationPlan(change.steps, ()), self.between)
         self.state = change.state
 
-    def _write(self, operation: Any) -> Answer:
+    def _write(self, operation: Operation) -> Answer:
+        """To each shard that it concerns. What is on its way is delivered meanwhile, now and then."""
+        self._writes += 1
+        divided = split(operation, self.state.catalog.table(operation.table), self.state.shards, self._writes)
+        affected = 0
+        for number, part in enumerate(divided):
+            asked = part if divided.limit is None else divided.limited(number, affected)
+            if asked is None:
+                break
+            affected += self._write_part(*asked)
+            if len(divided) > 1:
+                self.between()
+        return Answer(rows_affected=affected)
+
+    def _write_part(self, shard: int, operation: Operation) -> int:
         request = self.simulation.request()
-        self.simulation.send(0, Write(request, operation))
+        self.simulation.send(physical(BASES, shard, self.state.shards), Write(request, operation))
         outcome = self._outcome(self.simulation.outcomes.pop(request))
         assert isinstance(outcome, Written)
-        return Answer(rows_affected=outcome.rows_affected)
+        return outcome.rows_affected
 
     @staticmethod
     def _outcome(outcome: Outcome) -> Outcome:
@@ -151,13 +169,18 @@ class Planned:
         return self.read(ad_hoc.name, arguments)
 
     def between(self) -> None:
-        """Between two slices of a migration."""
+        """Between two slices of a migration, and two parts of a write."""
 
     def stored(self) -> dict[str, list[Row]]:
         """The rows of every base table, duplicates repeated."""
-        store = self.simulation.stores[0]
+        stores = self.simulation.stores
         return {
-            schema.name: [row for row, weight in store.table(schema.name).find((), ()) for _ in range(weight)]
+            schema.name: [
+                row
+                for store in stores[: schema.shards or self.state.shards]
+                for row, weight in store.table(schema.name).find((), ())
+                for _ in range(weight)
+            ]
             for schema in self.state.catalog.tables.values()
         }
 

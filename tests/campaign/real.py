@@ -50,6 +50,7 @@ class Real:
                 self.path,
                 memory_limit=PLENTY,
                 domains=self.setting.domains,
+                shards=self.setting.shards,
                 read_timeout=READ_TIMEOUT,
             )
         )

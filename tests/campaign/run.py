@@ -43,6 +43,7 @@ class Campaign:
     subject_name: str
     domains: int | None = None
     partial: bool | None = None
+    shards: int | None = None
     say: Callable[[str], None] = print
     shrink_seconds: float = SHRINK_SECONDS
     tally: Tally = field(default_factory=Tally)
@@ -89,13 +90,14 @@ class Campaign:
         return False
 
     def _case(self, seed: int) -> Case:
-        case = case_of(seed)
         setting = setting_of(seed)
         if self.domains is not None:
             setting = replace(setting, domains=self.domains)
+        if self.shards is not None:
+            setting = replace(setting, shards=self.shards)
         if self.partial is not None:
             setting = replace(setting, partial=self.partial)
-        return replace(case, setting=setting)
+        return case_of(seed, setting)
 
     def _attempt(
         self, case: Case, operations: Sequence[Operation], trace: list[str] | None = None
@@ -131,6 +133,8 @@ class Campaign:
         command = f"python -m tests.campaign --replay '{case.seed}:{recipe.text()}' --subject {self.subject_name}"
         if self.domains is not None:
             command += f" --domains {self.domains}"
+        if self.shards is not None:
+            command += f" --shards {self.shards}"
         if self.partial is not None:
             command += " --partial" if self.partial else " --full"
         self.reports.append(Report(case.seed, finding.kind, finding.message, tuple(trace), command))
@@ -207,4 +211,9 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def _setting_text(setting: Setting) -> str:
-    return f"{setting.domains} domain{'s' if setting.domains > 1 else ''}, {'partial' if setting.partial else 'full'}"
+    state = "partial" if setting.partial else "full"
+    return f"{_count(setting.domains, 'domain')}, {_count(setting.shards, 'shard')}, {state}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from tests.campaign.kinds import DATE, DBL, INT, TXT, Type, Value, dec, draw, literal
@@ -43,6 +43,12 @@ class Table:
     primary_key: tuple[str, ...] = ()
     unique: tuple[tuple[str, ...], ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
+    shard_by: str = ""
+    """The column that decides a row's shard; empty where there are no shards."""
+    clause: str = ""
+    """What CREATE TABLE says of it; nothing where it is the column that is taken anyway."""
+    spread: bool = False
+    """The table has more than one shard."""
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
@@ -58,7 +64,7 @@ class Table:
 
     @property
     def key_columns(self) -> frozenset[str]:
-        return frozenset(name for key in (*self.keys, *self.indexes) for name in key)
+        return frozenset(name for key in (*self.keys, *self.indexes, (self.shard_by,)) for name in key)
 
     def ddl(self) -> str:
         parts = [column.ddl() for column in self.columns]
@@ -66,7 +72,7 @@ class Table:
             parts.append(f"PRIMARY KEY ({', '.join(self.primary_key)})")
         parts += [f"UNIQUE KEY u{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.unique)]
         parts += [f"INDEX i{i}_{self.name} ({', '.join(key)})" for i, key in enumerate(self.indexes)]
-        return f"CREATE TABLE {self.name} ({', '.join(parts)})"
+        return f"CREATE TABLE {self.name} ({', '.join(parts)}){self.clause}"
 
 
 def random_column(random: Random, name: str, *, key: bool = False) -> Column:
@@ -84,7 +90,7 @@ def random_column(random: Random, name: str, *, key: bool = False) -> Column:
     return Column(name, type, declared, nullable, default, has_default)
 
 
-def random_table(random: Random, name: str) -> Table:
+def random_table(random: Random, name: str, shards: int = 1) -> Table:
     """Two to five columns; a single, composite or no primary key, at most one UNIQUE beside it."""
     keyed = random.choices((0, 1, 2), (3, 6, 2))[0]
     count = random.randint(max(2, keyed + 1), 5)
@@ -102,4 +108,21 @@ def random_table(random: Random, name: str) -> Table:
     if shorts and random.random() < 0.4:
         indexes = (tuple(random.sample(shorts, min(len(shorts), random.choice((1, 1, 2))))),)
     key = tuple(column.name for column in columns[:keyed])
-    return Table(name, tuple(columns), key, unique, indexes)
+    table = Table(name, tuple(columns), key, unique, indexes)
+    return table if shards == 1 else _sharded(random, table, shards)
+
+
+def _sharded(random: Random, table: Table, shards: int) -> Table:
+    """By a column that every key has; where there is none, in one shard."""
+    if table.primary_key and table.unique and random.random() < 0.5:
+        table = replace(table, unique=((*table.unique[0], random.choice(table.primary_key)),))
+    free = [name for name in table.names if all(name in key for key in table.keys)]
+    taken = table.primary_key[0] if table.primary_key else table.names[0]
+    if not free or random.random() < 0.12:
+        column = random.choice(table.names)
+        return replace(table, shard_by=column, clause=f" SHARD BY ({column}) SHARDS 1")
+    if taken in free and random.random() < 0.5:
+        return replace(table, shard_by=taken, spread=True)
+    column, factor = random.choice(free), random.choice((0, *range(2, shards + 1)))
+    clause = f" SHARD BY ({column})" + (f" SHARDS {factor}" if factor else "")
+    return replace(table, shard_by=column, clause=clause, spread=True)

@@ -1,21 +1,24 @@
 """Planner and engine on one thread: several domains, packets delivered one at a time in an order drawn from the seed.
 
-The default subject of the campaign. Base tables live in ``MemoryStore``; a restart keeps them and nothing else.
+The default subject of the campaign. Base tables live in ``MemoryStore``; a restart keeps them and nothing else. Where
+there are shards, a write is split and a look-up goes to the shard that has the key, as clients of a deployment do.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from random import Random
 from typing import Any
 
-from domains.graph import Node, ParameterKind, Reader
+from domains.graph import DomainIndex, Node, ParameterKind, Reader
 from domains.packets import EvictKeys, EvictMemory, Read
+from domains.sharding import physical
 from domains.types import Row
 from migrations.plan import plan_start
 from migrations.recipe import Entry
+from migrations.routing import shard_of_key
 from tests.campaign.planned import Planned
 from tests.campaign.subject import Setting
 from tests.migrations.evaluate import sorted_rows
@@ -27,7 +30,7 @@ PACKETS_AT_MOST = 100_000
 
 class Simulated(Planned):
     def __init__(self, setting: Setting) -> None:
-        super().__init__(setting, setting.domains)
+        super().__init__(setting, setting.domains, setting.shards)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -40,8 +43,23 @@ class Simulated(Planned):
             self._fill(node, keys)
         rows: Counter[Row] = Counter()
         for key in keys:
-            rows.update(self.simulation.readers[node.index][key])
+            rows.update(self._held(node, key)[key])
         return rows_of(reader, rows, arguments)
+
+    def _at(self, node: Node, key: Row) -> DomainIndex:
+        """The domain in which a reader has a key."""
+        flow = self.state.flow
+        return physical(node.domain, shard_of_key(flow, node.index, key), flow.shards)
+
+    def _held(self, node: Node, key: Row) -> dict[Row, Counter[Row]]:
+        return self.simulation.readers.get((self._at(node, key), node.index), {})
+
+    def _by_domain(self, node: Node, keys: Iterable[Row]) -> dict[DomainIndex, tuple[Row, ...]]:
+        found: dict[DomainIndex, tuple[Row, ...]] = {}
+        for key in keys:
+            at = self._at(node, key)
+            found[at] = (*found.get(at, ()), key)
+        return found
 
     def _reader_of(self, view: str) -> Node:
         """The view's reader; one that has none is given it now."""
@@ -52,17 +70,20 @@ class Simulated(Planned):
 
     def _fill(self, node: Node, keys: tuple[Row, ...]) -> None:
         """Ask for the keys that are holes, and deliver packets until they are filled."""
+        outcomes = self.simulation.outcomes
         for _ in range(PACKETS_AT_MOST):
-            present = self.simulation.readers.get(node.index, {})
-            holes = tuple(key for key in keys if key not in present)
+            holes = tuple(key for key in keys if key not in self._held(node, key))
             if not holes:
                 return
-            request = self.simulation.request()
-            self.simulation.send(node.domain, Read(request, node.index, holes))
-            while request not in self.simulation.outcomes:
+            requests = []
+            for domain, own in self._by_domain(node, holes).items():
+                requests.append(self.simulation.request())
+                self.simulation.send(domain, Read(requests[-1], node.index, own))
+            while not all(request in outcomes for request in requests):
                 if not self.simulation.deliver(self.random):
                     raise AssertionError(f"nothing is under way, and reader {node.index} has not filled {holes}")
-            self._outcome(self.simulation.outcomes.pop(request))
+            for request in requests:
+                self._outcome(outcomes.pop(request))
         raise AssertionError(f"reader {node.index} never had all of {keys} filled at once")
 
     # --- everything else ------------------------------------------------------------------------------------------
@@ -72,7 +93,8 @@ class Simulated(Planned):
             node = self._reader_of(view)
             assert isinstance(node.operator, Reader)
             keys = keys_of(node.operator, self.arguments(view, values))
-            self.simulation.send(node.domain, EvictKeys(self.simulation.request(), node.index, keys))
+            for domain, own in self._by_domain(node, keys).items():
+                self.simulation.send(domain, EvictKeys(self.simulation.request(), node.index, own))
 
     def evict_some(self, random: Random) -> None:
         share = random.choice((0.1, 0.3, 0.6, 1.0))
@@ -83,8 +105,8 @@ class Simulated(Planned):
 
     def restart(self) -> None:
         crashed = self.simulation
-        self.simulation = Simulation(len(crashed.domains), check=False)
-        self.simulation.adopt(crashed.stores[0])
+        self.simulation = Simulation(self.groups, crashed.shards, check=False)
+        self.simulation.adopt(crashed.stores)
         self.simulation.migrate(plan_start(self.state.flow), self.between)
 
     def settle(self) -> None:

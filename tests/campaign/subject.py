@@ -31,6 +31,8 @@ class Setting:
     partial: bool = True
     """False: every view's state is full (no holes, no evictions)."""
     domains: int = 1
+    shards: int = 1
+    """In how many shards each of the domains stands."""
     read_all: bool = True
 
 

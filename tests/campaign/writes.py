@@ -90,8 +90,12 @@ def scope_of(table: Table) -> list[Term]:
 
 
 def _assignments(random: Random, table: Table, *, inserted: bool) -> tuple[Assignment, ...]:
-    """SET, over columns that an earlier assignment has not changed (MySQL would see the new value there)."""
-    chosen = random.sample(table.columns, min(len(table.columns), random.choice((1, 1, 2))))
+    """SET, over columns that an earlier assignment has not changed (MySQL would see the new value there).
+
+    What decides a row's shard is not set.
+    """
+    free = [c for c in table.columns if not (table.spread and c.name == table.shard_by)]
+    chosen = random.sample(free, min(len(free), random.choice((1, 1, 2))))
     changed: set[str] = set()
     found = []
     for target in chosen:

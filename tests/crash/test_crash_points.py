@@ -72,20 +72,24 @@ def copies_of(deployment: LocalDeployment, path: Path, monkeypatch: pytest.Monke
         copies.append(path.with_name(f"copy {len(copies)}"))
         shutil.copytree(path, copies[-1])
 
-    def around(act: Callable[..., Any], *, wait: bool) -> Callable[..., Any]:
-        def wrapped(*arguments: Any) -> Any:
-            copy()
-            answer = act(*arguments)
-            if wait:
-                answer.result(10)
-            copy()
-            return answer
+    perform, authority = deployment.dataflow.command, deployment.migrator._authority
+    write = authority.write
 
-        return wrapped
+    def command(*arguments: Any) -> Any:
+        copy()
+        answer = perform(*arguments)
+        answer.result(10)
+        copy()
+        return answer
 
-    monkeypatch.setattr(deployment.dataflow, "command", around(deployment.dataflow.command, wait=True))
-    authority = deployment.migrator._authority
-    monkeypatch.setattr(authority, "write", around(authority.write, wait=False))
+    async def written(*arguments: Any) -> int:
+        copy()
+        version = await write(*arguments)
+        copy()
+        return version
+
+    monkeypatch.setattr(deployment.dataflow, "command", command)
+    monkeypatch.setattr(authority, "write", written)
     return copies
 
 
@@ -159,7 +163,7 @@ async def test_a_recipe_that_cannot_be_written_leaves_the_old_graph(
     await deployment.execute(BEFORE)
     before, nodes = await state_of(deployment), len(deployment.dataflow.domains[0].vertices)
 
-    def full(*_: Any) -> int:
+    async def full(*_: Any) -> int:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patching:

@@ -11,7 +11,8 @@
     assert flow.read("counts", 7) == [(7, 1)]
 
 Columns are numbers, counted from 0; a name that ends in ``:text`` makes a TEXT column. ``read`` compares what
-comes with the query recomputed from the base rows.
+comes with the query recomputed from the base rows. With several shards a node's ``at`` is a group of so many domains:
+group 1 of two shards is domains 2 and 3.
 """
 
 from __future__ import annotations
@@ -42,14 +43,32 @@ from domains.graph import (
     TopK,
     Union,
 )
-from domains.packets import Delete, EvictKeys, EvictMemory, Insert, LinkUpdate, Read, RequestId, Update, link_between
+from domains.packets import (
+    Delete,
+    EvictKeys,
+    EvictMemory,
+    Insert,
+    LinkUpdate,
+    Operation,
+    Read,
+    RequestId,
+    Update,
+    Write,
+    Written,
+    link_between,
+)
+from domains.sharding import physical
 from domains.types import BIGINT, BOOL, TEXT, Column, Row, SqlType, TableColumn, TableSchema, Value
 from domains.vertex import Vertex
+from migrations.catalog import Catalog
+from migrations.change import at_table
 from migrations.dataflow import Dataflow, Extension
 from migrations.joint_graph import JointGraph
-from migrations.plan import MigrationPlan, plan_addition, plan_start
+from migrations.plan import MigrationPlan, State, plan_addition, plan_start
+from migrations.routing import shard_of_key, split
 from tests.migrations.evaluate import evaluate
-from tests.simulation.sharding import ShardedSimulation
+from tests.simulation.recovery import recover
+from tests.simulation.simulation import Simulation
 
 KINDS = {"text": TEXT, "int": BIGINT}
 
@@ -80,16 +99,16 @@ def aggregate(function: str, argument: int, type: SqlType = BIGINT) -> Aggregate
 
 
 class Flow:
-    """A joint graph, how it is placed, and the simulation that runs it. ``at`` is a node's domain."""
+    """A joint graph, how it is placed, and the simulation that runs it. ``at`` is a node's group of domains."""
 
-    def __init__(
-        self, domains: int = 1, *, shards: int = 1, by: dict[str, int] | None = None, check: bool = True
-    ) -> None:
-        self.simulation = ShardedSimulation(domains, shards, by or {}, check=check)
+    def __init__(self, domains: int = 1, *, shards: int = 1, check: bool = True) -> None:
+        self.simulation = Simulation(domains, shards, check=check)
+        self.groups = domains
         self.at = 0
         """The domain of nodes that do not say theirs."""
         self.joint = JointGraph()
-        self.running = Dataflow()
+        self.running = Dataflow(shards=shards)
+        self.tables: dict[str, TableSchema] = {}
         self.rng = random.Random(0)
         self.ready: list[str] = []
         """The views that may be read: those whose migration is complete."""
@@ -101,10 +120,13 @@ class Flow:
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 
-    def table(self, name: str, *columns: str, key: Columns = ()) -> NodeIndex:
+    def table(self, name: str, *columns: str, key: Columns = (), by: int | None = None, shards: int = 0) -> NodeIndex:
+        """``by``: the column that decides a row's shard; 0 ``shards``: as many as there are."""
         typed = [(part[0], KINDS[part[-1]] if ":" in c else BIGINT) for c in columns for part in (c.split(":"),)]
-        schema = TableSchema(name, tuple(TableColumn(n, t) for n, t in typed), primary_key=key)
-        self.simulation.command(0, CreateTable(schema))
+        declared = tuple(TableColumn(n, t) for n, t in typed)
+        schema = self.tables[name] = TableSchema(name, declared, key, shard_by=by, shards=shards)
+        for step in at_table(schema, self.running.shards, CreateTable(schema), f"create table {name}"):
+            self.simulation.command(step.domain, step.command)
         self.stored[name] = Counter()
         operator = Base(name, tuple(range(len(columns))), key)
         return self.joint.add(operator, (), tuple(Column(n, t) for n, t in typed))
@@ -181,7 +203,9 @@ class Flow:
 
     def plan(self) -> MigrationPlan:
         """Place what was made since the last plan; the caller performs it."""
-        extension = Extension(self.running, self.joint, lambda node: DomainIndex(self._domain_of.get(node.index, 0)))
+        extension = Extension(
+            self.running, self.joint, lambda node: DomainIndex(self._domain_of.get(node.index, 0)), self.tables
+        )
         extension.add_readers(self._new)
         self._new.clear()
         flow = self.running = extension.flow
@@ -205,33 +229,49 @@ class Flow:
         self.ready.remove(view)
         kept = {index for reader in flow.readers.values() for index in flow.ancestors(reader)}
         doomed = set(flow.nodes) - kept
-        for domain in sorted({flow.node(index).domain for index in doomed}):
-            here = tuple(index for index in sorted(doomed) if flow.node(index).domain == domain)
+        for domain in sorted({domain for index in doomed for domain in flow.places(index)}):
+            here = tuple(index for index in sorted(doomed) if domain in flow.places(index))
             self.simulation.command(domain, RemoveNodes(here))
         flow.remove(doomed)
 
     def crash(self) -> None:
         """Everything but the base tables is lost, and the same graph is built again."""
         old = self.simulation
-        assert len(old.shards) == 1
-        self.simulation = ShardedSimulation(len(old.domains), 1, {}, check=old.checking)
-        self.simulation.adopt(old.stores[0])
+        self.simulation = Simulation(self.groups, old.shards, check=old.checking)
+        self.simulation.adopt(old.stores)
         self.simulation.migrate(plan_start(self.running))
+
+    def restart(self, *lost: int, rng: random.Random | None = None, between: Callable[[], None] = lambda: None) -> None:
+        """These domains are lost but for their stores, and brought back while the others serve."""
+        state = State(Catalog(tables=self.tables), flow=self.running, shards=self.running.shards)
+        recover(self.simulation, state, lost, rng or random.Random(0), between)
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
+    def write(self, operation: Operation) -> int:
+        """Rows affected, by all the shards that it concerns."""
+        affected = 0
+        shards = self.running.shards
+        for shard, part in split(operation, self.tables[operation.table], shards):
+            request = self.simulation.request()
+            self.simulation.send(physical(DomainIndex(0), shard, shards), Write(request, part))
+            outcome = self.simulation.outcomes.pop(request)
+            assert isinstance(outcome, Written), outcome
+            affected += outcome.rows_affected
+        return affected
+
     def insert(self, table: str, *rows: Row) -> None:
-        self.simulation.write(Insert(table, rows))
+        self.write(Insert(table, rows))
         self.stored[table].update(rows)
 
     def delete(self, table: str, row: Row) -> None:
         """Every copy of the row."""
-        assert self.simulation.write(Delete(table, self._is(row))) == self.stored[table].pop(row)
+        assert self.write(Delete(table, self._is(row))) == self.stored[table].pop(row)
 
     def update(self, table: str, old: Row, new: Row) -> None:
         """Every copy of the row becomes another, in one step."""
         changes = tuple((i, constant(value)) for i, value in enumerate(new) if value != old[i])
-        affected = self.simulation.write(Update(table, self._is(old), changes))
+        affected = self.write(Update(table, self._is(old), changes))
         copies = self.stored[table].pop(old)
         assert affected == copies
         self.stored[table][new] += copies
@@ -247,12 +287,17 @@ class Flow:
     def reader_node(self, view: str) -> Node:
         return self.running.node(self.running.readers[view])
 
-    def ask(self, view: str, *keys: Row | Value) -> RequestId:
-        """Only ask: what comes of it is on its way."""
+    def domain_of(self, view: str, key: Row) -> DomainIndex:
+        """Where the reader has this key."""
         node = self.reader_node(view)
+        return physical(node.domain, shard_of_key(self.running, node.index, key), self.running.shards)
+
+    def ask(self, view: str, *keys: Row | Value) -> RequestId:
+        """Only ask: what comes of it is on its way. Keys of one shard."""
         wanted = tuple(key if isinstance(key, tuple) else (key,) for key in keys)
+        (domain,) = {self.domain_of(view, key) for key in wanted}
         request = self.simulation.request()
-        self.simulation.send(node.domain, Read(request, node.index, wanted))
+        self.simulation.send(domain, Read(request, self.reader_node(view).index, wanted))
         return request
 
     def read(self, view: str, *key: Value) -> list[Row]:
@@ -268,24 +313,31 @@ class Flow:
         if not self.has(view, *key):
             return self.read(view, *key)
         self.compare()
-        return in_order(self.simulation.readers[self.reader_node(view).index][key])
+        return in_order(self.held(view, *key)[key])
+
+    def held(self, view: str, *key: Value) -> dict[Row, Counter[Row]]:
+        """What the reader map has of a view, in the shard that has this key."""
+        return self.simulation.readers.get((self.domain_of(view, key), self.reader_node(view).index), {})
 
     def has(self, view: str, *key: Value) -> bool:
-        return key in self.simulation.readers.get(self.reader_node(view).index, {})
+        return key in self.held(view, *key)
 
-    def vertex(self, node: NodeIndex, *, seen_at: int | None = None) -> Vertex:
-        """Where a node stands; or, with ``seen_at``, the ingress by which that domain sees it."""
+    def vertex(self, node: NodeIndex, *, seen_at: int | None = None, shard: int = 0) -> Vertex:
+        """Where a node stands; or, with ``seen_at``, the ingress by which that group sees it."""
         index = self.running.variants[node][0]
-        domain = self.running.node(index).domain
         if seen_at is not None:
-            index, domain = self.running.crossings[index, DomainIndex(seen_at), False], DomainIndex(seen_at)
-        return self.simulation.domains[domain].vertices[index]
+            seen = (
+                i for (source, group, *_), i in self.running.crossings.items() if (source, group) == (index, seen_at)
+            )
+            index = next(seen)
+        return self.simulation.domains[self.running.places(index)[shard]].vertices[index]
 
     def evict(self, place: Vertex | str, *key: Value, at: int | None = None) -> None:
         """Evict one key of a vertex (from all its indexes over so many columns) or of a view."""
         node = self.reader_node(place) if isinstance(place, str) else place.node
-        domain = node.domain if at is None else at
-        self.simulation.send(domain, EvictKeys(self.simulation.request(), node.index, (key,)))
+        if at is None:
+            at = self.domain_of(place, key) if isinstance(place, str) else node.domain * self.running.shards
+        self.simulation.send(at, EvictKeys(self.simulation.request(), node.index, (key,)))
 
     def evict_memory(self, domain: int, excess: int = 1 << 40) -> None:
         self.simulation.send(domain, EvictMemory(excess))
@@ -330,18 +382,27 @@ class Flow:
         for view in self.running.readers:
             self._compare_clock(view)
             everything, columns = self.expected(view), self._keys[view]
-            for key, rows in self.simulation.readers.get(self.reader_node(view).index, {}).items():
-                wanted = {row: n for row, n in everything.items() if tuple(row[c] for c in columns) == key}
-                assert dict(rows) == wanted, f"{view} at {key} holds {dict(rows)}, not {wanted}"
+            index = self.reader_node(view).index
+            for domain in self.running.places(index):
+                for key, rows in self.simulation.readers.get((domain, index), {}).items():
+                    assert domain == self.domain_of(view, key), f"{view} has {key} in domain {domain}"
+                    wanted = {row: n for row, n in everything.items() if tuple(row[c] for c in columns) == key}
+                    assert dict(rows) == wanted, f"{view} at {key} holds {dict(rows)}, not {wanted}"
 
     def _compare_clock(self, view: str) -> None:
         """A view reflects all that was written to its tables, also where no row of it came through."""
         node, simulation = self.reader_node(view), self.simulation
-        domain = simulation.domains[node.domain]
-        reached = domain.clocks.of(domain.vertices[node.index])
-        written = {t: min(simulation.stores[s].position(t) for s in simulation.shards) for t in reached}
-        assert reached == written, f"the clock of {view} stands at {reached}, and {written} was written"
-        assert reached.keys() == self.running.bases_of(node.index)
+        positions = {
+            domain.base_name(schema.name): store.position(schema.name)
+            for domain, store in zip(simulation.domains, simulation.stores, strict=True)
+            for schema in store.tables()
+        }
+        for index in self.running.places(node.index):
+            domain = simulation.domains[index]
+            reached = domain.clocks.of(domain.vertices[node.index])
+            written = {base: positions[base] for base in reached}
+            assert reached == written, f"the clock of {view} stands at {reached}, and {written} was written"
+            assert reached.keys() == self.running.bases_of(node.index, index % simulation.shards)
 
     def accounted(self) -> int:
         return sum(domain.accounted_bytes() for domain in self.simulation.domains)

@@ -16,9 +16,10 @@ from tests.domains.graphs import Flow, aggregate, count
 
 
 def sharded_counts() -> tuple[Flow, NodeIndex]:
-    """Votes by user in two shards (domains 0 and 2), counted there by user and story; domain 1 sums them by story."""
-    flow = Flow(domains=2, shards=2, by={"votes": 0})
-    votes = flow.table("votes", "user", "story")
+    """Votes by user in two shards (domains 0 and 1), counted there by user and story, and summed by story in two others
+    (domains 2 and 3)."""
+    flow = Flow(domains=2, shards=2)
+    votes = flow.table("votes", "user", "story", by=0)
     counts = flow.group(votes, (0, 1), count())
     flow.reader("totals", flow.group(counts, (1,), aggregate("sum", 2), at=1), 0, at=1)
     flow.start()
@@ -26,8 +27,10 @@ def sharded_counts() -> tuple[Flow, NodeIndex]:
     return flow, counts
 
 
-EVEN, ODD = 0, 2
-"""The shards, by whose users they hold."""
+EVEN, ODD = 0, 1
+"""The shards of the votes, by whose users they hold."""
+TOTAL = 3
+"""The shard that has the total of story 7."""
 
 
 def test_a_piece_whose_shard_evicts_meanwhile_is_discarded() -> None:
@@ -36,13 +39,13 @@ def test_a_piece_whose_shard_evicts_meanwhile_is_discarded() -> None:
     flow, counts = sharded_counts()
     flow.insert("votes", (2, 7), (3, 7))
     flow.ask("totals", 7)
-    flow.deliver_upquery(1, EVEN)
-    flow.settle_link(EVEN, 1)
+    flow.deliver_upquery(TOTAL, EVEN)
+    flow.settle_link(EVEN, TOTAL)
     flow.evict(flow.vertex(counts), 7, at=EVEN)
     flow.insert("votes", (4, 7))
-    flow.settle_link(EVEN, 1)
-    flow.deliver_upquery(1, ODD)
-    flow.settle_link(ODD, 1)
+    flow.settle_link(EVEN, TOTAL)
+    flow.deliver_upquery(TOTAL, ODD)
+    flow.settle_link(ODD, TOTAL)
     assert not flow.has("totals", 7)
     assert flow.read("totals", 7) == [(7, 3)]
 
@@ -50,18 +53,18 @@ def test_a_piece_whose_shard_evicts_meanwhile_is_discarded() -> None:
 def test_updates_meanwhile_go_into_the_piece_of_a_shard_that_has_answered_and_only_there() -> None:
     """One shard has answered: what it sends is folded into its piece. The other has not: its piece will hold what it
     sends, so that is dropped, or it would count twice."""
-    flow = Flow(domains=2, shards=2, by={"votes": 0})
-    flow.reader("totals", flow.group(flow.table("votes", "user", "story"), (1,), count(), at=1), 0, at=1)
+    flow = Flow(domains=2, shards=2)
+    flow.reader("totals", flow.group(flow.table("votes", "user", "story", by=0), (1,), count(), at=1), 0, at=1)
     flow.start()
     flow.insert("votes", (2, 7), (3, 7))
     flow.settle()
     flow.ask("totals", 7)
-    flow.deliver_upquery(1, EVEN)
-    flow.settle_link(EVEN, 1)
+    flow.deliver_upquery(TOTAL, EVEN)
+    flow.settle_link(EVEN, TOTAL)
     flow.insert("votes", (4, 7), (5, 7))
     flow.delete("votes", (2, 7))
-    flow.settle_link(EVEN, 1)
-    flow.settle_link(ODD, 1)
+    flow.settle_link(EVEN, TOTAL)
+    flow.settle_link(ODD, TOTAL)
     assert not flow.has("totals", 7)
     assert flow.read("totals", 7) == [(7, 3)]
 
@@ -73,22 +76,23 @@ def test_one_upquery_a_hole_however_many_wait() -> None:
     for _ in range(3):
         flow.ask("totals", 7)
     assert flow.under_way() == 2  # an upquery to each shard; the write met a hole
-    assert len(flow.simulation.domains[1].parked) == 3
+    assert len(flow.simulation.domains[TOTAL].parked) == 3
     assert flow.read("totals", 7) == [(7, 1)]
 
 
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_shard_restarts_with_a_fill_under_way(answered: bool) -> None:
     """The fill is lost with the link, or its piece is there and its sender has forgotten that it must keep it fresh.
-    LinkReset voids what came from that shard, and what awaits it is asked for again."""
+    PeerReset voids what came from that shard, and what awaits it is asked for again."""
     flow, _ = sharded_counts()
     flow.insert("votes", (2, 7), (3, 7), (2, 8))
     assert flow.read("totals", 8) == [(8, 1)]
     flow.ask("totals", 7)
-    flow.deliver_upquery(1, EVEN)
+    flow.deliver_upquery(TOTAL, EVEN)
     if answered:
-        flow.settle_link(EVEN, 1)
-    flow.simulation.restart(EVEN)
+        flow.settle_link(EVEN, TOTAL)
+    flow.restart(EVEN)
+    flow.settle()
     assert not flow.has("totals", 8)
     flow.insert("votes", (4, 7))
     assert flow.read("totals", 7) == [(7, 3)]
@@ -99,7 +103,7 @@ def test_a_link_may_be_reset_before_its_first_packet() -> None:
     flow = Flow(domains=2)
     flow.reader("votes", flow.table("votes", "user", "story"), 1, at=1)
     flow.start()
-    flow.simulation.restart(0)
+    flow.restart(0)
     flow.insert("votes", (1, 7))
     assert flow.read("votes", 7) == [(1, 7)]
 

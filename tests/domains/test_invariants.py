@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from domains.forward import ForwardPass
+from domains.graph import DomainIndex
 from domains.invariants import check_links
 from domains.operators.topk import TopIndex
 from domains.operators.whole_groups import WholeGroups
@@ -39,7 +40,7 @@ class Joined:
         self.counts, self.top = flow.vertex(counts), flow.vertex(top)
         reader = flow.reader_node("by_author")
         self.reader: Vertex = flow.simulation.domains[1].vertices[reader.index]
-        self.shown = flow.simulation.readers[reader.index]
+        self.shown = flow.simulation.readers[DomainIndex(1), reader.index]
 
     def check(self) -> None:
         self.flow.simulation.check()

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from domains.domain import Step
-from domains.graph import AggregateCall, JoinKind, NodeIndex, Reader
+from domains.graph import AggregateCall, DomainIndex, JoinKind, NodeIndex, Reader
 from domains.packets import Publish
+from domains.step import Step
 from domains.types import BIGINT, Delta, Row, decimal_type
 from tests.domains.graphs import Flow, aggregate, call, column, constant, count
 
@@ -96,7 +96,7 @@ def step(flow: Flow, table: str, deltas: list[Delta]) -> list[Publish]:
     """One step of any deltas, which a single statement could not always make."""
     domain = flow.simulation.domains[0]
     domain._commit(table, deltas)
-    taken = Step()
+    taken = Step(DomainIndex(0))
     domain.spread(table, deltas, taken)
     effects = domain.close(taken)
     flow.simulation._perform(effects)
@@ -124,7 +124,10 @@ def apply(flow: Flow, batch: list[tuple[str, Row, int]]) -> dict[str, list[Delta
 
 def shown(flow: Flow) -> dict[str, dict[Row, dict[Row, int]]]:
     return {
-        view: {key: dict(rows) for key, rows in flow.simulation.readers[flow.reader_node(view).index].items()}
+        view: {
+            key: dict(rows)
+            for key, rows in flow.simulation.readers[DomainIndex(0), flow.reader_node(view).index].items()
+        }
         for view in flow.running.readers
     }
 
@@ -190,7 +193,7 @@ def test_what_cancels_within_a_step_says_nothing(
     fill(flow)
     apply(flow, before)
     for table in TABLES:
-        taken = Step()
+        taken = Step(DomainIndex(0))
         flow.simulation.domains[0].spread(table, deltas, taken)
         said = [effect for effect in flow.simulation.domains[0].close(taken) if isinstance(effect, Publish)]
         assert all(not publish.deltas and not publish.evicted for publish in said)
@@ -199,7 +202,7 @@ def test_what_cancels_within_a_step_says_nothing(
     fill(linked)
     apply(linked, before)
     for table in TABLES:
-        taken = Step()
+        taken = Step(DomainIndex(0))
         linked.simulation.domains[0].spread(table, deltas, taken)
         linked.simulation._perform(linked.simulation.domains[0].close(taken))
         linked.settle()

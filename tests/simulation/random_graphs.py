@@ -1,8 +1,8 @@
 """Random dataflows and random runs of them, from one number.
 
 A graph of filters, unions, joins, aggregates, TopK and projections over two tables is placed anywhere on one to four
-domains (domain 0, with the bases, may be sharded), and then takes writes, reads, evictions, memory pressure, packets in
-any order across links, restarts, and further views while it runs. Values are few, so that rows meet, and NULL is one.
+groups of one to three shards, and then takes writes, reads, evictions, memory pressure, packets in any order across
+links, the loss of domains, and further views while it runs. Values are few, so that rows meet, and NULL is one.
 """
 
 from __future__ import annotations
@@ -29,29 +29,27 @@ class RandomGraph:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.domains = rng.randrange(1, 5)
-        self.shards = rng.choice([1, 1, 2, 3]) if self.domains > 1 else 1
-        self.flow = Flow(self.domains, shards=self.shards, by={"stories": 0, "votes": rng.randrange(2)})
+        self.shards = rng.choice([1, 1, 2, 3])
+        self.domains = rng.randrange(1, 5 if self.shards == 1 else 4)
+        self.flow = Flow(self.domains, shards=self.shards)
         self.factors: dict[NodeIndex, int] = {}
         self.views = 0
-        keyed = rng.random() < 0.3
-        self.keyed = keyed and self.shards == 1
-        stories = self.flow.table("stories", "id", "author", "title", key=(0,) if self.keyed else ())
-        votes = self.flow.table("votes", "user", "story")
+        self.keyed = rng.random() < 0.3
+        self.by = {"stories": 0, "votes": rng.randrange(2)}
+        """The column that decides a row's shard."""
+        factor = rng.choice([0, rng.randrange(self.shards + 1)])
+        key = (0,) if self.keyed else ()
+        stories = self.flow.table("stories", "id", "author", "title", key=key, by=self.by["stories"])
+        votes = self.flow.table("votes", "user", "story", by=self.by["votes"], shards=factor)
         self.factors.update({stories: 1, votes: 1})
-        self.at = {stories: 0, votes: 0}
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 
     def width(self, node: NodeIndex) -> int:
         return len(self.flow.joint.node(node).columns)
 
-    def place(self, *parents: NodeIndex, local: bool = True) -> int:
-        """Anywhere; what needs rows of several shards together stands behind the links, as does all below it."""
-        if self.shards == 1:
-            return self.rng.randrange(self.domains)
-        least = 0 if local and all(self.at[parent] == 0 for parent in parents) else 1
-        return self.rng.randrange(least, self.domains)
+    def place(self) -> int:
+        return self.rng.randrange(self.domains)
 
     def grow(self, nodes: int) -> None:
         for _ in range(nodes):
@@ -63,14 +61,13 @@ class RandomGraph:
         makers = (self._filter, self._project, self._union, self._join, self._join, self._group, self._group, self._top)
         node = rng.choice(makers)(one)
         if node is not None:
-            made, at, factors = node
-            if made not in self.factors:
-                self.factors[made], self.at[made] = factors, at
+            made, factors = node
+            self.factors.setdefault(made, factors)
             assert len(flow.joint.node(made).columns) == self.width(made)
 
-    def _filter(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
-        at = self.place(one)
-        return self.flow.filter(one, self._predicate(self.width(one)), at=at), at, self.factors[one]
+    def _filter(self, one: NodeIndex) -> tuple[NodeIndex, int]:
+        at = self.place()
+        return self.flow.filter(one, self._predicate(self.width(one)), at=at), self.factors[one]
 
     def _predicate(self, width: int) -> Expression:
         position = column(self.rng.randrange(width))
@@ -79,8 +76,8 @@ class RandomGraph:
         other = column(self.rng.randrange(width)) if self.rng.random() < 0.3 else constant(self.rng.randrange(4))
         return call(self.rng.choice(["eq", "lt", "ge", "null_safe_eq"]), position, other)
 
-    def _project(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
-        at, width = self.place(one), self.width(one)
+    def _project(self, one: NodeIndex) -> tuple[NodeIndex, int]:
+        at, width = self.place(), self.width(one)
         expressions: list[Expression | int] = []
         for _ in range(self.rng.randrange(2, 4)):
             position = self.rng.randrange(width)
@@ -88,15 +85,15 @@ class RandomGraph:
                 expressions.append(call("add", column(position), constant(1), type=BIGINT))
             else:
                 expressions.append(position)
-        return self.flow.project(one, *expressions, at=at), at, self.factors[one]
+        return self.flow.project(one, *expressions, at=at), self.factors[one]
 
-    def _union(self, one: NodeIndex) -> tuple[NodeIndex, int, int] | None:
+    def _union(self, one: NodeIndex) -> tuple[NodeIndex, int] | None:
         equal = [node for node in self.factors if self.width(node) == self.width(one)]
         parents = (one, *(self.rng.choice(equal) for _ in range(self.rng.randrange(1, 3))))
-        at = self.place(*parents)
-        return self.flow.union(*parents, at=at), at, max(self.factors[parent] for parent in parents)
+        at = self.place()
+        return self.flow.union(*parents, at=at), max(self.factors[parent] for parent in parents)
 
-    def _join(self, one: NodeIndex) -> tuple[NodeIndex, int, int] | None:
+    def _join(self, one: NodeIndex) -> tuple[NodeIndex, int] | None:
         rng = self.rng
         other = one if rng.random() < 0.2 else rng.choice(list(self.factors))
         width, factors = self.width(one) + self.width(other), self.factors[one] + self.factors[other]
@@ -108,37 +105,31 @@ class RandomGraph:
         )
         kind = rng.choice([JoinKind.INNER, JoinKind.LEFT])
         residual = self._predicate(width) if kind is JoinKind.LEFT and rng.random() < 0.2 else None
-        at = self.place(one, other, local=False)
+        at = self.place()
         return (
             self.flow.join(one, other, *zip(lefts, rights, strict=True), kind=kind, residual=residual, at=at),
-            at,
             factors,
         )
 
-    def _group(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
+    def _group(self, one: NodeIndex) -> tuple[NodeIndex, int]:
         rng, width = self.rng, self.width(one)
         group = tuple(rng.sample(range(width), rng.randrange(1, min(width, 3) + 1)))
         if rng.random() < 0.15:
-            at = self.place(one, local=False)
-            return self.flow.distinct(one, at=at), at, 1
+            at = self.place()
+            return self.flow.distinct(one, at=at), 1
         calls: list[AggregateCall] = [count()]
         functions = ["max", "min", "sum", "count_distinct", "count"]
         calls += [aggregate(f, rng.randrange(width)) for f in rng.sample(functions, rng.randrange(3))]
-        scalar = rng.random() < 0.05
+        scalar = rng.random() < 0.1
         if scalar:
             group = ()
-        at = self.place(one, local=self._whole_in_a_shard(one, group))
-        return self.flow.group(one, group, *calls, scalar=scalar, at=at), at, 1
+        at = self.place()
+        return self.flow.group(one, group, *calls, scalar=scalar, at=at), 1
 
-    def _whole_in_a_shard(self, one: NodeIndex, group: tuple[int, ...]) -> bool:
-        """Whether a table's shard column is among the group: then no group is spread over shards."""
-        table = {0: "stories", 1: "votes"}.get(one)
-        return table is not None and self.flow.simulation.shard_column(table) in group
-
-    def _top(self, one: NodeIndex) -> tuple[NodeIndex, int, int]:
+    def _top(self, one: NodeIndex) -> tuple[NodeIndex, int]:
         rng, width = self.rng, self.width(one)
-        group = tuple(rng.sample(range(width), rng.randrange(1, min(width, 2) + 1)))
-        at = self.place(one, local=self._whole_in_a_shard(one, group))
+        group = tuple(rng.sample(range(width), rng.randrange(1, min(width, 2) + 1))) if rng.random() < 0.9 else ()
+        at = self.place()
         node = self.flow.top(
             one,
             group,
@@ -148,7 +139,7 @@ class RandomGraph:
             down=rng.random() < 0.5,
             at=at,
         )
-        return node, at, self.factors[one]
+        return node, self.factors[one]
 
     # --- views ----------------------------------------------------------------------------------------------------
 
@@ -160,8 +151,7 @@ class RandomGraph:
             key = tuple(self.rng.sample(keyed, min(len(keyed), self.rng.choice([1, 1, 1, 2]))))
             if self.rng.random() < 0.1:
                 key = ()
-            at = self.rng.randrange(1 if self.shards > 1 else 0, self.domains)
-            self.flow.reader(f"view{self.views}", root, *key, at=at)
+            self.flow.reader(f"view{self.views}", root, *key, at=self.place())
             self.views += 1
 
 
@@ -170,6 +160,13 @@ class RandomRun:
 
     def __init__(self, graph: RandomGraph, rng: Random) -> None:
         self.graph, self.flow, self.rng = graph, graph.flow, rng
+        self.migrating = False
+
+    def meanwhile(self) -> None:
+        """A step while the graph is being changed or brought back."""
+        self.migrating = True
+        self.step()
+        self.migrating = False
 
     def step(self) -> None:
         chance = self.rng.random()
@@ -184,8 +181,8 @@ class RandomRun:
             self.flow.simulation.send(domain.index, EvictMemory(self.rng.choice([100, 1000, 10_000])))
         elif chance < 0.83:
             self.touch()
-        elif chance < 0.82 and self.flow.simulation.may_restart():
-            self.flow.simulation.restart(self.rng.choice(self.flow.simulation.shards))
+        elif chance < 0.84 and not self.migrating:
+            self.lose()
         else:
             for _ in range(self.rng.randrange(4)):
                 self.flow.simulation.deliver(self.rng)
@@ -193,7 +190,15 @@ class RandomRun:
     def row(self, table: str) -> Row:
         return tuple(self.rng.choice(VALUES) for _ in range(WIDTHS[table]))
 
+    def lose(self) -> None:
+        """A worker dies with some of the domains, mostly one."""
+        domains = range(len(self.flow.simulation.domains))
+        lost = self.rng.sample(domains, min(len(domains), self.rng.choice([1, 1, 1, 2, 3])))
+        self.flow.restart(*lost, rng=self.rng, between=self.meanwhile)
+
     def write(self) -> None:
+        if self.flow.simulation.unlinked:
+            return
         table = self.rng.choice(list(WIDTHS))
         stored = list(self.flow.stored[table])
         chance = self.rng.random()
@@ -215,7 +220,7 @@ class RandomRun:
     def _update(self, table: str, old: Row) -> None:
         """A row moves, in one step; its shard and its primary key stay."""
         position = self.rng.randrange(WIDTHS[table])
-        fixed = self.flow.simulation.shard_column(table) if self.graph.shards > 1 else None
+        fixed = self.graph.by[table] if self.graph.shards > 1 else None
         if position == fixed or (self.graph.keyed and table == "stories" and position == 0):
             return
         new = (*old[:position], self.rng.choice(VALUES), *old[position + 1 :])
@@ -225,19 +230,22 @@ class RandomRun:
     def ask(self) -> None:
         views = [view for view in self.flow.ready if self.flow.reader_node(view).indexes[0]]
         if views:
-            node = self.flow.reader_node(self.rng.choice(views))
-            keys = {
-                tuple(self.rng.randrange(4) for _ in node.indexes[0]): None for _ in range(self.rng.choice([1, 1, 2]))
-            }
-            self.flow.simulation.send(node.domain, Read(self.flow.simulation.request(), node.index, tuple(keys)))
+            view = self.rng.choice(views)
+            node = self.flow.reader_node(view)
+            keys = [tuple(self.rng.randrange(4) for _ in node.indexes[0]) for _ in range(self.rng.choice([1, 1, 2]))]
+            domain = self.flow.domain_of(view, keys[0])
+            own = tuple(key for key in dict.fromkeys(keys) if self.flow.domain_of(view, key) == domain)
+            if domain not in self.flow.simulation.unlinked:
+                self.flow.simulation.send(domain, Read(self.flow.simulation.request(), node.index, own))
 
     def touch(self) -> None:
         """Keys that a view may have filled were read again: they are protected from eviction for a while."""
         views = [view for view in self.flow.ready if self.flow.reader_node(view).indexes[0]]
         if views:
-            node = self.flow.reader_node(self.rng.choice(views))
-            keys = tuple(tuple(self.rng.randrange(4) for _ in node.indexes[0]) for _ in range(2))
-            self.flow.simulation.send(node.domain, Touch(node.index, keys))
+            view = self.rng.choice(views)
+            node = self.flow.reader_node(view)
+            key = tuple(self.rng.randrange(4) for _ in node.indexes[0])
+            self.flow.simulation.send(self.flow.domain_of(view, key), Touch(node.index, (key,)))
 
     def evict(self) -> None:
         """One entry of any partial state anywhere."""
@@ -263,13 +271,13 @@ def run(seed: int, steps: int) -> None:
     life = RandomRun(graph, rng)
     for _ in range(rng.randrange(6)):
         life.write()
-    graph.flow.start(life.step, slice=rng.randrange(1, 4))
+    graph.flow.start(life.meanwhile, slice=rng.randrange(1, 4))
     further = rng.randrange(steps) if rng.random() < 0.4 else None
     for number in range(steps):
         if number == further:
             graph.grow(rng.randrange(3))
             graph.add_views(1)
-            graph.flow.start(life.step, slice=rng.randrange(1, 4))
+            graph.flow.start(life.meanwhile, slice=rng.randrange(1, 4))
         life.step()
     graph.flow.settle(rng)
     graph.flow.compare()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from domains.commands import Activate, Command
+from domains.commands import Activate, Command, RemoveNodes
 from domains.control import perform
 from domains.domain import Domain
 from domains.graph import DomainIndex, NodeIndex
@@ -31,6 +31,7 @@ from domains.packets import (
 from domains.types import Delta, Row
 from migrations.plan import MigrationPlan
 
+_Reset = tuple[RemoveNodes | None, list[PeerReset]]
 BEATS = 0.1
 """How often clocks are told before a packet is delivered; they always are when nothing else waits."""
 
@@ -38,9 +39,9 @@ BEATS = 0.1
 class Simulation:
     """Groups of nodes, each in so many shards: a domain for each pair, those of group 0 with the base tables.
 
-    Packets wait in their links until ``deliver`` takes one. A domain that restarts begins as a new incarnation; the
-    others learn of it by a ``PeerReset``, which takes its time as packets do. What was sent to or by an incarnation
-    that is no more is dropped, what comes of one that is not known yet is held: so a host would do it.
+    Packets wait in their links until ``deliver`` takes one. A domain that is lost begins again as a new incarnation;
+    the others learn of it by a ``PeerReset``, which takes its time as packets do. What was sent to or by an incarnation
+    that is no more is dropped, what comes of one that is not known yet is held: so a host does it.
     """
 
     def __init__(self, groups: int = 1, shards: int = 1, *, check: bool = True) -> None:
@@ -48,8 +49,10 @@ class Simulation:
         self.stores = [MemoryStore() for _ in range(groups * shards)]
         self.domains = [self._domain(i, 1) for i in range(len(self.stores))]
         self.links: dict[tuple[LinkId, bool], deque[LinkUpdate | Upquery]] = {}
-        self.resets: dict[int, deque[PeerReset]] = {}
+        self.resets: dict[DomainIndex, deque[_Reset]] = {}
         """By domain, what it has yet to learn of the others' incarnations."""
+        self.unlinked: set[DomainIndex] = set()
+        """Domains that take nothing yet: they are being brought back."""
         self.readers: dict[tuple[DomainIndex, NodeIndex], dict[Row, Counter[Row]]] = {}
         """By domain and node: the rows of each filled key."""
         self.outcomes: dict[RequestId, Outcome] = {}
@@ -83,11 +86,13 @@ class Simulation:
         self._perform(effects)
         return progress.finished
 
-    def migrate(self, plan: MigrationPlan, between: Callable[[], None] = lambda: None) -> None:
+    def migrate(
+        self, plan: MigrationPlan, between: Callable[[], None] = lambda: None, rng: random.Random | None = None
+    ) -> None:
         """Run a plan; ``between`` is called between slices (writes go on while a view is backfilled)."""
         for step in plan.steps:
             if isinstance(step.command, Activate):
-                self.settle()
+                self.settle(rng)
             while not self.command(step.domain, step.command) and step.sliced:
                 between()
 
@@ -131,7 +136,8 @@ class Simulation:
         return self.domains[sender_of(link) if backward else receiver_of(link)]
 
     def _is_early(self, link: LinkId, backward: bool, packet: LinkUpdate | Upquery) -> bool:
-        return packet.epoch > self._receiver(link, backward).link_epoch(link)
+        receiver = self._receiver(link, backward)
+        return receiver.index in self.unlinked or packet.epoch > receiver.link_epoch(link)
 
     def deliver(self, rng: random.Random) -> bool:
         """Deliver the first packet of a link of the generator's choice; False where nothing waits."""
@@ -140,14 +146,14 @@ class Simulation:
             for domain in self.domains:
                 self._perform(domain.beat())
             waiting = self.waiting()
-        unaware = [domain for domain, resets in self.resets.items() if resets]
+        unaware = self.unaware()
         if not waiting and not unaware:
-            assert not any(self.links.values()), "packets are held for an incarnation that nobody announces"
+            held = any(self.links.values()) and not self.unlinked
+            assert not held, "packets are held for an incarnation that nobody announces"
             return False
         number = rng.randrange(len(waiting) + len(unaware))
         if number >= len(waiting):
-            domain_index = unaware[number - len(waiting)]
-            self.send(domain_index, self.resets[domain_index].popleft())
+            self._reset(unaware[number - len(waiting)])
             return True
         link, backward = waiting[number]
         packet = self.links[link, backward].popleft()
@@ -156,19 +162,36 @@ class Simulation:
             self.send(receiver.index, packet)
         return True
 
-    def restart(self, index: int) -> Domain:
-        """A domain loses all but its store. The caller gives it its nodes again."""
+    def unaware(self) -> list[DomainIndex]:
+        """The domains that have yet to learn of another's new incarnation."""
+        return [domain for domain, resets in self.resets.items() if resets]
+
+    def _reset(self, index: DomainIndex) -> None:
+        """What a host does in one step: nodes that are to be built again go, then the links begin again."""
+        removal, resets = self.resets[index].popleft()
+        if removal is not None:
+            for node in removal.nodes:
+                self.readers.pop((index, node), None)
+            self.command(index, removal)
+        for reset in resets:
+            self.send(index, reset)
+
+    def lose(self, lost: Collection[DomainIndex], removals: Mapping[DomainIndex, RemoveNodes]) -> None:
+        """Domains lose all but their stores. They take nothing before they are *linked*, when the others know of them.
+
+        ``removals`` are what the others then give up.
+        """
         self._incarnations += 1
-        domain = self.domains[index] = self._domain(index, self._incarnations)
-        self.resets[index] = deque(PeerReset(other.index, other.epoch) for other in self.domains if other is not domain)
-        for other in self.domains:
-            if other is not domain:
-                self.resets.setdefault(other.index, deque()).append(PeerReset(domain.index, domain.epoch))
-        self.readers = {key: rows for key, rows in self.readers.items() if key[0] != index}
-        for (link, _), queue in self.links.items():
-            if sender_of(link) == receiver_of(link) == index:
-                queue.clear()
-        return domain
+        for index in lost:
+            self.domains[index] = self._domain(index, self._incarnations)
+            self.unlinked.add(index)
+            self.resets[index] = deque()
+        self.readers = {key: rows for key, rows in self.readers.items() if key[0] not in lost}
+        for domain in self.domains:
+            resets = [PeerReset(index, self._incarnations) for index in lost if index != domain.index]
+            if domain.index in lost:
+                resets = [PeerReset(other.index, other.epoch) for other in self.domains if other is not domain]
+            self.resets.setdefault(domain.index, deque()).append((removals.get(domain.index), resets))
 
     def settle(self, rng: random.Random | None = None) -> None:
         """Deliver everything, until nothing is on its way."""

@@ -63,6 +63,10 @@ def _options(create: bool) -> Options:
     return options
 
 
+class StorageInUse(StorageFailure):
+    """Another process has the directory, or another store of this one."""
+
+
 @dataclass(frozen=True, slots=True)
 class StorageStatistics:
     """For ``status``; all in bytes."""
@@ -200,7 +204,7 @@ class Database:
 def _failure_of_open(path: Path, error: Exception) -> StorageFailure:
     text = str(error)
     if "lock file" in text or "lock hold" in text:
-        return StorageFailure(f"{path} is in use by another process", hint="stop it, or choose another data directory")
+        return StorageInUse(f"{path} is in use by another process", hint="stop it, or choose another data directory")
     if "create_if_missing is false" in text:
         return StorageFailure(f"no database in {path}")
     if "Corruption" in text:

@@ -20,7 +20,7 @@ import inspect
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from domains.errors import HeadraceError
 from worker.messages import Done, Hello, Welcome
@@ -160,9 +160,9 @@ class Connection(asyncio.Protocol):
     # --- asyncio's side ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=BUFFER_HIGH)
+        # uvloop's transport does all that asyncio's does, and is none by its class.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=BUFFER_HIGH)
         self._heard = self._loop.time()
         self._watch = self._loop.call_later(self._silence / 4, self._watch_silence, self._heard)
 

@@ -8,6 +8,9 @@
 Who sends is never blocked and never refused: what cannot go out waits, and ``waiting_bytes`` says how much that is.
 It is the dataflow's business to take less from outside then (never less from other workers: two that wait for each
 other would do so for ever).
+
+Figures on one core, both ends together: 8 µs a packet of one row in runs of 200, 11 µs in runs of 20, 40 to 60 µs for
+one that goes alone, which is also how long it takes to arrive on the same host.
 """
 
 from __future__ import annotations

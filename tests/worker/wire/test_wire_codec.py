@@ -125,7 +125,7 @@ def test_garbage_is_a_protocol_error(data: bytes) -> None:
 
 
 def test_spoilt_messages_are_protocol_errors_or_messages() -> None:
-    """Whatever a few wrong bytes make of a message: an object of the vocabulary that could be sent, or ProtocolError."""
+    """What a few wrong bytes make of a message: an object of the vocabulary that could be sent, or ProtocolError."""
     refused = kept = 0
     for seed in range(8000):
         random = Random(seed)

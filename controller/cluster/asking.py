@@ -1,0 +1,150 @@
+"""Asking the worker that hosts a domain, whichever that is by the time it answers.
+
+What holds here:
+
+* A request that was surely not done (``NotHere``, or a connection that never took it) is tried again until the
+  deadline, wherever the domain is by then.
+* A read that may have been done is tried again all the same. A write is not: :class:`OutcomeUnknown`.
+* When a domain is given to another worker, whoever waits for the one before is told: a process that hangs would never
+  answer. A write is given :data:`GRACE_SECONDS` more, for a worker that gives its domains up in order answers first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from controller.cluster.connections import Connections
+from controller.cluster.directory import Directory
+from controller.cluster.errors import NotServed, OutcomeUnknown
+from domains.errors import HeadraceError, Unavailable
+from domains.graph import DomainIndex
+from worker.messages import NotHere
+from worker.wire import Connection, ConnectionLost
+from zookeeper.descriptors import WorkerDescriptor
+
+FIRST_PAUSE = 0.005
+"""Seconds until a request is tried again. A recovery takes hundreds of times that, but what was merely old in the
+directory is new by then."""
+LONGEST_PAUSE = 0.1
+REFRESH_SECONDS = 0.2
+"""For ZooKeeper to say what is decided. It takes some 2 ms; while it is away, a try must not wait for it."""
+GRACE_SECONDS = 1.0
+
+
+@dataclass(eq=False)
+class Asked:
+    """A request under way."""
+
+    domain: DomainIndex
+    place: object
+    """Where the domain was placed when it was asked."""
+    answer: asyncio.Future[Any]
+    repeatable: bool
+
+
+class Asking:
+    def __init__(self, directory: Directory, connections: Connections) -> None:
+        self._directory = directory
+        self._connections = connections
+        self._asked: set[Asked] = set()
+        directory.on_moved.append(self._moved)
+
+    async def ask(
+        self,
+        domain: DomainIndex,
+        message: Callable[[float], object],
+        deadline: float,
+        *,
+        repeatable: bool,
+        outdated: Callable[[], HeadraceError | None] = lambda: None,
+    ) -> Any:
+        """What the domain's host answers to the message for so many seconds that are left.
+
+        ``outdated`` is asked before each new try: an error ends it. Raises what the worker answers, NotServed,
+        OutcomeUnknown; TimeoutError where a repeatable request got no answer in time.
+        """
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        while True:
+            failure: HeadraceError
+            owner = self._directory.owner(domain)
+            try:
+                if owner is None:
+                    raise NotServed(f"no worker has domain {domain} now")
+                return await self._once(domain, owner, message, deadline, repeatable)
+            except (NotHere, NotServed) as error:
+                failure = error
+            except ConnectionLost as error:
+                if error.sent and not repeatable:
+                    raise _unknown(error.message) from error
+                failure = error
+            except Unavailable as error:
+                if not repeatable:
+                    raise
+                failure = error
+            if loop.time() + pause >= deadline:
+                raise NotServed(
+                    f"domain {domain} is not served now: {failure.message}",
+                    hint="its worker is away or being replaced; try again, GET /v1/status shows how far it is",
+                ) from failure
+            await self._refreshed()
+            over = outdated()
+            if over is not None:
+                raise over from failure
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _once(
+        self,
+        domain: DomainIndex,
+        owner: WorkerDescriptor,
+        message: Callable[[float], object],
+        deadline: float,
+        repeatable: bool,
+    ) -> Any:
+        connection = self._connections.known(owner) or await self._connected(owner, deadline)
+        place, left = self._directory.assignment(domain), deadline - asyncio.get_running_loop().time()
+        asked = Asked(domain, place, connection.ask(message(max(0.0, left))), repeatable)
+        self._asked.add(asked)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asked.answer
+        except TimeoutError:
+            if not repeatable:
+                raise _unknown(f'worker "{owner.name}" did not answer in time') from None
+            raise
+        finally:
+            self._asked.discard(asked)
+
+    async def _connected(self, owner: WorkerDescriptor, deadline: float) -> Connection:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._connections.to(owner)
+        except TimeoutError:
+            raise ConnectionLost(f'worker "{owner.name}" was not reached in time') from None
+
+    async def _refreshed(self) -> None:
+        """Where ZooKeeper does not answer, what is known has to do."""
+        refreshing = asyncio.ensure_future(self._directory.refresh())
+        if self._directory.connected:
+            await asyncio.wait([refreshing], timeout=REFRESH_SECONDS)
+        refreshing.cancel()
+
+    def _moved(self) -> None:
+        for asked in list(self._asked):
+            if self._directory.assignment(asked.domain) != asked.place:
+                if asked.repeatable:
+                    _give_up(asked)
+                else:
+                    asyncio.get_running_loop().call_later(GRACE_SECONDS, _give_up, asked)
+
+
+def _give_up(asked: Asked) -> None:
+    if not asked.answer.done():
+        asked.answer.set_exception(ConnectionLost("the domain was given to another worker meanwhile", sent=True))
+
+
+def _unknown(why: str) -> OutcomeUnknown:
+    return OutcomeUnknown(f"it is not known whether the write was done: {why}", hint="look before you send it again")

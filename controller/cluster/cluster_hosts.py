@@ -1,0 +1,167 @@
+"""The domains of a cluster, each at the worker that hosts it now: hits are read from the reader maps of this host, and
+for all else the worker is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from controller.cluster.asking import Asking
+from controller.cluster.connections import Connections
+from controller.cluster.directory import Directory
+from controller.cluster.errors import ReaderGone
+from controller.cluster.reader_maps import ReaderMaps
+from controller.hosts import ReaderShard, SchemaChanged
+from domains.errors import HeadraceError, ReadTimeout
+from domains.graph import DomainIndex, Node, NodeIndex, Reader
+from domains.packets import Clock, Evicted, Operation, Written
+from domains.types import Row, TableSchema
+from worker.messages import EvictRequest, Pages, PagesInParts, ReadRequest, TouchRequest, WriteRequest
+from worker.reader_map import BoundLookup, Parts, ReaderLayout
+from worker.reader_map.layout import reader_id
+from worker.schema_version import version_of
+
+ANSWER_SECONDS = 0.25
+"""What a worker's answer may take beyond the time that the worker itself was given: then it is asked no longer."""
+
+Place = tuple[DomainIndex, NodeIndex]
+
+
+class ClusterHosts:
+    """See :class:`controller.hosts.Hosts`, which it implements. All its methods run on one event loop."""
+
+    def __init__(
+        self, directory: Directory, connections: Connections, maps: ReaderMaps, *, write_timeout: float
+    ) -> None:
+        self.write_timeout = write_timeout
+        """Seconds for a write to be answered, or refused. A shard that is being recovered is waited for."""
+        self._directory = directory
+        self._connections = connections
+        self._maps = maps
+        self._asking = Asking(directory, connections)
+        self._layouts: dict[Place, tuple[Node, ReaderLayout]] = {}
+        self._reached: dict[Place, tuple[int, Clock]] = {}
+        """What readers are known to reflect, and in which incarnation of their domain."""
+        directory.on_moved.append(self._moved)
+
+    def _moved(self) -> None:
+        workers = self._directory.workers.values()
+        self._connections.keep(workers)
+        self._maps.keep(workers)
+
+    def reader(self, node: Node, domain: DomainIndex) -> ReaderShard:
+        owner = self._directory.owner(domain)
+        client = None if owner is None else self._maps.client(owner)
+        return ReaderShard(domain, node.index, self._layout(node, domain), client)
+
+    def _layout(self, node: Node, domain: DomainIndex) -> ReaderLayout:
+        """Compiled once, however often the domain moves."""
+        known = self._layouts.get((domain, node.index))
+        if known is not None and known[0] == node:
+            return known[1]
+        assert isinstance(node.operator, Reader)
+        shard = domain % self._directory.state.shards
+        layout = ReaderLayout(reader_id(node.index, shard), node.operator, node.columns)
+        self._layouts[domain, node.index] = (node, layout)
+        return layout
+
+    async def close(self) -> None:
+        await self._connections.close()
+        self._maps.keep(())
+
+    def forget(self, kept: set[NodeIndex]) -> None:
+        """Readers that are not among these were dropped."""
+        for place in [place for place in self._layouts if place[1] not in kept]:
+            del self._layouts[place]
+        for place in [place for place in self._reached if place[1] not in kept]:
+            del self._reached[place]
+
+    # --- reads ----------------------------------------------------------------------------------------------
+
+    def has_reached(self, shard: ReaderShard, token: Clock) -> bool:
+        if not token:
+            return True
+        incarnation, reached = self._reached.get((shard.domain, shard.node), (-1, {}))
+        given = self._directory.assignment(shard.domain)
+        if given is None or given.incarnation != incarnation:
+            return False
+        return all(reached.get(base, 0) >= position for base, position in token.items())
+
+    async def pages(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[bytes | None]:
+        answer = await self._read(shard, lookups, token, deadline, in_parts=False)
+        return list(answer.pages) if isinstance(answer, Pages) else [None] * len(lookups)
+
+    async def parts(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[Parts | None]:
+        answer = await self._read(shard, lookups, token, deadline, in_parts=True)
+        return list(answer.pages) if isinstance(answer, PagesInParts) else [None] * len(lookups)
+
+    async def _read(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float, *, in_parts: bool
+    ) -> Pages | PagesInParts | None:
+        """None where the reader is there no more."""
+        given = self._directory.assignment(shard.domain)
+        asked = tuple(lookups)
+        try:
+            answer: Pages | PagesInParts = await self._asking.ask(
+                shard.domain,
+                lambda within: ReadRequest(shard.domain, shard.node, asked, token, within, in_parts),
+                deadline + ANSWER_SECONDS,
+                repeatable=True,
+                outdated=lambda: self._gone(shard),
+            )
+        except ReadTimeout as error:
+            raise TimeoutError from error
+        except ReaderGone:
+            return None
+        if token and given is not None and given == self._directory.assignment(shard.domain):
+            self._learn(shard, given.incarnation, token)
+        return answer
+
+    def _learn(self, shard: ReaderShard, incarnation: int, token: Clock) -> None:
+        place = (shard.domain, shard.node)
+        before, reached = self._reached.get(place, (-1, {}))
+        known = reached if before == incarnation else {}
+        later = {base: max(position, known.get(base, 0)) for base, position in token.items()}
+        self._reached[place] = (incarnation, {**known, **later})
+
+    def _gone(self, shard: ReaderShard) -> HeadraceError | None:
+        """Whether the reader is there no more: then nobody is to be asked for it."""
+        return None if shard.node in self._directory.state.flow.nodes else ReaderGone("the reader is gone")
+
+    def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
+        owner = self._directory.owner(shard.domain)
+        connection = None if owner is None else self._connections.known(owner)
+        if connection is not None:
+            connection.tell(TouchRequest(shard.domain, shard.node, keys))
+
+    async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
+        answer: Evicted = await self._asking.ask(
+            shard.domain,
+            lambda _: EvictRequest(shard.domain, shard.node, keys),
+            asyncio.get_running_loop().time() + self.write_timeout,
+            repeatable=True,
+        )
+        return answer.count
+
+    # --- writes ---------------------------------------------------------------------------------------------
+
+    async def write(self, domain: DomainIndex, operation: Operation, schema: TableSchema) -> Written:
+        request = WriteRequest(domain, operation, version_of(schema))
+        answer: Written = await self._asking.ask(
+            domain,
+            lambda _: request,
+            asyncio.get_running_loop().time() + self.write_timeout,
+            repeatable=False,
+            outdated=lambda: self._altered(schema),
+        )
+        return answer
+
+    def _altered(self, schema: TableSchema) -> HeadraceError | None:
+        """Whether the write was made for another schema than the table has. Where it is the worker that is behind, the
+        write waits for it."""
+        now = self._directory.state.catalog.tables.get(schema.name.lower())
+        return None if now == schema else SchemaChanged(schema.name)

@@ -1,0 +1,146 @@
+"""The deployment of a cluster, as an api process serves it: any of them answers any request.
+
+::
+
+    ClusterDeployment ─┬─ Directory ◄── watch ── ZooKeeper      what was decided, who is where; may be old
+        (Serving)      ├─ ClusterHosts ─┬─ ReaderMaps           hits of workers on this host
+                       │                └─ Connections ──► workers      misses, writes, all of other hosts
+                       └─ LeaderDoor ──► the controller that leads      changes of the graph
+
+Without a leader, or without ZooKeeper, everything goes on but changes of the graph and the moving of domains: these are
+refused with an error that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Self, TypeVar
+
+from controller.cluster.cluster_hosts import ClusterHosts
+from controller.cluster.connections import Connections
+from controller.cluster.directory import Directory
+from controller.cluster.leader_door import LeaderDoor, LeaderLost, NoLeader
+from controller.cluster.overview import Overview
+from controller.cluster.reader_maps import ReaderMaps
+from controller.deployment import MigrationStatus
+from controller.serving import Serving
+from domains.errors import HeadraceError
+from migrations.parse import Parsed
+from migrations.plan import State
+from migrations.recipe import Entry
+from worker.messages import Hello
+from zookeeper.cluster_authority import ClusterAuthority
+
+LEADER_PAUSE = 0.1
+"""Seconds between two tries of what may be asked of any leader: an election takes some tens of these."""
+
+Answer = TypeVar("Answer")
+
+
+class ClusterDeployment(Serving):
+    """See :class:`controller.deployment.Deployment`, which it implements. All its methods run on one event loop."""
+
+    def __init__(self, directory: Directory, hosts: ClusterHosts, overview: Overview, leader: LeaderDoor) -> None:
+        super().__init__(hosts, hosts.write_timeout)
+        self.directory = directory
+        self._hosts = hosts
+        self._overview = overview
+        self._leader = leader
+        self._started = time.monotonic()
+        directory.on_state.append(self._adopted)
+        directory.on_moved.append(self._moved)
+
+    @classmethod
+    async def open(
+        cls,
+        authority: ClusterAuthority,
+        hello: Hello,
+        leader: Callable[[Directory], LeaderDoor],
+        *,
+        read_timeout: float = 5.0,
+        maps: ReaderMaps | None = None,
+    ) -> Self:
+        """Read what was decided and begin to serve; the authority is started, and stays the caller's.
+
+        Raises AuthorityUnavailable, StorageFailure (what was decided is damaged, or of a later version).
+        """
+        directory = Directory(authority)
+        connections = Connections(hello)
+        hosts = ClusterHosts(directory, connections, maps or ReaderMaps(), write_timeout=read_timeout)
+        overview = Overview(directory, connections)
+        self = cls(directory, hosts, overview, leader(directory))
+        await directory.start()
+        return self
+
+    @property
+    def state(self) -> State:
+        return self.directory.state
+
+    def _adopted(self, before: State, after: State) -> None:
+        self.changed(before, after)
+        self._hosts.forget(set(after.flow.readers.values()))
+
+    def _moved(self) -> None:
+        """Every look-up names the maps that it reads."""
+        self.retire_all()
+
+    # --- changes of the graph -----------------------------------------------------------------------------------
+
+    async def run(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+        del parsed  # The leader plans.
+        # A reader, or the view of a SELECT, may be asked for any number of times.
+        again = not entry.statements or entry.ad_hoc
+        try:
+            await self._asked(lambda: self._leader.run(entry, sql), again=again)
+        finally:
+            # Also where it failed: another process may have made what is there already.
+            await self.directory.refresh()
+
+    async def migrate(self, sql: str) -> MigrationStatus:
+        return await self._asked(lambda: self._leader.start(sql), again=False)
+
+    async def migration(self, id: str) -> MigrationStatus:
+        status = await self._asked(lambda: self._leader.migration(id), again=True)
+        if status.state == "done":
+            await self.directory.refresh()
+        return status
+
+    async def cancel_migration(self, id: str) -> MigrationStatus:
+        return await self._asked(lambda: self._leader.cancel(id), again=True)
+
+    async def _asked(self, ask: Callable[[], Awaitable[Answer]], *, again: bool) -> Answer:
+        """What the leader answers, or the next one: an election is waited for. What may have been begun is asked for
+        anew only where that does no harm."""
+        deadline = self._loop.time() + self.read_timeout
+        while True:
+            try:
+                return await ask()
+            except (NoLeader, LeaderLost) as error:
+                over = isinstance(error, LeaderLost) and not again
+                if over or self._loop.time() + LEADER_PAUSE >= deadline:
+                    raise
+            await asyncio.sleep(LEADER_PAUSE)
+            await self.directory.refresh()
+
+    # --- what there is ------------------------------------------------------------------------------------------
+
+    def health(self) -> str:
+        try:
+            self.directory.state  # noqa: B018
+        except HeadraceError as error:
+            return error.message
+        return "ok" if self.directory.damage is None else self.directory.damage.message
+
+    async def graph(self) -> dict[str, Any]:
+        return await self._overview.graph()
+
+    async def status(self) -> dict[str, Any]:
+        shown = await self._overview.status(*self.counted())
+        return {"health": self.health(), "uptime": round(time.monotonic() - self._started, 3), **shown}
+
+    async def close(self) -> None:
+        await self.directory.close()
+        await self._leader.close()
+        await self._hosts.close()

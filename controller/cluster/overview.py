@@ -1,0 +1,154 @@
+"""How the cluster stands, put together from what each worker tells of itself; the leader is not needed for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from controller.cluster.connections import Connections
+from controller.cluster.directory import Directory
+from controller.status import Held, graph_of
+from domains.errors import HeadraceError
+from domains.graph import NodeIndex
+from worker.messages import Status, StatusDocument
+from zookeeper.descriptors import WorkerDescriptor
+
+PATIENCE = 1.0
+"""Seconds for a worker to tell of itself. One that hangs is shown as silent, and the others are not waited for."""
+
+Document = dict[str, Any]
+
+
+class Overview:
+    def __init__(self, directory: Directory, connections: Connections) -> None:
+        self._directory = directory
+        self._connections = connections
+
+    async def status(self, hits: int, misses: int) -> Document:
+        """Sizes in bytes, times in seconds; ``counters`` only grow while no worker is lost."""
+        documents = await self._documents()
+        answered = list(documents.values())
+        domains = [{"worker": name, **domain} for name, each in documents.items() for domain in each["domains"]]
+        counters = {"hits": hits, "misses": misses, "syncs": sum(each["syncs"] for each in answered)}
+        for domain in domains:
+            for name, count in domain["counters"].items():
+                counters[name] = counters.get(name, 0) + count
+        return {
+            "cluster": self._decided(),
+            "memory": {name: sum(each["memory"][name] for each in answered) for name in MEMORY},
+            "counters": counters,
+            "tables": self._tables(domains),
+            "views": self._views(domains),
+            "domains": [{name: value for name, value in domain.items() if name in DOMAIN} for domain in domains],
+            "workers": [self._worker(worker, documents.get(worker.name)) for worker in self._workers()],
+            "links": [
+                {"from": name, "to": to, **peer}
+                for name, each in documents.items()
+                for to, peer in each["peers"]["out"].items()
+            ],
+        }
+
+    async def graph(self) -> Document:
+        """The nodes, and what they hold in all domains that answer."""
+        held: Held = {}
+        for document in (await self._documents()).values():
+            for domain in document["domains"]:
+                for index, own in domain["state"].items():
+                    keys, size = held.get(NodeIndex(int(index)), (0, 0))
+                    held[NodeIndex(int(index))] = (keys + own["keys"], size + own["bytes"])
+        return graph_of(self._directory.state.flow, held)
+
+    # --- what is told -------------------------------------------------------------------------------------------
+
+    def _workers(self) -> list[WorkerDescriptor]:
+        return [worker for _, worker in sorted(self._directory.workers.items())]
+
+    async def _documents(self) -> dict[str, Document]:
+        """By worker; those that do not answer are left out."""
+        workers = self._workers()
+        told = await asyncio.gather(*(self._ask(worker) for worker in workers))
+        return {worker.name: each for worker, each in zip(workers, told, strict=True) if each is not None}
+
+    async def _ask(self, worker: WorkerDescriptor) -> Document | None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                connection = await self._connections.to(worker)
+                answer: StatusDocument = await connection.request(Status())
+        except (HeadraceError, TimeoutError):
+            return None
+        return answer.document
+
+    # --- what is shown ------------------------------------------------------------------------------------------
+
+    def _decided(self) -> Document:
+        directory, decided = self._directory, self._directory.cluster
+        leader = directory.leader
+        shown: Document = {
+            "deployment": directory.authority.deployment,
+            "leader": None if leader is None else {"name": leader.name, "host": leader.host, "port": leader.port},
+            "zookeeper": "connected" if directory.connected else "away",
+        }
+        if decided is None:
+            return {**shown, "started": False}
+        return {
+            **shown,
+            "started": True,
+            "epoch": decided.epoch,
+            "shards": decided.shards,
+            "quorum": decided.quorum,
+            "draining": list(decided.draining),
+            "unplaced": [domain for domain in decided.domains if directory.owner(domain) is None],
+        }
+
+    def _worker(self, worker: WorkerDescriptor, told: Document | None) -> Document:
+        decided = self._directory.cluster
+        placement = decided.placement if decided is not None else {}
+        shown: Document = {
+            "worker": worker.name,
+            "host": worker.host,
+            "port": worker.port,
+            "pid": worker.pid,
+            "registered": worker.name in self._directory.registered,
+            "domains": [domain for domain, given in placement.items() if given.worker == worker.name],
+        }
+        if told is None:
+            return {**shown, "health": "silent"}
+        memory = {f"memory_{name}": told["memory"][name] for name in MEMORY}
+        return {**shown, **{name: told[name] for name in WORKER}, **memory}
+
+    def _tables(self, domains: Iterable[Document]) -> Document:
+        """Over all shards that answer; a position then counts the writes to each of them."""
+        shown = {name: {"rows": 0, "position": 0} for name in self._names()}
+        for domain in domains:
+            for name, table in domain["tables"].items():
+                if name in shown:
+                    shown[name]["rows"] += table["rows"]
+                    shown[name]["position"] += table["position"]
+        return shown
+
+    def _names(self) -> list[str]:
+        return (
+            [] if self._directory.cluster is None else [t.name for t in self._directory.state.catalog.tables.values()]
+        )
+
+    def _views(self, domains: Iterable[Document]) -> Document:
+        if self._directory.cluster is None:
+            return {}
+        flow = self._directory.state.flow
+        shown: Document = {
+            view: {"materialization": flow.node(index).materialization.value, "keys": 0, "bytes": 0}
+            for view, index in flow.readers.items()
+        }
+        for domain in domains:
+            for view, reader in domain["readers"].items():
+                known = shown.get(view.lower())
+                if known is not None:
+                    known["keys"] += reader["keys"]
+                    known["bytes"] += reader["bytes"]
+        return shown
+
+
+MEMORY = ("accounted", "limit", "resident", "reader_map_file")
+DOMAIN = ("domain", "worker", "incarnation", "shard", "linked", "nodes", "bytes", "parked", "pending", "held")
+WORKER = ("health", "uptime", "epoch", "inbox", "outbound_waiting")

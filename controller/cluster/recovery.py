@@ -1,0 +1,354 @@
+"""Bringing what is there to what is decided: one *round* after another, until a round finds nothing left to do.
+
+A round decides first and does then, and everything it does may be done twice. So it may be broken off anywhere, by
+another loss, by the end of this leader: the next round, be it another leader's, begins with what the workers report::
+
+    report ─► who is homeless ─► decide (state, greater epoch) ─► close, open, tables ─► nodes of what was opened
+        ─► Reconfigure: removals, resets, links ─► what was sent before has arrived ─► nodes again ─► backfill
+        ─► every consequence has arrived ─► activate
+
+What excludes each race:
+
+* *A late packet of what was lost.* The domain's new incarnation is the new epoch, so what the old one sent is stale.
+* *A late packet for a node that is built again.* The old node is removed, and its egress with it, in the step that
+  resets the links. Only when everything sent before has arrived (``barrier.everything_sent``) is there a node of that
+  number again.
+* *Rows twice, or not at all.* Nothing is fed before all nodes are there; an egress that feeds again feeds only
+  ingresses that are new (``reconcile.py``).
+* *An answer from what is half built.* Reads and upqueries of such nodes are held until ``Activate``, which comes when
+  all rows have arrived everywhere (``barrier.all_lanes``).
+* *A command of this leader's own past.* The epoch has grown, and workers refuse the older one; one that was taken
+  before is reflected by the report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from controller.cluster import barrier
+from controller.cluster.fleet import Fleet, Timing
+from controller.cluster.handles import Deposed
+from controller.cluster.ledger import Ledger
+from controller.cluster.placing import place
+from controller.cluster.reconcile import (
+    Repair,
+    Reports,
+    drop_steps,
+    homeless,
+    repair,
+    reported,
+    strange_tables,
+    superfluous,
+    table_steps,
+)
+from controller.cluster.replica import Replica
+from controller.cluster.state import Assignment, ClusterState
+from controller.executor import Interrupted
+from domains.commands import Progress
+from domains.errors import HeadraceError
+from domains.graph import DomainIndex
+from migrations.plan import PlanStep, State
+from worker.messages import (
+    CloseDomain,
+    LinkPositions,
+    OpenDomain,
+    Perform,
+    Placed,
+    Positions,
+    Reconfigure,
+    Report,
+    WorkerReport,
+)
+
+REFUSED_SECONDS = 5.0
+"""For how long a worker that could not open a domain is asked last. Some reasons pass: a lock that a dying process
+still holds, a disk that was full."""
+
+_log = logging.getLogger("headrace.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a round came to."""
+
+    closed: Mapping[DomainIndex, str]
+    """Domains that nobody hosts, and why. Nothing else is wrong where this is empty."""
+
+
+class Recovery:
+    """The rounds of one leader. ``check`` raises Interrupted where the present round has been overtaken by events."""
+
+    def __init__(
+        self, fleet: Fleet, ledger: Ledger, replica: Replica, timing: Timing, check: Callable[[], None]
+    ) -> None:
+        self.step = ""
+        """What is being done, for status."""
+        self._fleet = fleet
+        self._ledger = ledger
+        self._replica = replica
+        self._timing = timing
+        self._check = check
+        self._refused: dict[tuple[str, DomainIndex], tuple[float, str]] = {}
+
+    async def round(self, moves: Mapping[DomainIndex, str]) -> Outcome:
+        """One round; ``moves`` are domains that are to go to another worker though nothing is wrong.
+
+        :raises Interrupted: something changed meanwhile: begin again.
+        :raises AuthorityUnavailable, Unavailable: ZooKeeper is away. What is lost stays lost until it is back.
+        """
+        self.step = "asking the workers what is there"
+        await self._ledger.settle()
+        await self._replica.follow(self._ledger.decided.recipe)
+        reports = await self._reports(self._fleet.names())
+        opened = await self._decide(reports, moves)
+        await self._close(reports)
+        closed = await self._open(opened)
+        if opened:
+            reports = {**reports, **await self._reports(sorted({self._host(domain) for domain in opened}))}
+        closed |= await self._tables(reports, opened)
+        missing = {d: self._why(d) for d in self._ledger.decided.domains if self._reported(reports, d) is None}
+        closed = {**missing, **closed}
+        await self._mend(reports, [d for d in opened if d not in closed], closed)
+        self.step = ""
+        return Outcome(closed)
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    async def _ask(self, worker: str, message: Any) -> Any:
+        self._check()
+        answer = await self._fleet.ask(worker, message)
+        self._check()
+        return answer
+
+    async def _reports(self, workers: Iterable[str]) -> dict[str, WorkerReport]:
+        names = list(workers)
+        message = Report(self._ledger.decided.epoch)
+        return dict(zip(names, await together(self._ask(name, message) for name in names), strict=True))
+
+    def _host(self, domain: DomainIndex) -> str:
+        return self._ledger.decided.placement[domain].worker
+
+    def _reported(self, reports: Reports, domain: DomainIndex) -> Any:
+        return reported(self._ledger.decided, reports, domain)
+
+    # --- deciding -------------------------------------------------------------------------------------------------
+
+    async def _decide(self, reports: Reports, moves: Mapping[DomainIndex, str]) -> list[DomainIndex]:
+        """Give what is homeless, or is to move, to workers: written, with a new epoch, before anything is done."""
+        state = self._ledger.decided
+        moving = self._moving(state, moves)
+        lost = [domain for domain in homeless(state, reports) if domain not in moving]
+        workers = self.takers(reports)
+        hosts = {**place(lost, workers, state.placement, load=loads(reports), refused=self._refusals()), **moving}
+        if not hosts:
+            return []
+        self.step = f"giving {_names(hosts)} to workers"
+        _log.info("epoch %d: %s", state.epoch + 1, ", ".join(f"domain {d} to {w}" for d, w in sorted(hosts.items())))
+
+        def decide(before: ClusterState | None) -> ClusterState:
+            assert before is not None
+            self._check()
+            epoch = before.epoch + 1
+            given = {d: Assignment(w, epoch, self._fleet.members[w].descriptor.data) for d, w in hosts.items()}
+            return replace(before, epoch=epoch, placement={**before.placement, **given})
+
+        await self._ledger.change(decide, patience=0.0)
+        self._check()
+        return sorted(hosts)
+
+    def takers(self, workers: Iterable[str]) -> dict[str, str]:
+        """Those of the workers that may be given domains, with their data directories."""
+        draining = self._ledger.decided.draining
+        members = {name: self._fleet.members[name].descriptor for name in workers if name in self._fleet.members}
+        return {name: each.data for name, each in members.items() if draining.get(name) != each.incarnation}
+
+    def _moving(self, state: ClusterState, moves: Mapping[DomainIndex, str]) -> dict[DomainIndex, str]:
+        """Of the wanted moves and of what is on draining workers: what another worker can take now."""
+        takers = self.takers(self._fleet.names())
+        drained = [
+            d
+            for d, given in state.placement.items()
+            if given.worker in self._fleet.members and given.worker not in takers
+        ]
+        wanted = {d: worker for d, worker in moves.items() if worker in takers and state.placement[d].worker != worker}
+        return {**place(drained, takers, state.placement, refused=self._refusals()), **wanted}
+
+    def _refusals(self) -> set[tuple[str, DomainIndex]]:
+        now = asyncio.get_running_loop().time()
+        return {pair for pair, (when, _) in self._refused.items() if now - when < REFUSED_SECONDS}
+
+    def _why(self, domain: DomainIndex) -> str:
+        given = self._ledger.decided.placement.get(domain)
+        if given is None or not given.data:
+            return "no worker can take it"
+        return f'no worker that can take it has the data directory "{given.data}"'
+
+    # --- domains --------------------------------------------------------------------------------------------------
+
+    async def _close(self, reports: Reports) -> None:
+        """What moves is flushed and closed where it was before it is opened where it will be."""
+        state = self._ledger.decided
+        gone = superfluous(state, reports)
+        if gone:
+            self.step = f"closing {_names(domain for _, domain in gone)} where they were"
+        await together(self._ask(worker, CloseDomain(state.epoch, domain)) for worker, domain in gone)
+
+    async def _open(self, opened: Sequence[DomainIndex]) -> dict[DomainIndex, str]:
+        """Open them all at once; those that cannot be, and why."""
+        if opened:
+            self.step = f"opening {_names(opened)}"
+        why = await together(self._open_one(domain) for domain in opened)
+        return {domain: reason for domain, reason in zip(opened, why, strict=True) if reason is not None}
+
+    async def _open_one(self, domain: DomainIndex) -> str | None:
+        state = self._ledger.decided
+        given = state.placement[domain]
+        message = OpenDomain(state.epoch, domain, given.incarnation, domain, state.shards)
+        try:
+            await self._ask(given.worker, message)
+        except (Interrupted, Deposed):
+            raise
+        except HeadraceError as error:
+            return self._refuse(given.worker, domain, error)
+        self._refused.pop((given.worker, domain), None)
+        return None
+
+    def _refuse(self, worker: str, domain: DomainIndex, error: HeadraceError) -> str:
+        reason = f'worker "{worker}" cannot open it: {error}'
+        _log.error("domain %d: %s", domain, reason)
+        self._refused[worker, domain] = (asyncio.get_running_loop().time(), reason)
+        return reason
+
+    # --- tables ---------------------------------------------------------------------------------------------------
+
+    async def _tables(self, reports: Reports, opened: Sequence[DomainIndex]) -> dict[DomainIndex, str]:
+        """Bring tables to what the catalog says. What was opened and cannot be brought to it is closed again."""
+        self.step = "bringing tables to what they are to be"
+        there = {d: r for d in self._ledger.decided.domains if (r := self._reported(reports, d)) is not None}
+        closed: dict[DomainIndex, str] = {}
+        work: list[tuple[DomainIndex, list[PlanStep]]] = []
+        for domain, report in there.items():
+            strange = strange_tables(self._replica.tables, report)
+            if strange:
+                error = HeadraceError(f'it has the table "{strange[0]}", which the recipe never had: restore a back-up')
+                closed[domain] = self._refuse(self._host(domain), domain, error)
+            else:
+                work.append((domain, table_steps(self._replica.state, domain, report)))
+        reasons = await together(self._alter(d, steps, serves=d not in opened) for d, steps in work)
+        closed |= {domain: why for (domain, _), why in zip(work, reasons, strict=True) if why is not None}
+        state = self._ledger.decided
+        await together(self._ask(self._host(d), CloseDomain(state.epoch, d)) for d in closed)
+        return closed
+
+    async def _alter(self, domain: DomainIndex, steps: Sequence[PlanStep], *, serves: bool) -> str | None:
+        try:
+            await self._perform_all(steps)
+        except (Interrupted, Deposed):
+            raise
+        except HeadraceError as error:
+            if serves:
+                raise  # What it has it goes on serving; the change of the table is tried again.
+            return self._refuse(self._host(domain), domain, error)
+        return None
+
+    # --- the graph ------------------------------------------------------------------------------------------------
+
+    async def _mend(self, reports: Reports, opened: Sequence[DomainIndex], closed: Mapping[DomainIndex, str]) -> None:
+        state, planned = self._ledger.decided, self._replica.state
+        there = {d: r for d in state.domains if d not in closed and (r := self._reported(reports, d)) is not None}
+        survivors = {domain: report for domain, report in there.items() if domain not in opened}
+        todo = repair(planned, survivors, [*opened, *closed])
+        fresh = [step for step in todo.fresh if step.domain not in closed]
+        self.step = f"adding the nodes of {_names(opened)}" if opened else self.step
+        await together(self._perform_all(steps) for steps in _by_domain(fresh))
+        await self._reconfigure(todo, opened, closed)
+        await self._drops(planned, there)
+        if closed:
+            # What is full lacks the rows of what is closed. It stays removed, and is built when all is there.
+            return
+        if todo.removals:
+            await barrier.everything_sent(self._links, self._timing.poll)
+        self.step = "building again what is full"
+        await together(self._perform_all(steps) for steps in _by_domain(todo.again))
+        await together(self._perform_all(steps) for steps in _by_domain(todo.indexes))
+        await together(self._perform_all(steps) for steps in _by_domain(todo.feeds))
+        if todo.feeds:
+            await barrier.all_lanes(self._links, self._timing.poll)
+        await together(self._perform_all(steps) for steps in _by_domain(todo.activations))
+
+    async def _reconfigure(
+        self, todo: Repair, opened: Sequence[DomainIndex], closed: Mapping[DomainIndex, str]
+    ) -> None:
+        """Survivors first: then they have room for what the others send at once."""
+        self.step = "linking the domains"
+        state = self._ledger.decided
+        placement = {
+            domain: self._placed(given)
+            for domain, given in sorted(state.placement.items())
+            if given.worker in self._fleet.members and domain not in closed
+        }
+        hosts = {self._host(domain) for domain in opened}
+        for group in ([n for n in self._fleet.names() if n not in hosts], sorted(hosts)):
+            await together(
+                self._ask(
+                    name,
+                    Reconfigure(
+                        state.epoch, placement, {d: gone for d, gone in todo.removals.items() if self._host(d) == name}
+                    ),
+                )
+                for name in group
+            )
+
+    def _placed(self, given: Assignment) -> Placed:
+        worker = self._fleet.members[given.worker].descriptor
+        return Placed(given.worker, worker.host, worker.port, given.incarnation, worker.incarnation)
+
+    async def _drops(self, planned: State, there: Mapping[DomainIndex, Any]) -> None:
+        await together(self._perform_all(drop_steps(planned, domain, report)) for domain, report in there.items())
+
+    async def _links(self) -> barrier.Reached:
+        """How far all links are."""
+        message = Positions(self._ledger.decided.epoch)
+        found: list[LinkPositions] = await together(self._ask(name, message) for name in self._fleet.names())
+        sent = {link: place for each in found for link, place in each.sent.items()}
+        received = {link: place for each in found for link, place in each.received.items()}
+        return barrier.Reached(sent, received)
+
+    async def _perform_all(self, steps: Sequence[PlanStep]) -> None:
+        """One domain's steps, in order."""
+        for step in steps:
+            message = Perform(self._ledger.decided.epoch, step.domain, step.command)
+            while True:
+                progress: Progress = await self._ask(self._host(step.domain), message)
+                if progress.finished or not step.sliced:
+                    break
+
+
+def loads(reports: Reports) -> dict[DomainIndex, float]:
+    """How much has been written to each domain's tables: a measure of its weight that does not jump about."""
+    return {d: float(sum(each.positions.values())) for report in reports.values() for d, each in report.domains.items()}
+
+
+async def together(calls: Iterable[Any]) -> list[Any]:
+    """All answers, in order; when one fails, the first error, once all have ended: none goes on unseen."""
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
+
+
+def _by_domain(steps: Iterable[PlanStep]) -> list[list[PlanStep]]:
+    found: dict[DomainIndex, list[PlanStep]] = {}
+    for step in steps:
+        found.setdefault(step.domain, []).append(step)
+    return list(found.values())
+
+
+def _names(domains: Iterable[DomainIndex]) -> str:
+    named = ", ".join(str(domain) for domain in sorted(set(domains)))
+    return f"domain {named}" if "," not in named else f"domains {named}"

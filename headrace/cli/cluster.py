@@ -1,0 +1,192 @@
+"""The commands that run a cluster: ``up`` on this machine, or its parts, one by one, on any."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.serving import Config, setting_help
+from headrace.errors import BadRequest
+from headrace.settings import Settings, load
+from headrace.sizes import format_size
+
+if TYPE_CHECKING:
+    from headrace.cluster.supervisor import Up
+
+ZooKeeper = Annotated[str | None, typer.Option(metavar="HOSTS", help=setting_help("zookeeper"))]
+Auth = Annotated[str | None, typer.Option(metavar="NAME:PASSWORD", help=setting_help("zookeeper_auth"))]
+Deployment = Annotated[str | None, typer.Option(metavar="NAME", help=setting_help("deployment"))]
+SessionTimeout = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("session_timeout"))]
+Name = Annotated[str | None, typer.Option(help=setting_help("name"))]
+Host = Annotated[str | None, typer.Option(help=setting_help("host"))]
+Port = Annotated[int | None, typer.Option(help=setting_help("port"))]
+Advertise = Annotated[str | None, typer.Option(metavar="HOST", help=setting_help("advertise"))]
+Data = Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))]
+MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("memory_limit"))]
+Shards = Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards", default="4 in a cluster"))]
+DeadAfter = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("dead_after"))]
+ReadTimeout = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("read_timeout"))]
+MaxBodySize = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("max_body_size"))]
+LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))]
+Supervised = Annotated[bool, typer.Option("--supervised", hidden=True, help="Stop when standard input ends.")]
+
+
+def up(
+    workers: Annotated[int | None, typer.Option(metavar="N", help=setting_help("workers"))] = None,
+    shards: Shards = None,
+    controllers: Annotated[int | None, typer.Option(metavar="N", help=setting_help("controllers"))] = None,
+    apis: Annotated[int | None, typer.Option(metavar="N", help=setting_help("apis"))] = None,
+    zookeepers: Annotated[int | None, typer.Option(metavar="N", help=setting_help("zookeepers"))] = None,
+    zookeeper: ZooKeeper = None,
+    zookeeper_auth: Auth = None,
+    deployment: Deployment = None,
+    session_timeout: SessionTimeout = None,
+    dead_after: DeadAfter = None,
+    data: Data = None,
+    host: Host = None,
+    port: Port = None,
+    memory_limit: MemoryLimit = None,
+    read_timeout: ReadTimeout = None,
+    max_body_size: MaxBodySize = None,
+    log_level: LogLevel = None,
+    config: Config = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the process numbers too.")] = False,
+) -> None:
+    """Run a whole cluster on this machine, until Ctrl-C. Needs Java for ZooKeeper, unless --zookeeper names one.
+
+    Examples:
+
+      headrace up
+
+      headrace up --workers 4 --shards 8 --zookeepers 3 --data /var/lib/headrace
+    """
+    given = {name: value for name, value in locals().items() if name not in ("config", "verbose")}
+    from headrace.cluster.supervisor import up  # Late, as with serve.
+
+    settings = load(config, **given)
+
+    def started(running: Up) -> None:
+        typer.echo(f"headrace answers at {running.url} (documentation at {running.url}/docs)")
+        typer.echo(
+            f"{settings.workers} workers, {settings.controllers} controllers, {settings.apis} api; "
+            f"ZooKeeper at {running.zookeeper}"
+        )
+        if verbose:
+            for name, pid in running.pids.items():
+                typer.echo(f"  {name}: process {pid}")
+        directory = settings.data.absolute()
+        typer.echo(f"data in {directory}, logs in {directory / 'logs'}")
+        typer.echo(f"memory limit {format_size(settings.memory_limit)} for each worker")
+        typer.echo("stop with Ctrl-C")
+
+    up(settings, started, typer.echo)
+    typer.echo("headrace has stopped")
+
+
+def controller(
+    zookeeper: ZooKeeper = None,
+    zookeeper_auth: Auth = None,
+    deployment: Deployment = None,
+    session_timeout: SessionTimeout = None,
+    name: Name = None,
+    host: Host = None,
+    controller_port: Annotated[int | None, typer.Option(help=setting_help("controller_port"))] = None,
+    advertise: Advertise = None,
+    shards: Shards = None,
+    quorum: Annotated[int | None, typer.Option(metavar="N", help=setting_help("quorum"))] = None,
+    dead_after: DeadAfter = None,
+    log_level: LogLevel = None,
+    config: Config = None,
+    supervised: Supervised = False,
+) -> None:
+    """Run a controller of a cluster: one leads, the others stand by.
+
+    Examples:
+
+      headrace controller --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0 --advertise $(hostname)
+    """
+    given = {name: value for name, value in locals().items() if name not in ("config", "supervised")}
+    settings = _part_settings(config, supervised, given)
+    from headrace.cluster import parts
+
+    parts.controller(settings)
+
+
+def worker(
+    zookeeper: ZooKeeper = None,
+    zookeeper_auth: Auth = None,
+    deployment: Deployment = None,
+    session_timeout: SessionTimeout = None,
+    name: Name = None,
+    data: Data = None,
+    host: Host = None,
+    worker_port: Annotated[int | None, typer.Option(help=setting_help("worker_port"))] = None,
+    advertise: Advertise = None,
+    memory_limit: MemoryLimit = None,
+    log_level: LogLevel = None,
+    config: Config = None,
+    supervised: Supervised = False,
+) -> None:
+    """Run a worker of a cluster: it hosts what the leader gives it.
+
+    Examples:
+
+      headrace worker --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --name w1 --data /var/lib/headrace
+    """
+    given = {name: value for name, value in locals().items() if name not in ("config", "supervised")}
+    settings = _part_settings(config, supervised, given)
+    from headrace.cluster import parts
+
+    parts.worker(settings)
+
+
+def api(
+    zookeeper: ZooKeeper = None,
+    zookeeper_auth: Auth = None,
+    deployment: Deployment = None,
+    session_timeout: SessionTimeout = None,
+    name: Name = None,
+    host: Host = None,
+    port: Port = None,
+    read_timeout: ReadTimeout = None,
+    max_body_size: MaxBodySize = None,
+    log_level: LogLevel = None,
+    config: Config = None,
+    supervised: Supervised = False,
+    fd: Annotated[int | None, typer.Option(hidden=True, help="A listening socket to take over.")] = None,
+) -> None:
+    """Run an api process of a cluster: it answers the HTTP requests of applications.
+
+    Examples:
+
+      headrace api --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0
+    """
+    given = {name: value for name, value in locals().items() if name not in ("config", "supervised", "fd")}
+    settings = _part_settings(config, supervised, given)
+    from headrace.cluster import parts
+
+    parts.api(settings, fd)
+
+
+def _part_settings(config: Path | None, supervised: bool, given: dict[str, Any]) -> Settings:
+    settings = load(config, **given)
+    if settings.zookeeper is None:
+        raise BadRequest(
+            "a part of a cluster needs --zookeeper",
+            hint="--zookeeper host:port, or headrace up, which brings a ZooKeeper of its own",
+        )
+    if supervised:
+        threading.Thread(target=_end_with_input, name="supervised", daemon=True).start()
+    return settings
+
+
+def _end_with_input() -> None:
+    """The supervisor holds the other end; when it is gone, so that nobody would start or stop this, stop cleanly."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)

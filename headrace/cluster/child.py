@@ -1,0 +1,141 @@
+"""One part of the cluster: a process that is started again whenever it ends, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.cluster.backoff import Backoff
+
+LOG_BYTES = 10_000_000
+"""A log that is longer is put aside when its process starts; one such is kept."""
+
+TAIL_BYTES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is to run."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: Path
+    grace: float
+    """Seconds that it may take to stop cleanly."""
+    sockets: Sequence[int] = ()
+    """Descriptors that it inherits."""
+
+
+class Child:
+    """Keeps one part running. ``changed`` is called whenever it has another process, or none."""
+
+    def __init__(self, part: Part, tell: Callable[[str], None], changed: Callable[[], None]) -> None:
+        self.part = part
+        self.ends = 0
+        """How often its process has ended without having been asked to."""
+        self._tell = tell
+        self._changed = changed
+        self._backoff = Backoff()
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._logged = 0
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
+
+    async def start(self) -> None:
+        """Raises OSError where no process can be made."""
+        await self._spawn()
+        self._task = asyncio.create_task(self._keep(), name=self.part.name)
+
+    async def stop(self) -> None:
+        """Ask it to end, and after its grace make it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                async with asyncio.timeout(self.part.grace):
+                    await process.wait()
+            except TimeoutError:
+                self._tell(f"{self.part.name} does not stop within {self.part.grace:g} s and is killed")
+                process.kill()
+                await process.wait()
+        self._close_input()
+        self._changed()
+
+    def kill(self) -> None:
+        """At once, for who is in a hurry; ``stop`` is still to be called."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    def last_words(self) -> str:
+        """Why it ended, as far as its log says: the error in one line."""
+        try:
+            with self.part.log.open("rb") as log:
+                log.seek(max(self._logged, os.fstat(log.fileno()).st_size - TAIL_BYTES))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        for number in range(len(lines) - 1, -1, -1):
+            if lines[number].startswith("error: "):
+                hint = lines[number + 1] if lines[number + 1 :] else ""
+                return lines[number].removeprefix("error: ") + (f" ({hint[6:]})" if hint.startswith("hint: ") else "")
+        return lines[-1] if lines else ""
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            assert self._process is not None
+            began = loop.time()
+            code = await self._process.wait()
+            self.ends += 1
+            self._close_input()
+            self._changed()
+            wait = self._backoff.after(loop.time() - began)
+            self._tell(f"{self.part.name} {ending(code)}; it is started again in {wait:.1f} s (log: {self.part.log})")
+            await asyncio.sleep(wait)
+            try:
+                await self._spawn()
+            except OSError as error:
+                self._tell(f"{self.part.name} cannot be started: {error.strerror or error}")
+
+    async def _spawn(self) -> None:
+        part = self.part
+        if part.log.exists() and part.log.stat().st_size > LOG_BYTES:
+            part.log.replace(part.log.with_suffix(".log.1"))
+        with part.log.open("ab") as log:
+            self._logged = log.tell()
+            self._process = await asyncio.create_subprocess_exec(
+                *part.command,
+                # It ends when this does, so that nothing is left behind by a supervisor that was killed.
+                stdin=asyncio.subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=part.environment,
+                pass_fds=part.sockets,
+                start_new_session=True,  # Ctrl-C on the terminal is for the supervisor, which stops all in order.
+            )
+        self._changed()
+
+    def _close_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+def ending(code: int) -> str:
+    """How it ended, in words."""
+    if code < 0:
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+    return f"ended with exit code {code}"

@@ -1,0 +1,107 @@
+"""The data directory of a cluster on one machine: one supervisor at a time, and nothing left over from an earlier one.
+
+::
+
+    DIR/up.lock    locked while a supervisor lives; its process number
+    DIR/up.json    what it has started: addresses, and each process with the moment of its start
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from headrace.server import StartFailed
+from worker.shards import machine, started_at
+
+GONE_SECONDS = 5.0
+"""How long a killed process may take to be gone; mostly some milliseconds."""
+LOOK_AGAIN = 0.01
+
+
+class ClusterDirectory:
+    """Holds the directory from ``take`` to ``release``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._lock: IO[str] | None = None
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    def take(self) -> list[str]:
+        """Make it, lock it, and kill what a supervisor that was killed has left running; the names of those.
+
+        Raises StartFailed.
+        """
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / "up.lock").open("a+")
+        except OSError as error:
+            raise StartFailed(f'cannot use the data directory "{self.path}": {error.strerror or error}') from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip()
+            lock.close()
+            raise StartFailed(
+                f'the data directory "{self.path}" is in use by another headrace up'
+                + (f" (process {holder})" if holder else ""),
+                hint="stop that one, or choose another directory with --data",
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        self._lock = lock
+        try:
+            if (self.path / "recipe.json").exists():
+                raise StartFailed(
+                    f'the data in "{self.path}" is that of headrace serve, not of a cluster',
+                    hint="choose another directory with --data",
+                )
+            return self._clear()
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def record(self, addresses: Mapping[str, str], pids: Mapping[str, int]) -> None:
+        """Remember what runs, so that it is found again, by drills and by the next supervisor."""
+        parts = {name: {"pid": pid, "started": started_at(pid)} for name, pid in pids.items()}
+        content = {"machine": machine(), "supervisor": os.getpid(), **addresses, "parts": parts}
+        beside = self.path / "up.json.new"
+        beside.write_text(json.dumps(content, indent=1))
+        beside.replace(self.path / "up.json")
+
+    def _clear(self) -> list[str]:
+        try:
+            found: dict[str, Any] = json.loads((self.path / "up.json").read_text())
+            if found["machine"] != machine():
+                return []
+            parts = {str(name): (int(part["pid"]), part["started"]) for name, part in found["parts"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []  # Nothing was started from here, or it cannot be known any more: then locks will tell.
+        left = {name: part for name, part in parts.items() if part[1] is not None and started_at(part[0]) == part[1]}
+        for pid, _ in left.values():
+            with suppress(ProcessLookupError):  # It has ended by itself since.
+                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + GONE_SECONDS
+        for name, (pid, started) in left.items():
+            while started_at(pid) == started:
+                if time.monotonic() > deadline:
+                    raise StartFailed(f'"{name}" (process {pid}) of an earlier headrace up cannot be killed')
+                time.sleep(LOOK_AGAIN)
+        return sorted(left)

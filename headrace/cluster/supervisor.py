@@ -1,0 +1,280 @@
+"""Starts a cluster's parts in order, keeps them running, and stops them in the opposite order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+
+import httpx
+
+from headrace.cluster.backoff import Backoff
+from headrace.cluster.child import Child, Part
+from headrace.cluster.directory import ClusterDirectory
+from headrace.server import GRACE_SECONDS, StartFailed, address, listen
+from headrace.settings import Settings
+from zookeeper.belonging import claim
+from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
+from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.server import Ensemble
+
+SHARDS = 4
+"""Of a new cluster, unless it is told. They are what can be spread over workers, and cannot become more later."""
+
+READY_SECONDS = 60.0
+"""From the start of the processes until all of them serve. On a quiet machine it is two or three."""
+LOOK_AGAIN = 0.05
+
+WORKER_GRACE = 20.0
+"""A worker that stops writes out what it has; a controller has nothing to write."""
+CONTROLLER_GRACE = 5.0
+
+HOST = "127.0.0.1"
+"""The parts are for each other; only the api processes listen where they are told."""
+
+PROGRAM = (sys.executable, "-m", "headrace")
+"""What the parts' commands begin with."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """A cluster that serves."""
+
+    url: str
+    zookeeper: str
+    pids: dict[str, int]
+
+
+@dataclass
+class Supervisor:
+    settings: Settings
+    tell: Tell
+    """Told in a line what happens to the parts."""
+    _directory: ClusterDirectory = field(init=False)
+    _children: list[Child] = field(default_factory=list)
+    """In the order in which they are stopped."""
+    _ensemble: Ensemble | None = None
+    _zookeeper: str = ""
+    _url: str = ""
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def run(self, started: Callable[[Up], None], stop: asyncio.Event) -> None:
+        """Until ``stop`` is set. ``started`` is called once, when requests are answered. Raises StartFailed."""
+        self._directory = ClusterDirectory(self.settings.data)
+        left = await asyncio.to_thread(self._directory.take)
+        try:
+            if left:
+                self.tell(f"ended what an earlier headrace up had left running: {', '.join(left)}")
+            with listen(self.settings.host, self.settings.port) as listening:
+                self._url = address(listening)
+                try:
+                    if await _unless(stop, self._start(listening)):
+                        started(Up(self._url, self._zookeeper, self._pids()))
+                        await stop.wait()
+                finally:
+                    await self._stop()
+        except AuthorityError as error:
+            raise StartFailed(str(error)) from error
+        finally:
+            self._directory.release()
+
+    def hurry(self) -> None:
+        """While it stops: kill what still runs."""
+        for child in self._children:
+            child.kill()
+
+    # --- start ----------------------------------------------------------------------------------------------
+
+    async def _start(self, listening: socket.socket) -> None:
+        settings = self.settings
+        if settings.zookeeper is None:
+            self._ensemble = Ensemble(self._directory.path / "zookeeper", settings.zookeepers)
+            await self._ensemble.start()
+            self._zookeeper = self._ensemble.address
+            self._tasks.append(asyncio.create_task(self._keep_zookeeper(self._ensemble), name="zookeeper"))
+        else:
+            self._zookeeper = settings.zookeeper
+        authority = KazooAuthority(
+            self._zookeeper,
+            settings.deployment,
+            session_timeout=settings.session_timeout,
+            auth=settings.zookeeper_auth,
+        )
+        await authority.start(create=True)
+        try:
+            claim(self._directory.path, authority.deployment, authority.deployment_id)
+            self._children = [Child(part, self.tell, self._record) for part in self._parts(listening)]
+            for child in reversed(self._children):
+                await child.start()
+            await self._until_there(authority)
+        finally:
+            await authority.close()
+
+    def _parts(self, listening: socket.socket) -> list[Part]:
+        """In the order in which they are stopped."""
+        settings = self.settings
+        api = [
+            self._part("api", number, settings.read_timeout + GRACE_SECONDS, ("--fd", str(listening.fileno())))
+            for number in range(1, settings.apis + 1)
+        ]
+        controllers = [self._part("controller", each, CONTROLLER_GRACE) for each in range(1, settings.controllers + 1)]
+        workers = [self._part("worker", each, WORKER_GRACE) for each in range(1, settings.workers + 1)]
+        return [*api, *controllers, *workers]
+
+    def _part(self, kind: str, number: int, grace: float, options: tuple[str, ...] = ()) -> Part:
+        name = f"{kind}-{number}"
+        return Part(
+            name,
+            (*PROGRAM, kind, "--name", name, "--supervised", *options),
+            {**os.environ, **self._environment()},
+            self._directory.logs / f"{name}.log",
+            grace,
+            (int(options[1]),) if options else (),
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """All settings as the parts shall have them, whatever the environment and the settings file say. Not on their
+        command lines: those are for everybody to read, and one of the settings is a password."""
+        settings = self.settings
+        given = settings.model_dump(exclude={"name", "url"}, exclude_none=True)
+        given |= {
+            "data": self._directory.path,
+            "host": HOST,
+            "advertise": HOST,
+            "worker_port": 0,
+            "controller_port": 0,
+            "zookeeper": self._zookeeper,
+            "quorum": settings.workers,
+        }
+        if "shards" not in settings.model_fields_set:
+            given["shards"] = SHARDS
+        return {f"HEADRACE_{name.upper()}": str(value) for name, value in given.items()} | {"PYTHONUNBUFFERED": "1"}
+
+    async def _until_there(self, authority: KazooAuthority) -> None:
+        """Returns when all parts are there and requests are answered. Raises StartFailed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + READY_SECONDS
+        while True:
+            for child in self._children:
+                if child.ends:
+                    raise StartFailed(
+                        f"{child.part.name} does not start: {child.last_words()}", hint=f'see "{child.part.log}"'
+                    )
+            missing = await self._missing(authority)
+            if not missing:
+                return
+            if loop.time() > deadline:
+                raise StartFailed(
+                    f"after {READY_SECONDS:g} s there is still no {missing}", hint=f'see "{self._directory.logs}"'
+                )
+            await asyncio.sleep(LOOK_AGAIN)
+
+    async def _missing(self, authority: KazooAuthority) -> str:
+        """What there is not yet; empty if all is there. A name that is registered may still be a dead process's."""
+        try:
+            there = {
+                **{name: worker.pid for name, worker in (await authority.workers()).items()},
+                **{name: controller.pid for name, controller in (await authority.candidates()).items()},
+            }
+            for child in self._children:
+                if not child.part.name.startswith("api-") and there.get(child.part.name) != child.pid:
+                    return child.part.name
+            leader = await authority.leader()
+        except AuthorityUnavailable as error:
+            return f"ZooKeeper: {error}"
+        if leader is None or there.get(leader.name) != leader.pid:
+            return "leader"
+        return "" if await self._answers() else f"answer at {self._url}"
+
+    async def _answers(self) -> bool:
+        try:
+            async with httpx.AsyncClient(timeout=self.settings.read_timeout) as client:
+                return (await client.get(f"{self._url}/healthz")).is_success
+        except httpx.HTTPError:
+            return False
+
+    # --- while it runs --------------------------------------------------------------------------------------
+
+    async def _keep_zookeeper(self, ensemble: Ensemble) -> None:
+        loop = asyncio.get_running_loop()
+        backoffs: dict[int, Backoff] = {}
+        began = loop.time()
+        while True:
+            number = await ensemble.ended()
+            wait = backoffs.setdefault(number, Backoff()).after(loop.time() - began)
+            self.tell(f"zookeeper-{number} has ended; it is started again in {wait:.1f} s")
+            await asyncio.sleep(wait)
+            began = loop.time()
+            try:
+                await ensemble.restart(number)
+            except ServerFailed as error:
+                self.tell(f"zookeeper-{number}: {error}")
+            self._record()
+
+    def _pids(self) -> dict[str, int]:
+        pids = {child.part.name: child.pid for child in self._children if child.pid is not None}
+        if self._ensemble is not None:
+            pids |= {f"zookeeper-{number}": pid for number, pid in self._ensemble.pids.items()}
+        return dict(sorted(pids.items()))
+
+    def _record(self) -> None:
+        try:
+            self._directory.record({"url": self._url, "zookeeper": self._zookeeper}, self._pids())
+        except OSError as error:
+            # The parts matter more than the list of them; without it a supervisor that is killed leaves them running.
+            self.tell(f"cannot write down what runs: {error.strerror or error}")
+
+    # --- stop -----------------------------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        """Who serves goes first and who is asked goes last: api, controllers, workers, ZooKeeper."""
+        for kind in ("api", "controller", "worker"):
+            await asyncio.gather(*(each.stop() for each in self._children if each.part.name.startswith(kind)))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._ensemble is not None:
+            await self._ensemble.stop()
+        self._record()
+
+
+def up(settings: Settings, started: Callable[[Up], None], tell: Tell) -> None:
+    """Run a cluster until SIGINT or SIGTERM; a second one kills what is not stopped yet. Raises StartFailed."""
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        supervisor = Supervisor(settings, tell)
+
+        def signalled() -> None:
+            if stop.is_set():
+                supervisor.hurry()
+            else:
+                tell("stopping")
+                stop.set()
+
+        for each in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(each, signalled)
+        await supervisor.run(started, stop)
+
+    asyncio.run(main())
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Whether the work was done; it is cancelled when ``stop`` is set before. Raises what it raises."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return True
+        return False
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)

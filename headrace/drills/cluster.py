@@ -1,0 +1,179 @@
+"""A real cluster for a drill: ``headrace up`` as a process of its own, and the numbers of all that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from headrace.drills.loading import DrillFailed
+from headrace.server import listen
+
+HOST = "127.0.0.1"
+START_SECONDS = 90.0
+STOP_SECONDS = 60.0
+LOOK_AGAIN = 0.05
+STATUS_SECONDS = 3.0
+"""More than an api process waits for a worker that hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large a drill's cluster is. Four shards on three workers: one of them has two."""
+
+    workers: int = 3
+    shards: int = 4
+    controllers: int = 2
+    zookeepers: int = 1
+
+
+@dataclass
+class Cluster:
+    """From ``start`` to ``stop``. ``special`` are parts that are started in another way (``supervised.py``)."""
+
+    data: Path
+    shape: Shape
+    special: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    zookeeper: str | None = None
+    """One that is there already; else the supervisor brings its own."""
+    port: int = 0
+    _process: asyncio.subprocess.Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    async def start(self) -> None:
+        """Start it, or start it again on its data; returns when it serves. Raises DrillFailed."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        if not self.port:
+            with listen(HOST, 0) as free:
+                self.port = free.getsockname()[1]
+        with (self.data / "up.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command(), stdout=log, stderr=log, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+            )
+        await self._until_serving()
+
+    def _command(self) -> list[str]:
+        program = ["headrace.drills.supervised", json.dumps(self.special)] if self.special else ["headrace", "up"]
+        shape = self.shape
+        options = {
+            "--data": self.data,
+            "--port": self.port,
+            "--workers": shape.workers,
+            "--shards": shape.shards,
+            "--controllers": shape.controllers,
+            **({"--zookeeper": self.zookeeper} if self.zookeeper else {"--zookeepers": shape.zookeepers}),
+        }
+        return [sys.executable, "-m", *program, *(str(word) for option in options.items() for word in option)]
+
+    async def _until_serving(self) -> None:
+        assert self._process is not None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_SECONDS
+        while True:
+            status = await self.status()
+            if status is not None and not missing(status, self.shape):
+                return
+            if self._process.returncode is not None:
+                raise DrillFailed(f"the cluster did not start: {self._last_words()}", hint=f'see "{self.data}"')
+            if loop.time() > deadline:
+                what = "no answer" if status is None else ", ".join(missing(status, self.shape))
+                raise DrillFailed(f"the cluster is not whole after {START_SECONDS:g} s: {what}")
+            await asyncio.sleep(LOOK_AGAIN)
+
+    def _last_words(self) -> str:
+        lines = (self.data / "up.log").read_text(errors="replace").strip().splitlines()
+        return " ".join(lines[-2:]) if lines else "it said nothing"
+
+    async def stop(self) -> None:
+        """Stop it as Ctrl-C would, and if that takes too long, by force."""
+        if self._process is None:
+            return
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._process.wait()
+            except TimeoutError:
+                await self.kill_all()
+        self._process = None
+
+    async def kill_all(self) -> None:
+        """kill -9 to the supervisor and everything that it started, at once."""
+        assert self._process is not None
+        pids = self.pids()
+        for pid in (self._process.pid, *pids.values()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await self._process.wait()
+
+    # --- what there is ------------------------------------------------------------------------------------------
+
+    @property
+    def address_of_zookeeper(self) -> str:
+        return str(self._record()["zookeeper"])
+
+    def pids(self) -> dict[str, int]:
+        """Part → process number, of those that run. A part that died a moment ago may still be named."""
+        return {name: int(part["pid"]) for name, part in self._record()["parts"].items()}
+
+    def signal(self, names: Iterable[str], how: signal.Signals) -> None:
+        """Send a signal to parts by name; those that are gone already are left out."""
+        pids = self.pids()
+        for name in names:
+            if name in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pids[name], how)
+
+    def _record(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads((self.data / "up.json").read_text())
+        return record
+
+    async def status(self) -> dict[str, Any] | None:
+        """``GET /v1/status``; None where there is no answer."""
+        try:
+            async with httpx.AsyncClient(timeout=STATUS_SECONDS) as client:
+                answer = await client.get(f"{self.url}/v1/status")
+        except httpx.HTTPError:
+            return None
+        return answer.json() if answer.is_success else None
+
+
+def missing(status: Mapping[str, Any], shape: Shape) -> list[str]:
+    """What is not as it should be, in words; empty of a cluster that is whole."""
+    cluster = status.get("cluster", {})
+    words = [] if cluster.get("leader") else ["no leader"]
+    if cluster.get("zookeeper") != "connected":
+        words.append("ZooKeeper is away")
+    there = {
+        each["worker"]
+        for each in status.get("workers", ())
+        if each["registered"] and each["health"] not in ("silent", "failed")
+    }
+    if len(there) < shape.workers:
+        words.append(f"{shape.workers - len(there)} of {shape.workers} workers are away")
+    hosted = placement(status)
+    linked = {
+        each["domain"]
+        for each in status.get("domains", ())
+        if each["linked"] and hosted.get(each["domain"]) == each["worker"]
+    }
+    if len(linked) < shape.shards:
+        words.append(f"{shape.shards - len(linked)} of {shape.shards} domains are not served")
+    return words
+
+
+def placement(status: Mapping[str, Any]) -> dict[int, str]:
+    """Domain → the worker that is to host it."""
+    return {domain: each["worker"] for each in status.get("workers", ()) for domain in each["domains"]}

@@ -1,0 +1,197 @@
+"""A cluster in one process: ZooKeeper's twin, two workers with their own dataflow threads, real TCP, and a leader that
+plans, opens and performs, and recovers nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from controller.cluster.barrier import Reached, all_lanes
+from controller.cluster.deployment import ClusterDeployment
+from controller.cluster.leader_door import NoLeader
+from controller.cluster.reader_maps import ReaderMaps
+from controller.cluster.state import Assignment, ClusterState
+from controller.deployment import MigrationStatus
+from domains.errors import HeadraceError, NotFound
+from domains.graph import DomainIndex
+from headrace.settings import Settings
+from migrations.change import change_of, entries_of
+from migrations.plan import PlanStep, State, one_domain
+from migrations.recipe import Entry
+from worker.messages import OpenDomain, Perform, Placed, Positions, Reconfigure, Role
+from worker.process import Worker, running
+from worker.reader_map import ReaderClient
+from worker.wire import Connection, connect, greeting
+from zookeeper.cluster_authority import ClusterAuthority
+from zookeeper.memory import MemoryZooKeeper
+
+SHARDS = 3
+WORKERS = 2
+
+
+class PlainLeader:
+    """See ``LeaderDoor``. ``away`` makes as if no controller led."""
+
+    def __init__(self, authority: ClusterAuthority, workers: list[Worker]) -> None:
+        self.away = False
+        self.epoch = 1
+        self.state = State(shards=SHARDS)
+        self.decided: ClusterState
+        self._authority = authority
+        self._workers = workers
+        self._connections: dict[str, Connection] = {}
+        self._version = 0
+        self._migrations: dict[str, MigrationStatus] = {}
+        self._turn = asyncio.Lock()
+
+    async def first_start(self) -> None:
+        names = [worker.descriptor.name for worker in self._workers]
+        hello = greeting(self._authority.deployment, Role.CONTROLLER, "leader", 1)
+        for worker in self._workers:
+            at = worker.descriptor
+            self._connections[at.name] = await connect(at.host, at.port, hello)
+        placement = {DomainIndex(shard): Assignment(names[shard % len(names)], self.epoch) for shard in range(SHARDS)}
+        self.decided = ClusterState(self._authority.deployment, SHARDS, len(names), self.epoch, placement)
+        await self._decide(self.decided)
+        for domain in placement:
+            await self.open(domain)
+        await self.reconfigure()
+
+    async def _decide(self, decided: ClusterState) -> None:
+        self._version = await self._authority.write(decided.encode(), self._version)
+        self.decided = decided
+
+    async def open(self, domain: DomainIndex) -> None:
+        given = self.decided.placement[domain]
+        await self._ask(domain, OpenDomain(self.epoch, domain, given.incarnation, int(domain), SHARDS))
+
+    async def reconfigure(self) -> None:
+        addresses = {worker.descriptor.name: worker.descriptor for worker in self._workers}
+        placed = {}
+        for domain, given in self.decided.placement.items():
+            at = addresses[given.worker]
+            placed[domain] = Placed(at.name, at.host, at.port, given.incarnation, at.incarnation)
+        for connection in self._connections.values():
+            await connection.request(Reconfigure(self.epoch, placed))
+
+    async def _ask(self, domain: DomainIndex, message: Any) -> Any:
+        return await self._connections[self.decided.placement[domain].worker].request(message)
+
+    async def _perform(self, steps: tuple[PlanStep, ...]) -> None:
+        for step in steps:
+            if step.text.endswith("activate"):
+                await all_lanes(self._look, 0.002)
+            while True:
+                progress = await self._ask(step.domain, Perform(self.epoch, step.domain, step.command))
+                if progress.finished or not step.sliced:
+                    break
+
+    async def _look(self) -> Reached:
+        told = [await each.request(Positions(self.epoch)) for each in self._connections.values()]
+        return Reached(
+            {link: at for each in told for link, at in each.sent.items()},
+            {link: at for each in told for link, at in each.received.items()},
+        )
+
+    # --- LeaderDoor ---------------------------------------------------------------------------------------------
+
+    async def run(self, entry: Entry, sql: str) -> None:
+        if self.away:
+            raise NoLeader("it is away")
+        async with self._turn:
+            for part in entries_of(entry):
+                await self._carry_out(part)
+
+    async def _carry_out(self, entry: Entry) -> None:
+        change = change_of(self.state, entry, one_domain)
+        if not change.tables:
+            await self._perform(change.views.steps)
+        recipe = self.decided.recipe.with_entry(change.entry)
+        decided = self.decided
+        await self._decide(
+            ClusterState(decided.deployment, SHARDS, decided.quorum, self.epoch, decided.placement, recipe)
+        )
+        self.state = change.state
+        await self._perform((*change.tables, *change.removal.steps, *change.drops))
+
+    async def start(self, sql: str) -> MigrationStatus:
+        id = str(len(self._migrations))
+        change_of(self.state, Entry((sql,)), one_domain)
+        await self.run(Entry((sql,)), sql)
+        self._migrations[id] = MigrationStatus(id, sql, "done", "", 1.0, ("all of it",))
+        return self._migrations[id]
+
+    async def migration(self, id: str) -> MigrationStatus:
+        if self.away:
+            raise NoLeader("it is away")
+        if id not in self._migrations:
+            raise NotFound(f'no migration "{id}"')
+        return self._migrations[id]
+
+    async def cancel(self, id: str) -> MigrationStatus:
+        return await self.migration(id)
+
+    async def status(self) -> dict[str, Any]:
+        return {"epoch": self.epoch}
+
+    async def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+            await connection.closed.wait()
+
+
+class InProcess(ClusterDeployment):
+    """What the tests reach behind the deployment for."""
+
+    zookeeper: MemoryZooKeeper
+    workers: list[Worker]
+    leader: PlainLeader
+    around: AsyncExitStack
+
+    async def close(self) -> None:
+        await super().close()
+        await self.around.aclose()
+
+
+async def open_cluster(path: Path, *, maps: bool = True, read_timeout: float = 0.5) -> InProcess:
+    """``maps``: whether the api process reads the workers' reader maps, as it does on their host."""
+    zookeeper, around = MemoryZooKeeper(), AsyncExitStack()
+    first = zookeeper.authority()
+    await first.start(create=True)
+    around.push_async_callback(first.close)
+    workers = []
+    for number in range(WORKERS):
+        authority = zookeeper.authority()
+        await authority.start()
+        around.push_async_callback(authority.close)
+        settings = Settings(name=f"w{number}", data=path, worker_port=0, memory_limit=32_000_000)
+        workers.append(await around.enter_async_context(running(settings, authority)))
+    leader = PlainLeader(first, workers)
+    await leader.first_start()
+    authority = zookeeper.authority()
+    await authority.start()
+    around.push_async_callback(authority.close)
+
+    def attach(place: str) -> ReaderClient:
+        """A process may open a map only once, and here the workers have."""
+        for worker in workers:
+            if maps and worker.descriptor.reader_map == place:
+                return worker.dataflow.client()
+        raise NoMap(f"no map in {place}")
+
+    deployment = await InProcess.open(
+        authority,
+        greeting("main", Role.API, "api", 1),
+        lambda _: leader,
+        read_timeout=read_timeout,
+        maps=ReaderMaps(attach),
+    )
+    assert isinstance(deployment, InProcess)
+    deployment.zookeeper, deployment.workers, deployment.leader, deployment.around = zookeeper, workers, leader, around
+    return deployment
+
+
+class NoMap(HeadraceError):
+    pass

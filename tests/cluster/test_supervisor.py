@@ -1,0 +1,188 @@
+"""What ``headrace up`` does with its parts, whatever they do: start, keep, stop, refuse."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+from running_cluster import Running, alive, until
+
+from headrace.cluster.backoff import Backoff
+from headrace.cluster.child import ending
+
+Launch = Callable[..., Running]
+
+
+def test_up_and_down_and_up_again(launch_fake: Launch, tmp_path: Path) -> None:
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        running = launch_fake("--workers", "2", "--verbose").serves()
+        assert httpx.get(f"{running.url}/healthz").text == "api-1"
+        pids = running.pids()
+        assert sorted(pids) == ["api-1", "controller-1", "controller-2", "worker-1", "worker-2", "zookeeper-1"]
+        assert all(map(alive, pids.values()))
+        (tmp_path / "data" / "stopped").unlink(missing_ok=True)
+        code, out, err = running.stop(stop)
+        assert (code, err) == (0, "")
+        assert f"  worker-2: process {pids['worker-2']}" in out
+        assert "2 workers, 2 controllers, 1 api; ZooKeeper at 127.0.0.1:" in out
+        assert out.endswith("headrace has stopped\n")
+        assert not any(map(alive, pids.values()))
+        order = [line.rpartition("-")[0] for line in (tmp_path / "data" / "stopped").read_text().split()]
+        assert order == ["api", "controller", "controller", "worker", "worker"]
+
+
+def test_what_dies_is_started_again(launch_fake: Launch) -> None:
+    running = launch_fake("--workers", "2", "--apis", "2", "--zookeepers", "3").serves()
+    for name in ("worker-1", "controller-2", "api-1", "zookeeper-2"):
+        pid = running.pids()[name]
+        os.kill(pid, signal.SIGKILL)
+        running.read_until(rf"{name} (was killed by SIGKILL|has ended); it is started again in 0.1 s")
+        until(lambda: running.pids().get(name, pid) != pid)  # noqa: B023  (it is asked within the round)
+        # The socket is the supervisor's: no request meets a closed port.
+        assert httpx.get(f"{running.url}/healthz").is_success
+    assert all(map(alive, running.pids().values()))
+    assert len(running.pids()) == 9
+    assert running.stop()[0] == 0
+
+
+def test_all_parts_get_the_settings(launch_fake: Launch, tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text('shards = 7\nworker_port = 1\nname = "mine"\ndeployment = "other"\n')
+    running = launch_fake("--workers", "1", HEADRACE_ZOOKEEPER_AUTH="us:secret").serves()
+    for name in ("worker-1", "controller-1", "api-1"):
+        assert (tmp_path / "data" / "logs" / f"{name}.log").read_text() == f"{name} runs with shards 7\n"
+        command = Path(f"/proc/{running.pids()[name]}/cmdline").read_text()
+        assert "secret" not in command
+    assert running.stop()[0] == 0
+
+
+def test_a_part_that_does_not_start(launch_fake: Launch) -> None:
+    running = launch_fake(FAKE="worker-2=refuses")
+    code, out, err = running.finish()
+    assert code == 1
+    assert "answers" not in out
+    assert "worker-2 does not start: the fake refuses (ask it for something else)" in err
+    assert "hint: see " in err
+    assert "Traceback" not in err
+    assert running.pids() == {}
+
+
+def test_a_part_that_keeps_dying_is_tried_again_later_and_later(launch_fake: Launch, tmp_path: Path) -> None:
+    running = launch_fake("--workers", "1").serves()
+    # From now on it cannot live: its directory is another deployment's.
+    (tmp_path / "data" / "deployment.json").write_text('{"deployment": "other", "id": "1"}')
+    os.kill(running.pids()["worker-1"], signal.SIGKILL)
+    for wait in ("0.1", "0.2", "0.4", "0.8"):
+        running.read_until(rf"worker-1 (was killed by SIGKILL|ended with exit code 1); .* in {wait} s")
+    assert httpx.get(f"{running.url}/healthz").is_success
+    code, _, err = running.stop()
+    assert (code, err) == (0, "")
+
+
+def test_two_on_one_directory(launch_fake: Launch) -> None:
+    first = launch_fake("--workers", "1").serves()
+    code, _, err = launch_fake("--workers", "1").finish()
+    assert code == 1
+    assert f"is in use by another headrace up (process {first.popen.pid})" in err
+    assert "--data" in err
+    assert httpx.get(f"{first.url}/healthz").is_success
+    assert first.stop()[0] == 0
+
+
+def test_a_supervisor_that_is_killed_leaves_nothing_in_the_way(launch_fake: Launch) -> None:
+    first = launch_fake("--workers", "2", FAKE="worker-2=ignores").serves()
+    left = first.pids()
+    os.kill(first.popen.pid, signal.SIGKILL)
+    # Those that can end do, since their input has ended.
+    until(lambda: not any(alive(pid) for name, pid in left.items() if name not in ("worker-2", "zookeeper-1")))
+    second = launch_fake("--workers", "2").serves()
+    assert any("left running: worker-2, zookeeper-1" in line for line in second.lines)
+    assert not any(map(alive, left.values()))
+    assert second.stop()[0] == 0
+
+
+def test_who_is_in_a_hurry_says_so_twice(launch_fake: Launch) -> None:
+    running = launch_fake("--workers", "1", FAKE="worker-1=ignores").serves()
+    running.popen.send_signal(signal.SIGINT)
+    running.read_until("stopping")
+    until(lambda: not alive(running.pids().get("api-1", 0)) and not alive(running.pids().get("controller-1", 0)))
+    running.popen.send_signal(signal.SIGINT)
+    code, out, _ = running.finish()
+    assert code == 0
+    assert out.endswith("headrace has stopped\n")
+
+
+def test_a_stop_while_it_starts(launch_fake: Launch) -> None:
+    running = launch_fake()
+    until(lambda: (running.data / "zookeeper" / "1" / "zoo.cfg").exists())
+    code, out, err = running.stop()
+    assert (code, err) == (0, "")
+    assert "answers" not in out
+    # And nothing is in the way of the next.
+    assert launch_fake("--workers", "1").serves().stop()[0] == 0
+
+
+def test_port_taken(launch_fake: Launch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = launch_fake("--port", str(port)).finish()
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in err
+
+
+def test_data_of_an_embedded_server(launch_fake: Launch, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "recipe.json").write_text("{}")
+    code, _, err = launch_fake().finish()
+    assert code == 1
+    assert "is that of headrace serve" in err
+
+
+def test_wrong_zookeeper(launch_fake: Launch) -> None:
+    for address, says in (("nonsense:x", "is no address of ZooKeeper"), ("127.0.0.1:1", "cannot reach ZooKeeper")):
+        code, _, err = launch_fake("--zookeeper", address).finish()
+        assert code == 1
+        assert says in err
+        assert "Traceback" not in err
+
+
+def test_no_java(launch_fake: Launch, tmp_path: Path) -> None:
+    code, _, err = launch_fake(PATH=str(tmp_path), JAVA_HOME="").finish()
+    assert code == 1
+    assert "needs Java" in err
+    assert "--zookeeper" in err
+
+
+def test_clusters_share_a_zookeeper_and_not_a_directory(launch_fake: Launch) -> None:
+    first = launch_fake("--workers", "1").serves()
+    other = ("--workers", "1", "--zookeeper", first.zookeeper())
+    second = launch_fake(*other, "--deployment", "second", data="second").serves()
+    assert sorted(second.pids()) == ["api-1", "controller-1", "controller-2", "worker-1"]
+    code, _, err = launch_fake(*other, "--deployment", "second", data="third").finish()
+    assert code == 1, "its names are taken"
+    assert second.stop()[0] == 0
+    # The directory remembers whose it is.
+    code, _, err = launch_fake(*other, "--deployment", "third", data="second").finish()
+    assert code == 1
+    assert 'belongs to deployment "second", not to "third"' in err
+    assert first.stop()[0] == 0
+    # And that it was another ZooKeeper's.
+    code, _, err = launch_fake("--workers", "1", "--deployment", "second", data="second").finish()
+    assert code == 1
+    assert 'belongs to another deployment "second"' in err
+
+
+def test_backoff() -> None:
+    backoff = Backoff()
+    assert [round(backoff.after(1.0), 1) for _ in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert backoff.after(11.0) == 0.1
+    assert backoff.after(1.0) == 0.2
+
+
+def test_endings() -> None:
+    assert ending(3) == "ended with exit code 3"
+    assert ending(-9) == "was killed by SIGKILL"
+    assert ending(-99) == "was killed by signal 99"

@@ -1,0 +1,18 @@
+"""A whole cluster on one thread, from one number: the leader, the workers' domains, the wire between them, ZooKeeper's
+twin, clients, and everything that can go wrong.
+
+::
+
+    clients ─┐                        ┌─ Leader (controller/cluster) ── authority twin (zookeeper/memory)
+             ├─ VirtualLoop ─ Network ┤
+    faults ──┘  (time, processes)     └─ Worker: Hosted, Dataflow, Peers (worker/), over a store that crashes
+
+What is real: all of ``domains``, ``migrations``, ``worker/hosted``, ``worker/wire`` down to its bytes, the leader, the
+elections. What is not: threads, sockets, disks, clocks. Time is a number that jumps to the next thing that happens, so
+a minute of a cluster takes some hundredths of a second, and the same seed gives the same run to the last byte.
+
+A *process* is a name under which things run on the loop. One that is killed is never run again, not even to clean up;
+one that is stopped (SIGSTOP) is not run until it is woken, and then finds all that has come in the meantime.
+
+What must hold is in ``checks.py``; what is done at random in ``scenario.py``.
+"""

@@ -1,0 +1,3 @@
+from tests.cluster_simulation.run import main
+
+main()

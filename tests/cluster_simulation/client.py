@@ -1,0 +1,172 @@
+"""A process that serves: it knows the cluster as api processes do, and asks the workers over the simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+import marshal
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from controller.cluster.asking import Asking
+from controller.cluster.connections import Connections
+from controller.cluster.directory import Directory
+from controller.cluster.errors import OutcomeUnknown
+from domains.errors import HeadraceError
+from domains.graph import DomainIndex, NodeIndex, Reader
+from domains.packets import Clock, Operation, Written
+from domains.types import Row
+from migrations.routing import shard_of_key, split
+from migrations.statements.interpret import interpret_one
+from migrations.statements.interpret import split as split_text
+from migrations.statements.statement import WriteStatement
+from tests.campaign.planned import NOW
+from tests.campaign.simulated import keys_of, rows_of
+from tests.cluster_simulation.loop import Process
+from worker.messages import EvictRequest, Pages, ReadRequest, Role, WriteRequest
+from worker.reader_map import BoundLookup
+from worker.schema_version import version_of
+from worker.wire import greeting
+from zookeeper.errors import AuthorityError
+
+if TYPE_CHECKING:
+    from tests.cluster_simulation.cluster import Cluster
+
+TRIES_FOR = 4.0
+"""Seconds for which a request is tried again where nothing was done."""
+AGAIN = 0.05
+
+
+class Ending(StrEnum):
+    """How a write ended, as far as its author can tell."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """Nothing was done."""
+    UNKNOWN = "unknown"
+
+
+class Client:
+    def __init__(self, cluster: Cluster, process: Process) -> None:
+        self.cluster, self.process = cluster, process
+        self.directory: Directory
+        self.asking: Asking
+        self.turn = 0
+        self.token: Clock = {}
+        """What it has written."""
+        self.acknowledged: dict[str, list[Row]] = {}
+
+    async def start(self) -> None:
+        """Returns when the cluster has started."""
+        self.directory = Directory(await self.cluster.joined(self.process))
+        connections = Connections(greeting(self.cluster.name, Role.API, self.process.name, 1))
+        self.asking = Asking(self.directory, connections)
+        while True:
+            try:
+                await self.directory.start()
+                break
+            except (HeadraceError, AuthorityError):
+                await asyncio.sleep(0.2)
+        while self.directory.cluster is None or not self.directory.cluster.placement:
+            await asyncio.sleep(0.05)
+            await self.directory.refresh()
+
+    # --- writes ---------------------------------------------------------------------------------------------------
+
+    async def write(self, sql: str) -> tuple[Ending, Clock]:
+        """How it ended, and the token of what was done. Parts in several shards end together: the worst counts."""
+        operation = self._operation(sql)
+        if operation is None:
+            return Ending.REFUSED, {}
+        self.turn += 1
+        schema = self.directory.state.catalog.table(operation.table)
+        divided = split(operation, schema, self.cluster.shards, self.turn)
+        parts = [divided.limited(n, 0) if divided.limit is not None else part for n, part in enumerate(divided)]
+        version = version_of(schema)
+        ends = await asyncio.gather(*(self._part(version, *part) for part in parts if part is not None))
+        token = {base: at for _, clock in ends for base, at in clock.items()}
+        endings = {ending for ending, _ in ends}
+        if len(endings) > 1:
+            return Ending.UNKNOWN, token
+        return next(iter(endings)), token
+
+    def _operation(self, sql: str) -> Operation | None:
+        """None where the statement does not fit the tables as they are known now."""
+        catalog = self.directory.state.catalog
+        try:
+            (parsed,) = split_text(sql)
+            statement = interpret_one(parsed, catalog, (), NOW)
+        except HeadraceError:
+            return None
+        return statement.operation if isinstance(statement, WriteStatement) else None
+
+    async def _part(self, version: int, shard: int, operation: Operation) -> tuple[Ending, Clock]:
+        request = WriteRequest(DomainIndex(shard), operation, version)
+        try:
+            deadline = asyncio.get_running_loop().time() + TRIES_FOR
+            written = await self.asking.ask(DomainIndex(shard), lambda _: request, deadline, repeatable=False)
+        except OutcomeUnknown:
+            return Ending.UNKNOWN, {}
+        except HeadraceError:
+            return Ending.REFUSED, {}
+        assert isinstance(written, Written), written
+        return Ending.DONE, written.clock
+
+    # --- reads ----------------------------------------------------------------------------------------------------
+
+    async def read(self, view: str, arguments: Sequence[Any], token: Clock, within: float = 2.0) -> list[Row] | None:
+        """The view's rows; None where it is not there (any more), or cannot answer now."""
+        state = self.directory.state
+        if view not in state.flow.readers:
+            return None
+        node = state.flow.node(state.flow.readers[view])
+        reader = node.operator
+        assert isinstance(reader, Reader)
+        keys = keys_of(reader, arguments)
+        by_domain: dict[DomainIndex, list[Row]] = {}
+        for key in keys:
+            by_domain.setdefault(DomainIndex(shard_of_key(state.flow, node.index, key)), []).append(key)
+        found = await asyncio.gather(
+            *(self._rows(domain, node.index, tuple(own), token, within) for domain, own in by_domain.items())
+        )
+        if any(rows is None for rows in found):
+            return None
+        total: Counter[Row] = Counter()
+        for rows in found:
+            total.update(rows or {})
+        return rows_of(reader, total, arguments)
+
+    async def _rows(
+        self, domain: DomainIndex, node: NodeIndex, keys: tuple[Row, ...], token: Clock, within: float
+    ) -> dict[Row, int] | None:
+        request = ReadRequest(domain, node, (BoundLookup(keys),), token, within)
+        pages = await self._tried(domain, lambda: request, within)
+        if not isinstance(pages, Pages):
+            return None
+        return {tuple(map(_value, row)): weight for row, weight in marshal.loads(pages.pages[0])}
+
+    async def evict(self, domain: DomainIndex, node: NodeIndex, keys: tuple[Row, ...]) -> None:
+        await self._tried(domain, lambda: EvictRequest(domain, node, keys), 1.0)
+
+    async def _tried(self, domain: DomainIndex, make: Callable[[], Any], patience: float) -> Any:
+        """What may be asked as often as one likes; None where there is no answer in time."""
+        deadline = asyncio.get_running_loop().time() + patience
+        try:
+            return await self.asking.ask(domain, lambda _: make(), deadline, repeatable=True)
+        except (HeadraceError, TimeoutError):
+            return None
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not await holds():
+            if loop.time() > deadline:
+                return False
+            await asyncio.sleep(AGAIN)
+        return True
+
+
+def _value(value: Any) -> Any:
+    return Decimal(value[1]) if isinstance(value, tuple) else value

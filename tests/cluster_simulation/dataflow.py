@@ -1,0 +1,198 @@
+"""A worker's dataflow without its two threads: the same inbox, batches and flushes, each after a while.
+
+``Dataflow``'s own code takes the inputs and ``Flusher``'s own code performs the effects; what is replaced is who calls
+them, and the reader map, which is a dict here. Between a batch and its flush the process may die.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from domains.graph import DomainIndex, NodeIndex
+from domains.invariants import check_domain
+from domains.packets import Publish
+from domains.types import Delta, Row
+from tests.cluster_simulation.loop import VirtualLoop
+from worker.batch import Batch
+from worker.dataflow import Dataflow
+from worker.flusher import BATCHES_WAITING, Deliver, Flusher
+from worker.hosted import Hosted
+from worker.reader_map import ReaderLayout
+
+
+class NoRoom(Exception):
+    """What is to be taken next has to wait."""
+
+
+class Bell:
+    """In place of the condition that wakes the dataflow's thread."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self.notify = self.notify_all = ring
+
+    def __enter__(self) -> Bell:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def wait(self, timeout: float | None = None) -> None:
+        raise NoRoom
+
+
+class DictMap:
+    """The reader map: by reader, the rows of each key that is filled. It is its own client."""
+
+    def __init__(self) -> None:
+        self.readers: dict[int, dict[Row, Counter[Row]]] = {}
+        self.concealed: set[int] = set()
+
+    def publish(self, publications: Sequence[tuple[ReaderLayout, Publish]]) -> None:
+        for layout, publish in publications:
+            if layout.concealed:
+                self.concealed.add(layout.reader_id)
+            self._apply(layout.reader_id, publish)
+
+    def _apply(self, id: int, publish: Publish) -> None:
+        reader = self.readers.setdefault(id, {})
+        name = f"reader {publish.reader} of domain {publish.domain}"
+        for key in publish.evicted:
+            assert key in reader, f"{name}: {key} is evicted and was not there"
+            del reader[key]
+        for key, rows in publish.filled:
+            assert key not in reader, f"{name}: {key} is filled twice"
+            reader[key] = Counter()
+            for row, weight in rows:
+                self._add(reader[key], row, weight, name)
+        for key, (row, weight) in publish.deltas:
+            assert key in reader, f"{name}: a change of {key}, which is a hole"
+            self._add(reader[key], row, weight, name)
+
+    @staticmethod
+    def _add(rows: Counter[Row], row: Row, weight: int, name: str) -> None:
+        rows[row] += weight
+        assert rows[row] >= 0, f"{name} has a negative row {row}"
+        if not rows[row]:
+            del rows[row]
+
+    def reveal(self, layout: ReaderLayout) -> None:
+        layout.concealed = False
+        self.concealed.discard(layout.reader_id)
+
+    def drop(self, layout: ReaderLayout) -> None:
+        self.readers.pop(layout.reader_id, None)
+        self.concealed.discard(layout.reader_id)
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def rows_of(self, id: int, key: Row) -> list[Delta] | None:
+        rows = self.readers.get(id, {}).get(key)
+        return None if rows is None or id in self.concealed else list(rows.items())
+
+    def page(self, layout: ReaderLayout, key: Row, *_: Any) -> bytes | None:
+        return self.rows(layout, [key])
+
+    def rows(self, layout: ReaderLayout, keys: Sequence[Row], *_: Any) -> bytes | None:
+        """All rows of the keys as they are: who asked applies order and limit."""
+        found: list[Delta] = []
+        for key in keys:
+            rows = self.rows_of(layout.reader_id, key)
+            if rows is None:
+                return None
+            found += rows
+        return marshal.dumps([(tuple(map(_plain, row)), weight) for row, weight in found])
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | float | str) else ("decimal", str(value))
+
+
+class SimulatedDataflow(Dataflow):
+    """``pause()`` gives the seconds until the next batch, and again until it is flushed."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        pause: Callable[[], float],
+        *,
+        memory_limit: int,
+        deliver: Deliver,
+        outbound_waiting: Callable[[], int],
+        check: Callable[[], bool],
+    ) -> None:
+        self.hosted = Hosted(memory_limit=memory_limit)
+        self.map = DictMap()
+        self.reader_map = self.map  # type: ignore[assignment]
+        self.failed = None
+        self.listeners = []
+        self._outbound_waiting = outbound_waiting
+        self._inbox = deque()
+        self._always = deque()
+        self._stopping = False
+        self._loop, self._pause, self._check = loop, pause, check
+        self._turning = False
+        self._flushing = False
+        self._batches: list[Batch] = []
+        self._arrived = Bell(self._ring)  # type: ignore[assignment]
+        self.flusher = Flusher(self.map, deliver, self._progressed)  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        """There is no thread to start."""
+
+    def client(self) -> Any:
+        return self.map
+
+    def _ring(self) -> None:
+        if not self._turning:
+            self._turning = True
+            self._loop.call_later(self._pause(), self._turn)
+
+    def _turn(self) -> None:
+        self._turning = False
+        if self.failed is not None or len(self._batches) >= BATCHES_WAITING:
+            return
+        if not self._inbox and not self._always:
+            return
+        try:
+            inputs = self._next()
+        except NoRoom:
+            self._ring()
+            return
+        batch = Batch()
+        try:
+            for one in inputs:
+                self._take(one, batch)
+            self.hosted.finish(batch)
+        except Exception as error:
+            self._fail(error, inputs)
+            raise
+        if batch:
+            self._batches.append(batch)
+            if not self._flushing:
+                self._flushing = True
+                self._loop.call_later(self._pause(), self._flush)
+        if self._inbox or self._always:
+            self._ring()
+
+    def _flush(self) -> None:
+        self._flushing = False
+        run, self._batches = self._batches, []
+        self.flusher._flush(run)
+        if self._inbox or self._always:
+            self._ring()
+        if self._check():
+            self.check()
+        self._progressed()
+
+    def check(self) -> None:
+        """The rules of design section 3, wherever all that was done is visible."""
+        if self._batches:
+            return
+        for index, host in self.hosted.hosts.items():
+            check_domain(host.domain, lambda node, key, index=index: self._rows(index, node, key))  # type: ignore[misc]
+
+    def _rows(self, domain: DomainIndex, node: NodeIndex, key: Row) -> list[Delta] | None:
+        return self.map.rows_of(self.layouts[domain, node].reader_id, key)

@@ -1,0 +1,210 @@
+"""Everything that goes wrong, at times drawn from the seed: also while something else is being repaired."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.cluster_simulation.loop import Condition, Process
+from tests.cluster_simulation.network import Weather
+
+if TYPE_CHECKING:
+    from tests.cluster_simulation.cluster import Cluster
+
+KINDS = {
+    "kill_worker": 6,
+    "vanish_worker": 2,
+    "stop_worker": 3,
+    "kill_controller": 4,
+    "stop_controller": 2,
+    "cut": 5,
+    "part": 4,
+    "zookeeper": 3,
+    "expire": 3,
+    "isolate": 2,
+    "weather": 2,
+    "memory": 3,
+    "join": 2,
+    "drain": 2,
+    "kill_all": 1,
+    "namesake": 2,
+}
+
+
+class Faults:
+    def __init__(self, cluster: Cluster, random: Random, count: int, seconds: float) -> None:
+        self.cluster, self.random = cluster, random
+        self.count, self.seconds = count, seconds
+        kinds = list(KINDS)
+        self._kinds = random.sample(kinds, random.choice((1, 2, 4, len(kinds))))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        times = sorted(self.random.random() * self.seconds for _ in range(self.count))
+        if self.random.random() < 0.4:  # In a cluster of each other: while the one before is being repaired.
+            times = [times[0] + (each - times[0]) * 0.15 for each in times] if times else []
+        for at in times:
+            await asyncio.sleep(max(0.0, began + at - loop.time()))
+            kind = self.random.choices(self._kinds, [KINDS[kind] for kind in self._kinds])[0]
+            self._tasks.append(asyncio.ensure_future(getattr(self, f"_{kind}")()))
+        await asyncio.sleep(max(0.0, began + self.seconds - loop.time()))
+
+    def heal(self) -> None:
+        """Everything is as it should be again, and whoever is dead is started anew."""
+        cluster = self.cluster
+        for task in self._tasks:
+            task.cancel()
+        cluster.network.weather = Weather()
+        cluster.network.join()
+        if not cluster.zookeeper.running:
+            cluster.zookeeper.start()
+        for process in cluster.living():
+            cluster.wake(process)
+        for process in list(cluster.authorities):
+            cluster.mend(process)
+        for name, worker in list(cluster.workers.items()):
+            if worker.process.is_dead:
+                cluster.start_worker(name)
+        for name, controller in list(cluster.controllers.items()):
+            if controller.process.is_dead:
+                cluster.start_controller(name)
+
+    # --- kinds ----------------------------------------------------------------------------------------------------
+
+    def _pause(self) -> float:
+        return self.random.choice((0.05, 0.5, 1.0, 3.0, 5.0)) * self.random.random()
+
+    def _some_worker(self) -> str | None:
+        names = [name for name, worker in self.cluster.workers.items() if not worker.process.is_dead]
+        return self.random.choice(names) if names else None
+
+    async def _kill_worker(self) -> None:
+        name = self._some_worker()
+        if name is not None:
+            self.cluster.kill(self.cluster.workers[name].process)
+            await self._again(name)
+
+    async def _again(self, name: str) -> None:
+        await asyncio.sleep(self._pause())
+        if self.cluster.workers[name].process.is_dead:
+            self.cluster.start_worker(name)
+
+    async def _vanish_worker(self) -> None:
+        name = self._some_worker()
+        if name is not None:
+            self.cluster.vanish(self.cluster.workers[name].process)
+            await self._again(name)
+
+    async def _namesake(self) -> None:
+        """A process is started under the name of one that is still there, as when a machine comes back."""
+        name = self._some_worker()
+        if name is not None:
+            old = self.cluster.workers[name].process
+            self.cluster.start_worker(name)
+            await asyncio.sleep(self._pause())
+            self.cluster.kill(old, "it was superseded")
+
+    async def _kill_all(self) -> None:
+        names = [name for name, worker in self.cluster.workers.items() if not worker.process.is_dead]
+        for name in names:
+            self.cluster.kill(self.cluster.workers[name].process, "all are killed")
+        for name in names:
+            await self._again(name)
+
+    async def _stop_worker(self) -> None:
+        name = self._some_worker()
+        if name is not None:
+            await self._stop(self.cluster.workers[name].process)
+
+    async def _stop(self, process: Process) -> None:
+        if process.condition is Condition.RUNNING:
+            self.cluster.stop(process)
+            await asyncio.sleep(self._pause())
+            self.cluster.wake(process)
+
+    async def _kill_controller(self) -> None:
+        controller = self.cluster.leader() or self.random.choice(list(self.cluster.controllers.values()))
+        if not controller.process.is_dead:
+            self.cluster.kill(controller.process)
+            await asyncio.sleep(self._pause())
+            if self.cluster.controllers[controller.name].process.is_dead:
+                self.cluster.start_controller(controller.name)
+
+    async def _stop_controller(self) -> None:
+        controller = self.cluster.leader()
+        if controller is not None:
+            await self._stop(controller.process)
+
+    async def _cut(self) -> None:
+        share = self.random.choice((0.1, 0.5, 1.0))
+        for _ in range(self.random.choice((1, 1, 4))):
+            cut = self.cluster.network.cut_some(share)
+            self.cluster.say(f"{cut} connections are cut")
+            await asyncio.sleep(self.random.random() * 0.1)
+
+    async def _part(self) -> None:
+        living = self.cluster.living()
+        if len(living) < 2:
+            return
+        one = self.random.choice(living)
+        others = self.random.sample(living, self.random.randint(1, len(living)))
+        self.cluster.say(f"{one} is parted from {others}")
+        for other in others:
+            self.cluster.network.part(one, other)
+        await asyncio.sleep(self._pause())
+        self.cluster.say("all are joined again")
+        self.cluster.network.join()
+
+    async def _zookeeper(self) -> None:
+        cluster = self.cluster
+        if cluster.zookeeper.running:
+            cluster.say("ZooKeeper is away")
+            cluster.zookeeper.stop()
+            await asyncio.sleep(self._pause())
+            cluster.say("ZooKeeper is back")
+            cluster.zookeeper.start()
+
+    async def _expire(self) -> None:
+        process = self.random.choice(self.cluster.living() or [None])  # type: ignore[list-item]
+        if process is not None and process.condition is Condition.RUNNING:
+            self.cluster.say(f"the session of {process} expires")
+            process.context.copy().run(self.cluster.authorities[process].expire)
+
+    async def _isolate(self) -> None:
+        """A process loses ZooKeeper, and nothing else."""
+        process = self.random.choice(self.cluster.living() or [None])  # type: ignore[list-item]
+        if process is not None:
+            self.cluster.say(f"{process} is cut off from ZooKeeper")
+            self.cluster.authorities[process].cut()
+            await asyncio.sleep(self._pause())
+            self.cluster.mend(process)
+
+    async def _weather(self) -> None:
+        self.cluster.network.weather = Weather(
+            self.random.choice((0.0001, 0.01, 0.05)), self.random.choice((0.001, 0.05, 0.3)), self.random.choice((0, 0.01))
+        )
+        await asyncio.sleep(self._pause())
+        self.cluster.network.weather = Weather()
+
+    async def _memory(self) -> None:
+        for worker in self.cluster.workers.values():
+            if worker.is_up:
+                worker.dataflow.memory_limit = self.random.choice((1, 1000, 5000))
+        await asyncio.sleep(self._pause())
+        for worker in self.cluster.workers.values():
+            if worker.is_up:
+                worker.dataflow.memory_limit = self.cluster.memory_limit
+
+    async def _join(self) -> None:
+        name = f"w{len(self.cluster.workers)}"
+        if len(self.cluster.workers) < 6:
+            self.cluster.start_worker(name)
+
+    async def _drain(self) -> None:
+        controller, name = self.cluster.leader(), self._some_worker()
+        if controller is not None and name is not None and len(self.cluster.workers) > 1:
+            self.cluster.say(f"{name} is to be drained")
+            controller.process.spawn(controller.drain(name))

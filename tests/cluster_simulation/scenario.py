@@ -1,0 +1,289 @@
+"""One simulation, from its seed to its verdict: a cluster, clients, faults, and in the end rest and the checks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from domains.errors import HeadraceError
+from domains.graph import Reader
+from migrations.recipe import Entry
+from tests.cluster_simulation import checks
+from tests.cluster_simulation.client import Client, Ending
+from tests.cluster_simulation.cluster import Cluster
+from tests.cluster_simulation.faults import Faults
+from tests.cluster_simulation.loop import Process, Stuck, VirtualLoop
+from tests.cluster_simulation.program import BOXES, PEOPLE, LedgerView, ledger_tables, ledger_views
+
+REST_SECONDS = 90.0
+"""Of the simulation's time, for the cluster to come to rest once nothing goes wrong any more."""
+DDL_SECONDS = 20.0
+
+
+class Found(AssertionError):
+    """What a simulation has found to be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is done, drawn from the seed."""
+
+    shards: int
+    workers: int
+    controllers: int
+    clients: int
+    seconds: float
+    faults: int
+    views: int
+
+    @classmethod
+    def of(cls, random: Random) -> Size:
+        return cls(
+            shards=random.choice((1, 2, 2, 3, 4)),
+            workers=random.choice((1, 2, 2, 3, 3, 4)),
+            controllers=random.choice((1, 1, 2, 3)),
+            clients=random.choice((1, 2, 3)),
+            seconds=random.choice((3.0, 6.0, 10.0)),
+            faults=random.choice((0, 1, 2, 3, 5, 8, 12)),
+            views=random.choice((2, 3, 5)),
+        )
+
+
+class Scenario:
+    def __init__(self, seed: int, *, calm: bool = False) -> None:
+        self.seed = seed
+        self.random = Random(f"cluster {seed}")
+        self.size = Size.of(self.random)
+        if calm:
+            self.size = replace(self.size, faults=0)
+        self.loop = VirtualLoop()
+        self.cluster = Cluster(self.loop, self.random, shards=self.size.shards, quorum=self.random.randint(1, self.size.workers))
+        self.ledger = checks.Ledger()
+        self.views: dict[str, LedgerView] = {}
+        """Those that were ever asked for."""
+        self.clients: list[Client] = []
+        self._ids = 0
+        self.counts: dict[str, int] = {}
+        self.cluster.check_share = self.random.choice((0.0, 0.02, 0.02, 0.2))
+
+    def count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def run(self) -> None:
+        """Raises what breaks first, an AssertionError above all."""
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_until_complete(self.loop.create_task(self._watched()))
+        finally:
+            asyncio.set_event_loop(None)
+            self.loop.close()
+
+    async def _watched(self) -> None:
+        life = asyncio.ensure_future(self._life())
+        while not life.done():
+            await asyncio.wait([life], timeout=0.25)
+            self._raise_faults()
+        life.result()
+
+    def _raise_faults(self) -> None:
+        if self.loop.faults:
+            context = self.loop.faults[0]
+            error = context.get("exception")
+            raise Found(f"{context.get('message')}: {error!r}") from error
+        for worker in self.cluster.workers.values():
+            if worker.is_up and worker.dataflow.failed is not None:
+                raise Found(f"{worker.process} failed: {worker.dataflow.failed}")
+
+    # --- a life ---------------------------------------------------------------------------------------------------
+
+    async def _life(self) -> None:
+        cluster, size = self.cluster, self.size
+        for number in range(size.controllers):
+            cluster.start_controller(f"c{number}")
+        for number in range(size.workers):
+            cluster.start_worker(f"w{number}")
+        faults = Faults(cluster, self.random, size.faults, size.seconds)
+        early = self.random.random() < 0.3
+        tasks = [asyncio.ensure_future(faults.run())] if early else []
+        for number in range(size.clients):
+            process = Process(self.loop, f"client{number}")
+            client = process.context.copy().run(Client, cluster, process)
+            self.clients.append(client)
+            await cluster.at(process, client.start, REST_SECONDS)
+        await self._define()
+        if not early:
+            tasks.append(asyncio.ensure_future(faults.run()))
+        tasks += [asyncio.ensure_future(self._at(client, self._write_on)) for client in self.clients]
+        tasks += [asyncio.ensure_future(self._at(client, self._read_on)) for client in self.clients]
+        tasks += [asyncio.ensure_future(self._at(self.clients[0], self._change_on))]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+        faults.heal()
+        await self._rest()
+        await self._verdict()
+
+    async def _at(self, client: Client, act: Callable[[Client], Awaitable[None]]) -> None:
+        await self.cluster.at(client.process, lambda: act(client), 600.0)
+
+    async def _define(self) -> None:
+        for sql in ledger_tables(self.random, self.size.shards):
+            while not await self._change(Entry((sql,)), sql):
+                await asyncio.sleep(0.5)
+        for view in ledger_views(self.random, self.size.views):
+            self.views[view.name] = view
+            await self._change(Entry((view.create(),)), view.create())
+
+    async def _change(self, entry: Entry, sql: str) -> bool:
+        """Whether the leader says that it is done, or it is so already."""
+        self.count("changes")
+        controller = self.cluster.leader()
+        if controller is None:
+            return False
+        self.cluster.say(f"{controller.process}: {sql}")
+        try:
+            await self.cluster.at(controller.process, lambda: controller.change(entry, sql), DDL_SECONDS)
+        except (HeadraceError, TimeoutError) as error:
+            self.cluster.say(f"  {sql[:30]} … ends: {error or 'no answer'}")
+            return "exists already" in str(error)
+        self.count("changes done")
+        self.cluster.say(f"  {sql[:30]} … is done")
+        return True
+
+    # --- what clients do ------------------------------------------------------------------------------------------
+
+    def _seconds(self) -> float:
+        return self.random.random() * self.random.choice((0.02, 0.1, 0.5))
+
+    async def _write_on(self, client: Client) -> None:
+        end = self.loop.time() + self.size.seconds
+        while self.loop.time() < end:
+            await self._write(client)
+            await asyncio.sleep(self._seconds())
+
+    async def _write(self, client: Client) -> None:
+        random = self.random
+        table = random.choice(("marks", "tags"))
+        rows = []
+        for _ in range(random.choice((1, 1, 1, 3))):
+            self._ids += 1
+            row: tuple[int, ...] = (self._ids, random.randrange(PEOPLE), random.randrange(BOXES))
+            rows.append(row if table == "marks" else row[:2])
+            self.ledger.rows[table][self._ids] = rows[-1]
+        values = ", ".join(str(row) for row in rows)
+        ending, token = await client.write(f"INSERT INTO {table} VALUES {values}")
+        self.count(f"writes {ending.value}")
+        for row in rows:
+            self.ledger.endings[table, row[0]] = ending
+        if ending is Ending.DONE:
+            for base, at in token.items():
+                client.token[base] = max(at, client.token.get(base, 0))
+            client.acknowledged.setdefault(table, []).extend(rows)
+
+    async def _read_on(self, client: Client) -> None:
+        end = self.loop.time() + self.size.seconds
+        while self.loop.time() < end:
+            names = [name for name in self.views if name in client.directory.state.flow.readers]
+            if names:
+                if self.random.random() < 0.1:
+                    await self._evict(client, self.random.choice(names))
+                else:
+                    await self._read(client, self.views[self.random.choice(names)])
+            await asyncio.sleep(self._seconds())
+
+    async def _read(self, client: Client, view: LedgerView) -> None:
+        arguments = view.arguments(self.random)
+        known = {table: tuple(rows) for table, rows in client.acknowledged.items()}
+        token = dict(client.token) if self.random.random() < 0.5 else {}
+        rows = await client.read(view.name, arguments, token)
+        self.count("reads" if rows is not None else "reads without an answer")
+        if rows is None or view.shows is None:
+            return
+        table, columns = view.shows
+        where = dict(zip(columns, arguments, strict=True))
+        covered = {row[0] for row in known.get(table, ()) if all(row[c] == v for c, v in where.items())} if token else ()
+        self.ledger.seen.append(
+            checks.Seen(view.name, table, where, frozenset(int(row[0]) for row in rows), frozenset(covered))
+        )
+
+    async def _evict(self, client: Client, name: str) -> None:
+        state = client.directory.state
+        node = state.flow.node(state.flow.readers[name])
+        assert isinstance(node.operator, Reader)
+        keys = tuple({tuple(self.random.randrange(PEOPLE) for _ in node.operator.key): None for _ in range(2)})
+        if keys != ((),):
+            self.count("evictions")
+            await client.evict(self.random.choice(state.flow.places(node.index)), node.index, keys)
+
+    async def _change_on(self, client: Client) -> None:
+        """Views come and go, and tables change, as long as others write and read."""
+        random = self.random
+        end = self.loop.time() + self.size.seconds
+        while self.loop.time() < end:
+            await asyncio.sleep(random.random() * 2.0)
+            state = client.directory.state
+            present = sorted(name for name in self.views if name in state.catalog.views)
+            if present and random.random() < 0.4:
+                name = random.choice(present)
+                await self._change(Entry((f"DROP VIEW {name}",)), f"DROP VIEW {name}")
+            elif random.random() < 0.15:
+                self._ids += 1
+                sql = f"CREATE TABLE extra{self._ids} (id INT PRIMARY KEY, n INT)"
+                await self._change(Entry((sql,)), sql)
+            else:
+                (view,) = ledger_views(random, 1)
+                if view.name not in present:
+                    self.views[view.name] = view
+                    await self._change(Entry((view.create(),)), view.create())
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    async def _rest(self) -> None:
+        """Returns when all is quiet. Beats may go on for a while after everything has arrived."""
+        self.cluster.say("nothing goes wrong from here on")
+        client = self.clients[0]
+        deadline = self.loop.time() + REST_SECONDS
+        quiet, why = 0, ""
+        while quiet < 2:
+            if self.loop.time() > deadline:
+                raise Found(f"the cluster does not come to rest: {why}")
+            await asyncio.sleep(0.3)
+            await self.cluster.at(client.process, client.directory.refresh, REST_SECONDS)
+            controller = self.cluster.leader()
+            why = "there is no leader" if controller is None else controller.busy()
+            why = why or checks.restless(self.cluster, client.directory.cluster, client.directory.state)
+            quiet = 0 if why else quiet + 1
+
+    async def _verdict(self) -> None:
+        client, cluster = self.clients[0], self.cluster
+        decided, state = client.directory.cluster, client.directory.state
+        assert decided is not None
+        checks.check_engine(cluster, decided)
+        stored = checks.stored_rows(cluster, state)
+        self.ledger.judge(stored, checks.log_order(cluster, state, ("marks", "tags")))
+        oracle = checks.LedgerOracle(stored)
+        try:
+            for view in self.views.values():
+                if view.name in state.flow.readers:
+                    await self._compare(client, view, oracle)
+        finally:
+            oracle.close()
+        await self._rest()
+        checks.check_engine(cluster, decided)
+
+    async def _compare(self, client: Client, view: LedgerView, oracle: checks.LedgerOracle) -> None:
+        for arguments, wanted in oracle.answers(view):
+            found: Any = await self.cluster.at(
+                client.process, lambda arguments=arguments: client.read(view.name, arguments, {}, 5.0), REST_SECONDS
+            )
+            assert found is not None, f"{view.name} {arguments} has no answer, and all is quiet"
+            ordered = "ORDER BY" in view.sql
+            assert not checks.differ(found, wanted, ordered=ordered), (
+                f"{view.name} {arguments} answers {sorted(found)}, not {sorted(wanted)}"
+            )
+
+
+__all__ = ["Found", "Scenario", "Stuck"]

@@ -1,0 +1,145 @@
+"""Base shards that survive a crash as far as they were synced: whole steps, a prefix of them.
+
+A shard is locked by the process that has it open. Who opens it after another process of the same host that is alive and
+superseded kills that one first, as workers do (a stopped process could write after it wakes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from domains.errors import StorageFailure
+from domains.graph import DomainIndex
+from domains.memory_store import MemoryStore, MemoryTable
+from domains.types import Delta, TableSchema
+from tests.cluster_simulation.loop import Process
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one commit did, to be undone."""
+
+    rows: dict[str, list[Delta]]
+    positions: dict[str, int]
+    """Before it."""
+    numbers: dict[str, int]
+    """AUTO_INCREMENT, before it."""
+
+
+class CrashStore(MemoryStore):
+    """A store of which ``crash`` takes the steps that were not synced, all but some of the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unsynced: list[_Step] = []
+        self.commits = 0
+
+    def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
+        entries = list(log)
+        step = _Step({}, {name: self.position(name) for name, _, _ in entries}, {})
+        for schema in self.tables():
+            table = self.table(schema.name)
+            if table._staged:
+                step.rows[schema.name] = list(table._staged)
+            step.numbers[schema.name] = table._committed_auto_increment
+        super().commit(entries)
+        self.commits += 1
+        self._unsynced.append(step)
+
+    # What changes the catalog is one write of its own, which RocksDB puts behind all those before it in its log. It is
+    # taken for synced here, which is the stricter of what can be.
+    def create_table(self, schema: TableSchema) -> MemoryTable:
+        self.sync()
+        return super().create_table(schema)
+
+    def alter_table(self, schema: TableSchema) -> MemoryTable:
+        self.sync()
+        return super().alter_table(schema)
+
+    def drop_table(self, name: str) -> None:
+        self.sync()
+        super().drop_table(name)
+
+    def sync(self) -> None:
+        self._unsynced.clear()
+
+    def crash(self, random: Random) -> int:
+        """The process is gone. Answers how many steps are."""
+        kept = random.choice((0, len(self._unsynced), random.randint(0, len(self._unsynced))))
+        lost = self._unsynced[kept:]
+        self._unsynced.clear()
+        for schema in self.tables():
+            self.table(schema.name).rollback()
+        for step in reversed(lost):
+            self._undo(step)
+        for schema in self.tables():
+            table = self.table(schema.name)
+            # Indexes that were being built are begun again: their cursors were the process's.
+            for columns in sorted(table._building):
+                table._building.discard(columns)
+        return len(lost)
+
+    def _undo(self, step: _Step) -> None:
+        for name, deltas in step.rows.items():
+            table = self.table(name)
+            table.stage([(row, -weight) for row, weight in deltas])
+            table.commit()
+        for name, position in step.positions.items():
+            self._positions[name] = position
+            self.trim_after(name, position)
+        for name, number in step.numbers.items():
+            table = self.table(name)
+            table._auto_increment = table._committed_auto_increment = number
+
+    def trim_after(self, name: str, position: int) -> None:
+        self._log[name] = [entry for entry in self._log[name] if entry[0] <= position]
+
+
+@dataclass(slots=True)
+class Disk:
+    """One shard's directory."""
+
+    store: CrashStore = field(default_factory=CrashStore)
+    owner: Process | None = None
+    host: str = ""
+    incarnation: int = 0
+
+
+class Disks:
+    """All shards' directories: of one deployment, reached from every host that has them."""
+
+    def __init__(self, random: Random, kill: Callable[[Process, str], None]) -> None:
+        self._random = random
+        self._kill = kill
+        self.disks: dict[DomainIndex, Disk] = {}
+
+    def open(self, domain: DomainIndex, process: Process, host: str, incarnation: int) -> CrashStore:
+        disk = self.disks.setdefault(domain, Disk())
+        if disk.owner is not None and disk.owner is not process:
+            if disk.host != host:
+                raise StorageFailure(f"shard {domain} is open on host {disk.host}", hint="stop that process")
+            if disk.incarnation >= incarnation:
+                raise StorageFailure(f"shard {domain} is open in a later incarnation", hint="nothing is to be done")
+            self._kill(disk.owner, f"fenced off by {process}")
+        assert disk.owner is None or disk.owner is process, "whoever was killed still holds its shard"
+        if disk.incarnation > incarnation:
+            raise StorageFailure(f"shard {domain} went on in incarnation {disk.incarnation}")
+        disk.owner, disk.host, disk.incarnation = process, host, incarnation
+        return disk.store
+
+    def close(self, domain: DomainIndex, process: Process, incarnation: int) -> None:
+        disk = self.disks[domain]
+        if disk.owner is process and disk.incarnation == incarnation:
+            disk.store.sync()
+            disk.owner = None
+
+    def crash(self, process: Process) -> int:
+        """All that the process had open. Answers how many steps are lost."""
+        lost = 0
+        for disk in self.disks.values():
+            if disk.owner is process:
+                lost += disk.store.crash(self._random)
+                disk.owner = None
+        return lost

@@ -1,0 +1,84 @@
+"""A worker process: registered with the authority, a port on the simulated network, and its domains."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from domains.errors import HeadraceError
+from domains.storage import Store
+from tests.cluster_simulation.dataflow import SimulatedDataflow
+from tests.cluster_simulation.loop import Process
+from worker.messages import OpenDomain, Role
+from worker.server import WorkerServer
+from worker.wire import Peers, greeting, serve
+from zookeeper.descriptors import WorkerDescriptor
+from zookeeper.errors import AuthorityError
+
+if TYPE_CHECKING:
+    from tests.cluster_simulation.cluster import Cluster
+
+OPENING = 0.02
+"""Seconds that opening a shard takes, at most."""
+
+
+class SimulatedServer(WorkerServer):
+    """Only the shards' storage is another."""
+
+    def __init__(self, worker: SimulatedWorker) -> None:
+        super().__init__(worker.dataflow, worker.peers, worker.name, worker.incarnation, Path("data"))
+        self._worker = worker
+
+    async def _store(self, message: OpenDomain) -> tuple[Store, Callable[[], None], Callable[[], None]]:
+        worker, domain, incarnation = self._worker, message.domain, message.incarnation
+        disks, process = worker.cluster.disks, worker.process
+        await asyncio.sleep(worker.cluster.random.random() * OPENING)
+        store = disks.open(domain, process, worker.host, incarnation)
+        return store, store.sync, lambda: disks.close(domain, process, incarnation)
+
+
+class SimulatedWorker:
+    """One process; ``incarnation`` grows with each start under the same name."""
+
+    def __init__(self, cluster: Cluster, process: Process, name: str, incarnation: int, host: str) -> None:
+        self.cluster, self.process = cluster, process
+        self.name, self.incarnation, self.host = name, incarnation, host
+        self.dataflow: SimulatedDataflow
+        self.peers: Peers
+        self.is_up = False
+
+    async def run(self) -> None:
+        cluster, random = self.cluster, self.cluster.random
+        self.peers = Peers(
+            greeting(cluster.name, Role.WORKER, self.name, self.incarnation),
+            lambda packets: self.dataflow.receive(packets, lambda: None),
+        )
+        pace = random.choice((0.0002, 0.001, 0.001, 0.01))
+        self.dataflow = SimulatedDataflow(
+            cluster.loop,
+            lambda: random.random() * pace,
+            memory_limit=cluster.memory_limit,
+            deliver=self.peers.send,
+            outbound_waiting=lambda: self.peers.waiting_bytes,
+            check=cluster.is_check_due,
+        )
+        handle = SimulatedServer(self).handle
+        server = await serve(self.host, 0, cluster.name, handle, name=self.name, incarnation=self.incarnation)
+        authority = await cluster.joined(self.process)
+        descriptor = WorkerDescriptor(self.name, self.host, server.port, self.incarnation, self.incarnation, "/data")
+        self.is_up = True
+        await self._until(lambda: authority.register_worker(descriptor))
+        await authority.superseded.wait()
+        self.cluster.loop.call_soon(self.cluster.kill, self.process, "it is superseded", context=cluster.network.context)
+
+    async def _until(self, act: Callable[..., object]) -> None:
+        """As a process that is started again until it succeeds."""
+        while True:
+            try:
+                await act()  # type: ignore[misc]
+                return
+            except (HeadraceError, AuthorityError) as error:
+                self.cluster.say(f"{self.process} goes on trying: {error}")
+                await asyncio.sleep(0.5)

@@ -1,0 +1,213 @@
+"""A few workers' domains on one thread: the hosts are the production ones, all around them is dicts and queues.
+
+Between any two sites runs a queue in order, as the wire gives it. What a site's batches order to be done outside waits
+until ``flush``. Who moves a domain, or brings back what a site lost when it died, tells each site of it in its turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from domains.domain import Domain
+from domains.graph import Base, DomainIndex, NodeIndex
+from domains.invariants import check_domain, check_links
+from domains.memory_store import MemoryStore
+from domains.packets import Publish
+from domains.sharding import physical
+from domains.types import Delta, Row
+from migrations.change import change_of, entries_of
+from migrations.plan import State, plan_start
+from migrations.recipe import Entry
+from worker.batch import Batch, Drop, LinkPacket, Look, Reveal
+from worker.hosted import Hosted
+from worker.reader_map import ReaderLayout
+
+Rows = dict[Row, Counter[Row]]
+
+
+@dataclass
+class Site:
+    """One worker: its hosts, what waits to be flushed, and what its readers show."""
+
+    hosted: Hosted
+    batches: deque[Batch] = field(default_factory=deque)
+    where: dict[DomainIndex, int] = field(default_factory=dict)
+    """The sites of all domains, as this one was told last."""
+    shown: dict[int, Rows] = field(default_factory=dict)
+    """Reader number → key → rows."""
+    answers: list[tuple[Any, Any]] = field(default_factory=list)
+
+
+class HostedCluster:
+    def __init__(
+        self, sites: int, groups: int, shards: int, sql: str, rng: Random, *, memory_limit: int = 2**40
+    ) -> None:
+        self.rng = rng
+        self.shards = shards
+        self._memory_limit = memory_limit
+        self.state = State(shards=shards)
+        placement: dict[NodeIndex, DomainIndex] = {}
+
+        def place(node: Any) -> DomainIndex:
+            group = 0 if isinstance(node.operator, Base) else rng.randrange(groups)
+            return placement.setdefault(node.index, DomainIndex(group))
+
+        for entry in entries_of(Entry((sql,))):
+            self.state = change_of(self.state, entry, place).state
+        self.stores = [MemoryStore() for _ in range(shards)]
+        for shard, store in enumerate(self.stores):
+            for schema in self.state.catalog.tables.values():
+                if shard < (schema.shards or shards):
+                    store.create_table(schema)
+        self.incarnation = 1
+        self.sites = [self._site() for _ in range(sites)]
+        self.streams: dict[tuple[int, int], deque[LinkPacket]] = {}
+        self.untold: list[int] = []
+        """Sites that have yet to hear of the last change."""
+        self.domains = [physical(DomainIndex(g), s, shards) for g in range(groups) for s in range(shards)]
+        self.hosts = {index: (rng.randrange(sites), 1) for index in self.domains}
+        for index in self.domains:
+            self._open(index)
+        self.untold = list(range(sites))
+
+    def _site(self) -> Site:
+        return Site(Hosted(memory_limit=self._memory_limit))
+
+    # --- acts -----------------------------------------------------------------------------------------------------
+
+    def act(self, site: int, do: Callable[[Hosted, Batch], Any]) -> Any:
+        batch = Batch()
+        found = do(self.sites[site].hosted, batch)
+        self.sites[site].hosted.finish(batch)
+        self.sites[site].batches.append(batch)
+        return found
+
+    def flush(self, site: int) -> None:
+        """Do outside what the site's oldest batch orders."""
+        own = self.sites[site]
+        batch = own.batches.popleft()
+        for entry in batch.visible:
+            match entry:
+                case (ReaderLayout() as layout, Publish() as publish):
+                    _show(own.shown.setdefault(layout.reader_id, {}), publish)
+                case Look():
+                    entry.take()
+                case Drop(layout=layout):
+                    own.shown.pop(layout.reader_id, None)
+                case Reveal():
+                    pass
+        for answer, outcome in batch.answers:
+            answer(outcome)
+        for receiver, packet in batch.sends:
+            if receiver in own.where and own.where[receiver] != site:
+                self.streams.setdefault((site, own.where[receiver]), deque()).append(packet)
+
+    def deliver(self) -> bool:
+        waiting = [key for key, queue in self.streams.items() if queue]
+        if not waiting:
+            return False
+        key = self.rng.choice(waiting)
+        queue = self.streams[key]
+        packets = [queue.popleft() for _ in range(min(len(queue), self.rng.randrange(1, 4)))]
+        self.act(key[1], lambda hosted, batch: hosted.receive(packets, batch))
+        return True
+
+    # --- who hosts what -------------------------------------------------------------------------------------------
+
+    def _open(self, index: DomainIndex) -> None:
+        site, incarnation = self.hosts[index]
+        store = self.stores[index] if index < self.shards else MemoryStore()
+        adds = [step.command for step in plan_start(self.state.flow).steps if step.domain == index]
+
+        def do(hosted: Hosted, batch: Batch) -> None:
+            hosted.open(index, store, incarnation=incarnation, shard=index % self.shards, shards=self.shards)
+            for command in adds:
+                while not hosted.perform(index, command, batch).finished:
+                    pass
+
+        self.act(site, do)
+
+    def move(self, index: DomainIndex, to: int) -> None:
+        """Close a domain and open it elsewhere (or at the same place)."""
+        self.incarnation += 1
+        self.act(self.hosts[index][0], lambda hosted, batch: hosted.close(index, batch))
+        self.hosts[index] = (to, self.incarnation)
+        self._open(index)
+        self._untell()
+
+    def crash(self, site: int) -> None:
+        """All that a worker has in memory is gone, and what is on its way to it and from it."""
+        self.incarnation += 1
+        self.sites[site] = self._site()
+        self.streams = {key: queue for key, queue in self.streams.items() if site not in key}
+        for index, (where, _) in list(self.hosts.items()):
+            if where == site:
+                self.hosts[index] = (self.rng.randrange(len(self.sites)), self.incarnation)
+                self._open(index)
+        self._untell()
+
+    def _untell(self) -> None:
+        self.untold = list(range(len(self.sites)))
+        self.rng.shuffle(self.untold)
+
+    def tell(self) -> None:
+        """Let one site know where everything is now."""
+        site = self.untold.pop()
+        self.sites[site].where = {index: where for index, (where, _) in self.hosts.items()}
+        incarnations = {index: incarnation for index, (_, incarnation) in self.hosts.items()}
+        self.act(site, lambda hosted, batch: hosted.reconfigure(incarnations, {}, batch))
+
+    # --- what is asked --------------------------------------------------------------------------------------------
+
+    def site_of(self, index: DomainIndex) -> int:
+        return self.hosts[index][0]
+
+    def rows(self, index: DomainIndex, node: NodeIndex, key: Row) -> list[Delta] | None:
+        """What the reader shows at a key; None for a hole."""
+        site = self.sites[self.site_of(index)]
+        layout = site.hosted.layouts[index, node]
+        rows = site.shown.get(layout.reader_id, {}).get(key)
+        return None if rows is None else list(rows.items())
+
+    def hosted_domains(self) -> list[Domain]:
+        return [self.sites[site].hosted.hosts[index].domain for index, (site, _) in self.hosts.items()]
+
+    def settle(self) -> None:
+        """Tell, flush and deliver until nothing is on its way."""
+        while True:
+            if self.untold:
+                self.tell()
+            elif any(site.batches for site in self.sites):
+                self.flush(self.rng.choice([n for n, site in enumerate(self.sites) if site.batches]))
+            elif not self.deliver():
+                break
+        for site in self.sites:
+            for host in site.hosted.hosts.values():
+                assert host.linked
+                assert not host.held, "held for an incarnation that everybody has heard of"
+                assert not host.outgoing
+
+    def check(self) -> None:
+        """At rest: every entry is what follows from the rows that are stored."""
+        domains = self.hosted_domains()
+        for domain in domains:
+            check_domain(domain, lambda node, key, index=domain.index: self.rows(index, node, key))  # type: ignore[misc]
+        check_links(domains)
+
+
+def _show(reader: Rows, publish: Publish) -> None:
+    for key in publish.evicted:
+        del reader[key]
+    for key, rows in publish.filled:
+        assert key not in reader, f"{key} was filled twice"
+        reader[key] = Counter(dict(rows))
+    for key, (row, weight) in publish.deltas:
+        rows_of = reader[key]
+        rows_of[row] += weight
+        assert rows_of[row] >= 0
+        if not rows_of[row]:
+            del rows_of[row]

@@ -1,0 +1,50 @@
+"""What a worker's domains really are, for a leader that takes over, and how far its links have come, for a barrier.
+
+Both are taken between two steps. Since the answer goes out behind everything that these steps publish, what a barrier
+finds received is visible too.
+"""
+
+from __future__ import annotations
+
+from domains.packets import LinkId
+from worker.hosted import Hosted
+from worker.hosted_domain import HostedDomain
+from worker.messages import DomainReport, LinkPositions, WorkerReport
+
+
+def worker_report(hosted: Hosted, worker: str) -> WorkerReport:
+    positions = link_positions(hosted)
+    return WorkerReport(
+        worker,
+        hosted.epoch,
+        {index: _domain_report(host) for index, host in hosted.hosts.items()},
+        dict(hosted.known),
+        positions.sent,
+        positions.received,
+    )
+
+
+def link_positions(hosted: Hosted) -> LinkPositions:
+    """Link → (epoch, sequence): the last packet that a domain here has sent, and has processed."""
+    sent: dict[LinkId, tuple[int, int]] = {}
+    received: dict[LinkId, tuple[int, int]] = {}
+    for host in hosted.hosts.values():
+        domain = host.domain
+        for link, out in domain.links.outgoing.items():
+            sent[link] = (domain.link_epoch(link), out.sequence)
+        for link, into in domain.links.incoming.items():
+            received[link] = (domain.link_epoch(link), into.sequence)
+    return LinkPositions(sent, received)
+
+
+def _domain_report(host: HostedDomain) -> DomainReport:
+    domain = host.domain
+    building = {vertex.index for vertex in domain.vertices if vertex.building}
+    return DomainReport(
+        incarnation=domain.epoch,
+        linked=host.linked,
+        nodes=frozenset(vertex.index for vertex in domain.vertices),
+        building=frozenset(building | domain.held),
+        tables=tuple(domain.store.tables()),
+        positions=host.positions(),
+    )

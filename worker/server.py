@@ -1,0 +1,280 @@
+"""What a worker does with each message that comes over the wire. It stands between the event loop and the dataflow.
+
+::
+
+    controller ─► Ping, OpenDomain, Perform, Reconfigure … ─► fence by epoch ─► Dataflow.control, Dataflow.command
+    api ────────► WriteRequest, ReadRequest … ──────────────────────────────► Dataflow.write, .read, .reached
+    workers ────► StreamFrame ─► Peers ─────────────────────────────────────► Dataflow.receive
+
+A message is *begun* when it comes and before the next of its connection is looked at, so what a leader asked before a
+``Report`` is reflected by it. It is answered when what it did is durable and visible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from domains.errors import HeadraceError, ReadTimeout
+from domains.graph import DomainIndex
+from domains.memory_store import MemoryStore
+from domains.storage import Store
+from worker.batch import Batch
+from worker.dataflow import Dataflow
+from worker.hosted import Hosted
+from worker.messages import (
+    CloseDomain,
+    Done,
+    EvictRequest,
+    NotHere,
+    OpenDomain,
+    Pages,
+    PagesInParts,
+    Perform,
+    Ping,
+    Pong,
+    Positions,
+    ReadRequest,
+    Reconfigure,
+    Report,
+    Role,
+    RowCounts,
+    RowsRequest,
+    StaleEpoch,
+    Status,
+    StatusDocument,
+    StreamFrame,
+    StreamOpen,
+    TouchRequest,
+    WriteRequest,
+)
+from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
+from worker.reporting import link_positions, worker_report
+from worker.shards import open_shard
+from worker.status import hosted_status
+from worker.wire import Accepted, Connection, Peers, ProtocolError
+
+Found = TypeVar("Found")
+FromController = Ping | OpenDomain | CloseDomain | Perform | Reconfigure | Report | Positions
+
+
+class WorkerServer:
+    """The handler of a worker's port. All methods are for the event loop's thread."""
+
+    def __init__(self, dataflow: Dataflow, peers: Peers, name: str, incarnation: int, data: Path) -> None:
+        self._dataflow = dataflow
+        self._peers = peers
+        self._name = name
+        self._incarnation = incarnation
+        self._data = data
+        self._client = dataflow.client()
+        self._started = time.monotonic()
+        self._changing: dict[DomainIndex, asyncio.Lock] = {}
+        """One domain is opened or closed by one message at a time."""
+        self._openings: set[asyncio.Task[Done]] = set()
+
+    def handle(self, connection: Connection, message: Any) -> Any:
+        """Answers, or raises: see ``worker.wire.Handler``."""
+        assert isinstance(connection, Accepted)
+        match message:
+            case WriteRequest(domain=domain, operation=operation, schema=schema):
+                return asyncio.wrap_future(self._dataflow.write(domain, operation, schema))
+            case ReadRequest():
+                return self._read(message)
+            case StreamFrame() | StreamOpen():
+                return self._peers.take(connection, message)
+            case TouchRequest():
+                return self._touch(message)
+            case EvictRequest(domain=domain, node=node, keys=keys):
+                return asyncio.wrap_future(self._dataflow.evict(domain, node, keys))
+            case RowsRequest(domain=domain):
+                return self._ask(lambda hosted, _: _row_counts(hosted, domain))
+            case Status():
+                return self._status()
+            case Ping() | OpenDomain() | CloseDomain() | Perform() | Reconfigure() | Report() | Positions():
+                if connection.hello.role is not Role.CONTROLLER:
+                    raise ProtocolError(f'"{type(message).__name__}" is for controllers alone')
+                return self.obey(message)
+        raise ProtocolError(f'a worker is not asked "{type(message).__name__}"')
+
+    # --- the leader's -------------------------------------------------------------------------------------------
+
+    def obey(self, message: FromController) -> Pong | Awaitable[Any]:
+        """Raises StaleEpoch where a later leader has spoken."""
+        self._dataflow.hosted.fence(message.epoch)
+        match message:
+            case Ping():
+                return Pong(self._name, self._incarnation)
+            case Perform(epoch=epoch, domain=domain, command=command):
+                return asyncio.wrap_future(self._dataflow.command(domain, command, epoch=epoch))
+            case Positions(epoch=epoch):
+                return self._ask(lambda hosted, _: link_positions(hosted), epoch)
+            case Reconfigure():
+                return self._reconfigure(message)
+            case OpenDomain():
+                return self._opened(message)
+            case CloseDomain():
+                return self._close(message)
+            case Report():
+                return self._report(message.epoch)
+
+    def _reconfigure(self, message: Reconfigure) -> Awaitable[Any]:
+        # First: what domains send once they have heard of a new peer is to go to the process that hosts it.
+        self._peers.reconfigure(message.placement)
+        incarnations = {domain: placed.incarnation for domain, placed in message.placement.items()}
+
+        def act(hosted: Hosted, batch: Batch) -> Done:
+            hosted.reconfigure(incarnations, message.removals, batch)
+            return Done()
+
+        return self._ask(act, message.epoch)
+
+    async def _report(self, epoch: int) -> Any:
+        if self._openings:  # Begun before this was asked: it is to be in the report.
+            await asyncio.wait(self._openings)
+        return await self._ask(lambda hosted, _: worker_report(hosted, self._name), epoch)
+
+    def _opened(self, message: OpenDomain) -> Awaitable[Done]:
+        task = asyncio.create_task(self._open(message))
+        self._openings.add(task)
+        task.add_done_callback(self._openings.discard)
+        return task
+
+    async def _open(self, message: OpenDomain) -> Done:
+        index, incarnation = message.domain, message.incarnation
+        async with self._lock(index):
+            host = self._dataflow.hosted.hosts.get(index)
+            if host is not None and host.domain.epoch >= incarnation:
+                if host.domain.epoch == incarnation:
+                    return Done()
+                raise StaleEpoch(
+                    f"domain {index} is open here as incarnation {host.domain.epoch}, later than {incarnation}",
+                    epoch=self._dataflow.hosted.epoch,
+                )
+            if host is not None:
+                await self._ask(lambda hosted, batch: hosted.close(index, batch), message.epoch)
+            store, sync, close = await self._store(message)
+            try:
+                await self._ask(
+                    lambda hosted, _: hosted.open(
+                        index,
+                        store,
+                        incarnation=incarnation,
+                        shard=message.shard,
+                        shards=message.shards,
+                        sync=sync,
+                        close=close,
+                    ),
+                    message.epoch,
+                )
+            except HeadraceError:
+                if close is not None:
+                    await asyncio.to_thread(close)
+                raise
+        return Done()
+
+    async def _store(self, message: OpenDomain) -> tuple[Store, Callable[[], None] | None, Callable[[], None] | None]:
+        """The first group's domains stand on the base tables' shards; the others have no tables."""
+        if message.domain != message.shard:
+            return MemoryStore(), None, None
+        shard = await asyncio.to_thread(open_shard, self._data, message.shard, self._name, message.incarnation)
+        return shard.store, shard.store.sync, shard.close
+
+    async def _close(self, message: CloseDomain) -> Done:
+        async with self._lock(message.domain):
+            await self._ask(lambda hosted, batch: hosted.close(message.domain, batch), message.epoch)
+        return Done()
+
+    def _lock(self, domain: DomainIndex) -> asyncio.Lock:
+        return self._changing.setdefault(domain, asyncio.Lock())
+
+    def _ask(self, act: Callable[[Hosted, Batch], Any], epoch: int | None = None) -> Awaitable[Any]:
+        """Done between two steps, unless a later leader than that of ``epoch`` has spoken by then."""
+
+        def checked(hosted: Hosted, batch: Batch) -> Any:
+            if epoch is not None:
+                hosted.check(epoch)
+            return act(hosted, batch)
+
+        return asyncio.wrap_future(self._dataflow.control(checked))
+
+    # --- reads --------------------------------------------------------------------------------------------------
+
+    async def _read(self, request: ReadRequest) -> Pages | PagesInParts:
+        try:
+            async with asyncio.timeout(request.within):
+                if request.token:
+                    reached = self._dataflow.reached(request.domain, request.reader, request.token)
+                    await asyncio.wrap_future(reached)
+                if request.in_parts:
+                    return PagesInParts(tuple(await self._found(request, BoundLookup.parts)))
+                return Pages(tuple(await self._found(request, BoundLookup.page)))
+        except TimeoutError:
+            raise ReadTimeout(
+                f"reader {request.reader} of domain {request.domain} had no answer within {request.within:g} s"
+            ) from None
+
+    async def _found(
+        self, request: ReadRequest, find: Callable[[BoundLookup, ReaderClient, ReaderLayout], Found | None]
+    ) -> list[Found]:
+        """What the look-ups find, after their keys were filled if any is a hole.
+
+        All keys are named then, not only the holes: what is a hit now may be evicted before the others are filled.
+        """
+        host = self._dataflow.hosted.hosts.get(request.domain)
+        layout = self._dataflow.layouts.get((request.domain, request.reader))
+        if host is None or not host.linked or layout is None:
+            raise self._not_here(request)
+
+        def look() -> list[Found | None]:
+            return [find(lookup, self._client, layout) for lookup in request.lookups]
+
+        found = look()
+        if None in found:
+            keys = tuple(dict.fromkeys(key for lookup in request.lookups for key in lookup.keys))
+            found = await asyncio.wrap_future(self._dataflow.read(request.domain, request.reader, keys, look))
+        whole = [each for each in found if each is not None]
+        if len(whole) < len(found):
+            raise self._not_here(request)  # The reader was dropped meanwhile, or is built again.
+        return whole
+
+    def _not_here(self, request: ReadRequest) -> NotHere:
+        return NotHere(
+            f"reader {request.reader} of domain {request.domain} is not here",
+            hint="look it up again",
+            epoch=self._dataflow.hosted.epoch,
+        )
+
+    def _touch(self, request: TouchRequest) -> None:
+        try:
+            self._dataflow.touch(request.domain, request.reader, request.keys)
+        except HeadraceError:
+            return  # It is only a sample; who sent it does not wait for an answer.
+
+    # --- status -------------------------------------------------------------------------------------------------
+
+    async def _status(self) -> StatusDocument:
+        dataflow = self._dataflow
+        document = await self._ask(lambda hosted, _: hosted_status(hosted, dataflow.reader_map))
+        own = {
+            "worker": self._name,
+            "incarnation": self._incarnation,
+            "uptime": round(time.monotonic() - self._started, 3),
+            "health": "ok" if dataflow.failure is None else dataflow.failure.message,
+            "syncs": dataflow.flusher.syncs,
+            "inbox": dataflow.waiting_inputs,
+            "outbound_waiting": self._peers.waiting_bytes,
+            "peers": self._peers.status(),
+        }
+        return StatusDocument({**own, **document})
+
+
+def _row_counts(hosted: Hosted, domain: DomainIndex) -> RowCounts:
+    host = hosted.hosts.get(domain)
+    if host is None:
+        raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
+    store = host.domain.store
+    return RowCounts({schema.name: store.table(schema.name).row_count for schema in store.tables()})
