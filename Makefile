@@ -48,11 +48,24 @@ format: $(INSTALLED)  ## bring the code into ruff's form
 fuzz: $(INSTALLED)  ## the differential campaign; SECONDS=60 SEED=1
 	@$(BIN)/python -m tests.campaign --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
+simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong; SECONDS=60 SEED=1 JOBS=2
+	@$(BIN)/python -m tests.cluster_simulation --seconds $(or $(SECONDS),60) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
+
 crash: $(INSTALLED)  ## the long crash tests: kill -9 under writes, many rounds
 	@$(BIN)/python -m pytest -m long tests/crash
 
 bench: $(INSTALLED)  ## speed on this machine, as ratios; OUT=file.json, ONLY=name, QUICK=1
 	@$(BIN)/headrace bench $(if $(OUT),--out $(OUT)) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+
+drill: $(INSTALLED)  ## break a local cluster under load; NAME=worker-kill (else the short set), ROUNDS=, SEED=, OUT=drills
+	@$(BIN)/headrace drill $(or $(NAME),all --short) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
+
+drills-long: $(INSTALLED)  ## every drill, and 200 random kills of workers; SEED=, OUT=drills
+	@$(BIN)/headrace drill all $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
+	@$(BIN)/headrace drill worker-kill --rounds 200 $(if $(SEED),--seed $(SEED)) --out $(or $(OUT),drills)/long
+
+bench-scale: $(INSTALLED)  ## what a request costs on clusters of 1, 2 and 4 workers; OUT=file.json, WORKERS=1,2,4, QUICK=1
+	@$(BIN)/headrace bench scale $(if $(OUT),--out $(OUT)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(QUICK),--quick)
 
 lock:  ## resolve the dependencies anew and write requirements.lock
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
@@ -64,4 +77,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test check format fuzz crash bench lock clean
+.PHONY: help install demo serve test check format fuzz simulate crash bench drill drills-long lock clean

@@ -27,6 +27,12 @@ class ReaderShard:
     layout: ReaderLayout
     client: ReaderClient | None
     """None: the map is on another machine, and whoever hosts the domain is asked."""
+    bases: frozenset[str]
+    """The base shards that its rows come from."""
+
+    def concerns(self, token: Clock) -> Clock:
+        """Of a token, what this shard has to reach."""
+        return {base: position for base, position in token.items() if base in self.bases}
 
 
 class SchemaChanged(Unavailable):
@@ -39,11 +45,11 @@ class SchemaChanged(Unavailable):
 class Hosts(Protocol):
     """Calls raise TimeoutError at ``deadline``, which is a time of the event loop's clock."""
 
-    def reader(self, node: Node, domain: DomainIndex) -> ReaderShard:
+    def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
         """A reader as it stands in a domain."""
 
     def has_reached(self, shard: ReaderShard, token: Clock) -> bool:
-        """Whether the reader is known to reflect the token. Asks nobody."""
+        """Whether the reader is known to reflect a token that concerns it. Asks nobody."""
 
     async def pages(
         self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float

@@ -28,8 +28,8 @@ class LocalHosts:
         self._progress = asyncio.Event()
         dataflow.listeners.append(self._progressed)
 
-    def reader(self, node: Node, domain: DomainIndex) -> ReaderShard:
-        return ReaderShard(domain, node.index, self._dataflow.layouts[domain, node.index], self._client)
+    def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
+        return ReaderShard(domain, node.index, self._dataflow.layouts[domain, node.index], self._client, bases)
 
     # --- reads ----------------------------------------------------------------------------------------------
 

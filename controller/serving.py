@@ -27,7 +27,6 @@ from domains.errors import BadRequest, ReadTimeout
 from domains.graph import Reader
 from domains.packets import Clock, Operation, Written
 from domains.sharding import physical
-from domains.sharding import table_of as table_of_base
 from domains.types import TableSchema
 from migrations.change import BASES
 from migrations.explain import explain
@@ -92,7 +91,8 @@ class Serving(ABC):
         node, sharding = state.flow.node(index), state.flow.sharding[index]
         assert isinstance(node.operator, Reader)
         binding = Binding(planned.name, node.operator, planned.parameters)
-        shards = tuple(self.hosts.reader(node, domain) for domain in state.flow.places(index))
+        numbers = zip(state.flow.places(index), sharding.numbers, strict=True)
+        shards = tuple(self.hosts.reader(node, at, state.flow.bases_of(index, number)) for at, number in numbers)
         if len(shards) == 1:
             return ViewLookup(info, binding, shards, self.hosts)
         decides = next(at for at, column in enumerate(node.operator.key) if column in sharding.columns)
@@ -127,7 +127,7 @@ class Serving(ABC):
 
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         lookup = await self._ready(view)
-        if not lookup.has_reached(self._wanted(lookup, token)):
+        if token and not lookup.has_reached(self._checked(token), map(lookup.binding.from_json, keys)):
             return await self._filled(view, lambda binding: [binding.from_json(key) for key in keys], token)
         found = lookup.try_pages(keys)
         if None in found:
@@ -140,19 +140,18 @@ class Serving(ABC):
         """One look-up: waits for the token, fills holes. Raises ReadTimeout after ``read_timeout``."""
         lookup = await self._ready(view)
         bound = bind(lookup.binding)
-        page = lookup.read(bound) if lookup.has_reached(self._wanted(lookup, token)) else None
+        page = None
+        if not token or lookup.has_reached(self._checked(token), [bound]):
+            page = lookup.read(bound)
         if page is None:
             (page,) = await self._filled(view, lambda binding: [bind(binding)], token)
         return page
 
-    def _wanted(self, lookup: ViewLookup, token: Clock | None) -> Clock:
-        """Of a token, what the view has to reach: the positions of the tables that it reads."""
-        if not token:
-            return {}
+    def _checked(self, token: Clock) -> Clock:
+        """A token is of this deployment, as far as can be told: those of one shard and of several look different."""
         if self.state.shards > 1 and not all("@" in base for base in token):
             raise BadRequest("the token is of another deployment", hint='send the "token" of a write to this one')
-        tables, shards = self.state.planned[lookup.info.name.lower()].tables, self.state.shards
-        return {base: position for base, position in token.items() if table_of_base(base, shards) in tables}
+        return token
 
     async def _ready(self, view: str) -> ViewLookup:
         """A view's look-up; a view without a reader is given one first."""
@@ -169,18 +168,18 @@ class Serving(ABC):
         deadline = self._loop.time() + self.read_timeout
         while True:
             lookup = await self._ready(view)
-            wanted = self._wanted(lookup, token)
+            bounds = bind(lookup.binding)
             try:
-                pages = await lookup.fill(bind(lookup.binding), wanted, deadline)
+                pages = await lookup.fill(bounds, token or {}, deadline)
             except TimeoutError as error:
-                raise self._late(lookup, wanted) from error
+                raise self._late(lookup, bounds, token or {}) from error
             if None not in pages:
                 return [page for page in pages if page is not None]
             if self._loop.time() >= deadline:
-                raise self._late(lookup, wanted)
+                raise self._late(lookup, bounds, token or {})
 
-    def _late(self, lookup: ViewLookup, wanted: Clock) -> ReadTimeout:
-        done = "could not be filled" if lookup.has_reached(wanted) else "did not reach the token"
+    def _late(self, lookup: ViewLookup, bounds: Sequence[BoundLookup], token: Clock) -> ReadTimeout:
+        done = "could not be filled" if lookup.has_reached(token, bounds) else "did not reach the token"
         return ReadTimeout(
             f'view "{lookup.info.name}" {done} within {self.read_timeout:g} s',
             hint="try again, or raise --read-timeout",

@@ -74,7 +74,9 @@ class ShardedLookup(ViewLookup):
         for each in divided:
             for shard, own in each.items():
                 asked.setdefault(shard, []).append(own)
-        answers = await asyncio.gather(*(ask(shard, own, token, deadline) for shard, own in asked.items()))
+        answers = await asyncio.gather(
+            *(ask(shard, own, shard.concerns(token), deadline) for shard, own in asked.items())
+        )
         return {shard: iter(answer) for shard, answer in zip(asked, answers, strict=True)}
 
     def divided(self, bound: BoundLookup) -> Divided:

@@ -10,7 +10,7 @@ from domains.graph import DomainIndex, Egress, Ingress, NodeIndex, Reader
 from domains.packets import receiver_of, sender_of
 from domains.types import TableSchema
 from migrations.dataflow import Dataflow as Flow
-from migrations.explain import operator_text, state_text
+from migrations.explain import operator_text, sharding_text, state_text
 from migrations.plan import State
 from worker.dataflow import Dataflow
 
@@ -106,6 +106,7 @@ def graph_of(flow: Flow, held: Held) -> dict[str, Any]:
             "columns": [{"name": column.name, "type": column.type.name} for column in node.columns],
             "materialization": node.materialization.value if not isinstance(node.operator, Egress) else "none",
             "state": state_text(node).strip(),
+            "sharding": sharding_text(flow, node.index) or None,
             "reason": node.reason or None,
             "keys": held.get(node.index, (0, 0))[0],
             "bytes": held.get(node.index, (0, 0))[1],

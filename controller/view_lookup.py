@@ -94,11 +94,13 @@ class ViewLookup:
 
     async def fill(self, bounds: Sequence[BoundLookup], token: Clock, deadline: float) -> list[bytes | None]:
         """Wait for the token, have the keys filled, and what they hold then; None where the reader is gone."""
-        return await self._hosts.pages(self.shards[0], bounds, token, deadline)
+        shard = self.shards[0]
+        return await self._hosts.pages(shard, bounds, shard.concerns(token), deadline)
 
-    def has_reached(self, token: Clock) -> bool:
-        """Whether all of the view is known to reflect the token."""
-        return all(self._hosts.has_reached(shard, token) for shard in self.shards)
+    def has_reached(self, token: Clock, bounds: Iterable[BoundLookup]) -> bool:
+        """Whether all that these look-ups read is known to reflect the token."""
+        shards = {self.shard_of(key) for bound in bounds for key in bound.keys}
+        return all(self._hosts.has_reached(shard, shard.concerns(token)) for shard in shards)
 
     # --- counting and telling -------------------------------------------------------------------------------------
 

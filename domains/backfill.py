@@ -3,14 +3,20 @@
 The vertices being built see a base that grows: the rows at or before a cursor, in storage order. A slice moves the
 cursor and feeds the rows that it passed as insertions; an update goes to the building vertices only where its row has
 been passed, and their look-ups see only such rows. So at every moment they hold exactly what their operators give
-over what has been fed, and at the end that is everything. State that was full before is fed whole, in the first
-slice.
+over what has been fed, and at the end that is everything.
+
+State that was full before is fed whole when the backfill *begins*: with the first slice, or with the first rows that
+another domain feeds, whichever comes first. From then on look-ups may see it; a row that came before would meet it
+twice, once as state and once as what is fed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from domains import graph
+from domains.forward import ForwardPass
+from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import Base
 from domains.storage import Store
 from domains.types import Delta, Row
@@ -34,6 +40,22 @@ class Backfill:
         self._done: set[str] = set()
         self.rows = 0
         """Base rows fed so far."""
+
+    def begin(self, building: Iterable[Vertex], new_pass: Callable[[], ForwardPass]) -> None:
+        """What was full before is fed whole; what is there over no input is born. Only the first call does anything."""
+        if self.begun:
+            return
+        self.begun = True
+        act = new_pass()
+        for vertex in self.full:
+            act.inject_output(vertex, whole_state(vertex))
+        act.run()
+        for vertex in building:
+            index = scalar_state(vertex)
+            if index is not None:
+                birth = new_pass()
+                birth.inject(vertex, index.bear())
+                birth.run()
 
     @property
     def finished(self) -> bool:
@@ -70,3 +92,23 @@ class Backfill:
         return [
             (vertex, vertex.operator.cut(rows)) for vertex in self._bases[table] if isinstance(vertex.operator, Base)
         ]
+
+
+def whole_state(vertex: Vertex) -> list[Delta]:
+    """All rows of a vertex with full state."""
+    index = next(iter(vertex.indexes.values()))
+    return [delta for key in index.keys() for delta in index.get(key) or ()]  # noqa: SIM118
+
+
+def scalar_state(vertex: Vertex) -> GroupIndex | None:
+    """The state of an aggregate without GROUP BY, whose one row is there over no input too.
+
+    While it is built it is concealed until it is born, so that whoever it joins with meets it once, as a delta or as
+    state.
+    """
+    operator = vertex.node.operator
+    if not isinstance(operator, graph.Aggregate) or not operator.scalar:
+        return None
+    index = vertex.indexes[()]
+    assert isinstance(index, GroupIndex)
+    return index

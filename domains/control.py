@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from domains import graph
-from domains.backfill import Backfill
+from domains.backfill import Backfill, scalar_state
 from domains.clock import Origins
 from domains.commands import (
     Activate,
@@ -30,11 +30,9 @@ from domains.commands import (
 from domains.domain import Domain
 from domains.graph import Materialization, Node
 from domains.ingress import Sources
-from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import Reader
 from domains.packets import Effect, Filled, Read, Reply
 from domains.step import Step
-from domains.types import Delta
 from domains.vertex import Vertex
 
 DONE = Progress(0, True)
@@ -161,52 +159,13 @@ def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step) -> Non
             vertex.feeds_building = True
             above.extend(vertex.parents)
     domain.backfill = Backfill(domain.store, sorted(bases, key=lambda v: v.rank), list(full))
-    scalars = [index for vertex in building if (index := _scalar(vertex)) is not None]
+    scalars = [index for vertex in building if (index := scalar_state(vertex)) is not None]
     for index in scalars:
         index.conceal()
     for vertex in building:
         if isinstance(vertex.operator, Reader):
             vertex.operator.filled.fill((), ())
             step.publish(vertex).filled.append(((), []))
-
-
-def _begin_backfill(domain: Domain, backfill: Backfill, step: Step) -> None:
-    """What was full before is fed whole; what is there over no input is born."""
-    backfill.begun = True
-    act = domain.building_pass(step)
-    for vertex in backfill.full:
-        act.inject_output(vertex, whole_state(vertex))
-    act.run()
-    _births(domain, [vertex for vertex in domain.vertices if vertex.building], step)
-
-
-def _births(domain: Domain, building: list[Vertex], step: Step) -> None:
-    """What is there over no input at all: a scalar aggregate's one row.
-
-    It is concealed until it is born, so that whoever it joins with meets it once, as a delta or as state.
-    """
-    for vertex in building:
-        index = _scalar(vertex)
-        if index is not None:
-            act = domain.building_pass(step)
-            act.inject(vertex, index.bear())
-            act.run()
-
-
-def _scalar(vertex: Vertex) -> GroupIndex | None:
-    """The state of an aggregate without GROUP BY."""
-    operator = vertex.node.operator
-    if not isinstance(operator, graph.Aggregate) or not operator.scalar:
-        return None
-    index = vertex.indexes[()]
-    assert isinstance(index, GroupIndex)
-    return index
-
-
-def whole_state(vertex: Vertex) -> list[Delta]:
-    """All rows of a vertex with full state."""
-    index = next(iter(vertex.indexes.values()))
-    return [delta for key in index.keys() for delta in index.get(key) or ()]  # noqa: SIM118
 
 
 # --- slices and the end -----------------------------------------------------------------------------------------
@@ -231,7 +190,7 @@ def _feed(domain: Domain, limit: int, step: Step) -> Progress:
     if backfill is None or backfill.finished:
         return DONE
     if not backfill.begun:
-        _begin_backfill(domain, backfill, step)
+        domain.begin_backfill(step)
     before = backfill.rows
     sources = backfill.slice(limit)
     act = domain.building_pass(step)

@@ -170,6 +170,11 @@ class Domain:
             self.feed_full(act, building)
             building.run()
 
+    def begin_backfill(self, step: Step) -> None:
+        assert self.backfill is not None
+        building = [vertex for vertex in self.vertices if vertex.building]
+        self.backfill.begin(building, lambda: self.building_pass(step))
+
     def feed_full(self, act: ForwardPass, building: ForwardPass) -> None:
         """State that was full before the backfill began has been fed whole: its changes go on as they are."""
         assert self.backfill is not None
@@ -192,6 +197,12 @@ class Domain:
 
     def _receive(self, packet: LinkUpdate, step: Step) -> None:
         self.links.accept(packet)
+        deltas: dict[Vertex, list[Delta]] = {}
+        for index, sent in packet.deltas:
+            if index in self.vertices:
+                deltas.setdefault(self.vertices[index], []).extend(sent)
+        if any(vertex.building for vertex in deltas):
+            self.begin_backfill(step)
         act = self.forward_pass(step)
         building = self.building_pass(step) if self.backfill is not None else None
         patterns: dict[Vertex, list[Pattern]] = {}
@@ -200,10 +211,6 @@ class Domain:
                 patterns.setdefault(self.vertices[index], []).append(pattern)
         for vertex, of_vertex in patterns.items():
             self._ask_again(packet.link, self.ingresses.evicted(packet.link, vertex, of_vertex), step)
-        deltas: dict[Vertex, list[Delta]] = {}
-        for index, sent in packet.deltas:
-            if index in self.vertices:
-                deltas.setdefault(self.vertices[index], []).extend(sent)
         for vertex, rows in deltas.items():
             self.ingresses.updated(packet.link, vertex, rows)
         for vertex in {**patterns, **deltas}:

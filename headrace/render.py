@@ -89,6 +89,8 @@ def _table(title: str | None = None, *, show_header: bool = True) -> Table:
 
 def _readable(name: str, value: Any) -> Any:
     """Bytes and seconds in units, by the name that the status gives them."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     if "bytes" in name or name.startswith("memory"):

@@ -164,7 +164,7 @@ class Extension:
         placed = []
         for reader, root in readers:
             domain = self._placement(reader)
-            node, sharding = self._above(replace(reader, parents=(root,)), domain, Need(), self.flow.next_index)
+            node, sharding = self._above(replace(reader, parents=(root,)), domain, Need())
             placed.append(self._put(node, domain, sharding))
         for index, (reader, _) in zip(placed, readers, strict=True):
             assert isinstance(reader.operator, Reader)
@@ -217,7 +217,7 @@ class Extension:
             index = self._put(node, DomainIndex(0), self._of_base(node.operator))
         else:
             domain = self._placement(node)
-            placed, sharding = self._above(node, domain, need, logical)
+            placed, sharding = self._above(node, domain, need)
             index = self._put(placed, domain, sharding)
         if self._is_complete(index, node, need, kept):
             self.flow.complete.add(index)
@@ -234,11 +234,8 @@ class Extension:
             Sharding() if self.flow.shards == 1 else of_base(base, self._tables[base.table.lower()], self.flow.shards)
         )
 
-    def _above(self, node: Node, domain: DomainIndex, need: Need, spread: int) -> tuple[Node, Sharding]:
-        """The node over its parents as it sees them in ``domain``, and how it then stands.
-
-        What is gathered goes to a shard that ``spread`` decides, so that not all of it is in one.
-        """
+    def _above(self, node: Node, domain: DomainIndex, need: Need) -> tuple[Node, Sharding]:
+        """The node over its parents as it sees them in ``domain``, and how it then stands."""
         flow = self.flow
         if flow.shards == 1:
             seen = (self._here(self._resolve(p), domain, self._parent_complete(p), Sharding()) for p in node.parents)
@@ -246,7 +243,7 @@ class Extension:
         sources = [self._resolve(parent) for parent in node.parents]
         stand = [flow.sharding[source] for source in sources]
         widths = [len(flow.nodes[source].columns) for source in sources]
-        stands = standing(node, stand, widths, need.lookups, spread % flow.shards)
+        stands = standing(node, stand, widths, need.lookups, lambda: self._gather_in(sources[0]))
         complete = [self._parent_complete(parent) for parent in node.parents]
         phases = in_two_phases(node.operator) if stand[0].shards > 1 and complete[0] else None
         if phases is not None:
@@ -256,6 +253,16 @@ class Extension:
             node = replace(node, operator=phases.merged)
         above = map(self._here, sources, [domain] * len(sources), complete, stands.parents)
         return replace(node, parents=tuple(above)), stands.own
+
+    def _gather_in(self, source: NodeIndex) -> int:
+        """Where the node is gathered already, else the shard in which the least is: so that not all of it is in one."""
+        held = [0] * self.flow.shards
+        for known, _, stands, _ in self.flow.crossings:
+            if stands.shards == 1:
+                if known == source:
+                    return stands.first
+                held[stands.first] += 1
+        return held.index(min(held))
 
     def _put(self, node: Node, domain: DomainIndex, sharding: Sharding) -> NodeIndex:
         index = NodeIndex(self.flow.next_index)

@@ -8,6 +8,8 @@
           ├─ stories  base, indexed by (id)
           └─ γ story_id; COUNT(*)  partial by (story_id)
              └─ votes  base, indexed by (story_id)
+
+In a deployment of several shards it also says how nodes stand in them, where that is not as their parents do.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ def _write(flow: Dataflow, index: NodeIndex, first: str, rest: str, seen: set[No
         lines.append(f"{first}[{index}] {operator_text(flow, node)} (as above)")
         return
     seen.add(index)
-    lines.append(f"{first}[{index}] {operator_text(flow, node)}{state_text(node)}")
+    standing = sharding_text(flow, index)
+    line = f"{first}[{index}] {operator_text(flow, node)}{state_text(node)}"
+    lines.append(line + (f"  {standing}" if standing else ""))
     for number, parent in enumerate(node.parents):
         last = number == len(node.parents) - 1
         _write(flow, parent, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), seen, lines)
@@ -105,6 +109,20 @@ def state_text(node: Node) -> str:
     if node.materialization is Kept.FULL:
         return f"  full by {by}: {node.reason}" if by else f"  full: {node.reason}"
     return f"  partial by {by}"
+
+
+def sharding_text(flow: Dataflow, index: NodeIndex) -> str:
+    """How a node stands in the shards, where it does not just stand as its parents; empty with one shard."""
+    node, sharding = flow.node(index), flow.sharding[index]
+    if flow.shards == 1 or not isinstance(node.operator, Base | Ingress | Reader):
+        return ""
+    moved = isinstance(node.operator, Ingress) and flow.sharding[node.parents[0]] != sharding
+    if sharding.shards == 1:
+        return f"{'gathered ' if moved else ''}in shard {sharding.first}"
+    names = " = ".join(dict.fromkeys(node.columns[column].name for column in sorted(sharding.columns)))
+    if not names:
+        return f"anywhere in {sharding.shards} shards"
+    return f"{'shuffled' if moved else 'sharded'} {sharding.shards} ways by {names}"
 
 
 def _columns_text(columns: Columns, names: Sequence[str]) -> str:

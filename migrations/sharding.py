@@ -14,13 +14,13 @@ Base          –                                                      by the ta
 reader        its parent by a key column; without a key gathered     as its parent
 ============  =====================================================  ============================================
 
-*Gathered* is all in one shard, another one for each such node. Where what is gathered can be cut down in each shard
+*Gathered* is all in one shard, by turns another one. Where what is gathered can be cut down in each shard
 first (the first rows of a TopK, the parts of a sum), :func:`in_two_phases` says how.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -65,12 +65,16 @@ def of_base(base: Base, schema: TableSchema, shards: int) -> Sharding:
 
 
 def standing(
-    node: Node, parents: Sequence[Sharding], widths: Sequence[int], lookups: Iterable[Columns], gather_in: int
+    node: Node,
+    parents: Sequence[Sharding],
+    widths: Sequence[int],
+    lookups: Iterable[Columns],
+    gather_in: Callable[[], int],
 ) -> Standing:
     """For a node over parents that stand so, ``widths`` columns wide.
 
     ``lookups`` are what is asked of the node from below: of several columns that would do, one of them is chosen.
-    ``gather_in`` is the shard that has everything where everything must be in one.
+    ``gather_in`` tells the shard that has everything where everything must be in one.
     """
     asked = [column for columns in lookups for column in columns]
     operator = node.operator
@@ -104,12 +108,12 @@ def by_column(column: int, shards: int, first: int = 0) -> Sharding:
     return Sharding(shards, frozenset((column,)) if shards > 1 else frozenset(), first)
 
 
-def _together(parent: Sharding, group: Columns, asked: Collection[int], gather_in: int) -> Sharding:
+def _together(parent: Sharding, group: Columns, asked: Collection[int], gather_in: Callable[[], int]) -> Sharding:
     """Rows that agree on all of ``group`` in one place: where they are already, if they are."""
     if parent.shards == 1 or not parent.columns.isdisjoint(group):
         return parent
     if not group:
-        return Sharding(first=gather_in)
+        return Sharding(first=gather_in())
     column = next((column for column in asked if column in group), group[0])
     return by_column(column, parent.shards, parent.first)
 
@@ -130,13 +134,13 @@ def _in_the_same(one: Sharding, other: Sharding) -> bool:
 
 
 def _join(
-    join: Join, left: Sharding, right: Sharding, left_width: int, asked: Sequence[int], gather_in: int
+    join: Join, left: Sharding, right: Sharding, left_width: int, asked: Sequence[int], gather_in: Callable[[], int]
 ) -> Standing:
     pairs = tuple(zip(join.left_on, join.right_on, strict=True))
     if left.shards == right.shards == 1:
         return Standing((left, left), left)
     if not pairs:
-        one = next((side for side in (left, right) if side.shards == 1), Sharding(first=gather_in))
+        one = next((side for side in (left, right) if side.shards == 1), Sharding(first=gather_in()))
         return Standing((one, one), one)
     stands = [(a in left.columns, b in right.columns) for a, b in pairs]
     if _in_the_same(left, right) and (True, True) in stands:

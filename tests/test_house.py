@@ -40,6 +40,7 @@ DOORS = {
     "starlette": ("api/",),
     "kazoo": ("zookeeper/kazoo_authority.py",),
     "pyspark": ("migrations/backfill/",),
+    "matplotlib": ("loadgen/drills/timeline.py",),
     "psutil": ("controller/status.py", "headrace/bench/"),
     "prometheus_client": ("api/metrics.py",),
     "uvicorn": ("headrace/server.py", "headrace/bench/"),

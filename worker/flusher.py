@@ -41,6 +41,7 @@ class Flusher:
         self._stopping = False
         self.published: dict[DomainIndex, Clock] = {}
         self.syncs = 0
+        self.batches = 0
         self.failed: HeadraceError | None = None
         self._thread = Thread(target=self._run, name="headrace-flusher", daemon=True)
 
@@ -89,6 +90,7 @@ class Flusher:
         for sync in set[Callable[[], None]]().union(*(batch.syncs for batch in run)):
             sync()
             self.syncs += 1
+        self.batches += len(run)
         for batch in run:
             self._show(batch)
             for close in batch.closings:

@@ -20,7 +20,7 @@ from domains.commands import Activate, AddNodes, Command, Progress, RemoveNodes
 from domains.control import perform
 from domains.domain import Domain
 from domains.errors import HeadraceError, NotFound
-from domains.graph import DomainIndex, Materialization, Node, NodeIndex, Reader
+from domains.graph import DomainIndex, NodeIndex
 from domains.packets import (
     Effect,
     EvictKeys,
@@ -40,23 +40,24 @@ from domains.packets import (
 )
 from domains.storage import Store
 from domains.types import Row
-from worker.batch import Answerer, Batch, Drop, LinkPacket, Look, Reveal
+from worker.batch import Answerer, Batch, LinkPacket, Look
 from worker.hosted_domain import HostedDomain, Reception
+from worker.hosted_readers import HostedReaders
 from worker.messages import NotHere, StaleEpoch
-from worker.reader_map import ReaderLayout
-from worker.reader_map.layout import reader_id
+from worker.relief import relieve
 from worker.requests import Requests
 from worker.schema_version import version_of
 from worker.token_waits import TokenWait, TokenWaits
 
-EVICTION_ROUNDS = 64
-"""Evictions tried in one go. Accounted and true sizes differ somewhat; what is left over is for the next batch."""
-
 
 @dataclass(slots=True)
 class LinkCounters:
-    """Of packets that came and were not processed at once; all only grow."""
+    """Of packets of links; all only grow."""
 
+    packets: int = 0
+    """Sent by the domains here, to each other or to other workers."""
+    beats: int = 0
+    """Of these, such as only tell a clock."""
     stale: int = 0
     """Dropped: of a link that has begun again."""
     held: int = 0
@@ -73,7 +74,7 @@ class Hosted:
         self.epoch = 0
         """The latest leader's that was heard of."""
         self.hosts: dict[DomainIndex, HostedDomain] = {}
-        self.layouts: dict[tuple[DomainIndex, NodeIndex], ReaderLayout] = {}
+        self.layouts = HostedReaders()
         self.known: dict[DomainIndex, int] = {}
         """The incarnations of all domains, as far as this worker was told."""
         self.counters = LinkCounters()
@@ -128,8 +129,7 @@ class Hosted:
         if host is None:
             return
         self.hosts = {each: other for each, other in self.hosts.items() if each != index}
-        for key in [key for key in self.layouts if key[0] == index]:
-            batch.visible.append(Drop(self.layouts.pop(key)))
+        self.layouts.remove_all(index, batch)
         error = NotHere(f"domain {index} has left this worker", epoch=self.epoch)
         self.requests.fail(index, error, batch)
         self.waits.fail(index, error, batch)
@@ -265,37 +265,18 @@ class Hosted:
             raise NotHere(f"domain {index} is not hosted here", epoch=self.epoch)
         host = self.hosts[index]
         if isinstance(command, AddNodes):
-            for node in command.nodes:
-                self._lay_out(host, node)
+            self.layouts.add(host, command.nodes)
         progress, effects = perform(host.domain, command)
         if isinstance(command, Activate):
-            batch.visible.extend(map(Reveal, host.concealed))
-            host.concealed.clear()
+            self.layouts.reveal(host, batch)
         host.weighed, host.beaten = False, -1
         self._moved.add(index)
         self.waits.recheck(index)
         self._perform(host, effects, batch)
         if isinstance(command, RemoveNodes):
-            self._remove(host, command.nodes, batch)
+            self.layouts.remove(host, command.nodes, batch)
         self._drain(batch)
         return progress
-
-    def _lay_out(self, host: HostedDomain, node: Node) -> None:
-        """A full reader is concealed while it is built: its marker would say that it has no more than came so far."""
-        if isinstance(node.operator, Reader):
-            domain = host.domain
-            layout = ReaderLayout(reader_id(node.index, domain.shard), node.operator, node.columns)
-            layout.concealed = node.materialization is Materialization.FULL
-            if layout.concealed:
-                host.concealed.append(layout)
-            self.layouts[domain.index, node.index] = layout
-
-    def _remove(self, host: HostedDomain, nodes: Sequence[NodeIndex], batch: Batch) -> None:
-        for node in nodes:
-            layout = self.layouts.pop((host.domain.index, node), None)
-            if layout is not None:
-                batch.visible.append(Drop(layout))
-                host.concealed = [other for other in host.concealed if other is not layout]
 
     # --- steps --------------------------------------------------------------------------------------------------
 
@@ -311,6 +292,7 @@ class Hosted:
                 case Reply(request=request, outcome=outcome):
                     self.requests.reply(request, outcome, batch)
                 case Send(packet=packet):
+                    self.counters.packets += 1
                     (self._on_links if host.linked else host.outgoing).append(packet)
                 case _:
                     assert_never(effect)
@@ -340,7 +322,7 @@ class Hosted:
 
     def finish(self, batch: Batch) -> None:
         """Obey the memory limit, tell the clocks to all links, and answer the waits that are over."""
-        self._relieve(batch)
+        relieve(self.hosts, self.memory_limit, lambda host, excess: self._evict(host, excess, batch))
         self._beat(batch)
         self.waits.check(self.hosts, batch)
         for index in self._moved:
@@ -355,26 +337,15 @@ class Hosted:
             for host in self.hosts.values():
                 if host.linked and host.beaten != host.domain.clocks.version:
                     host.beaten = host.domain.clocks.version
-                    self._perform(host, host.domain.beat(), batch)
+                    beats = host.domain.beat()
+                    self.counters.beats += len(beats)
+                    self._perform(host, beats, batch)
                     said = said or bool(self._on_links)
             self._drain(batch)
 
-    def _relieve(self, batch: Batch) -> None:
-        """Evict until the accounted bytes are within the limit: what is used least of the domain that holds most."""
-        spent: set[DomainIndex] = set()
-        for _ in range(EVICTION_ROUNDS):
-            held = {index: host.weigh() for index, host in self.hosts.items()}
-            excess = sum(held.values()) - self.memory_limit
-            left = held.keys() - spent
-            if excess <= 0 or not left:
-                return
-            index = max(left, key=lambda each: (held[each], -each))
-            domain = self.hosts[index].domain
-            before = domain.counters.evictions
-            self._handle(self.hosts[index], EvictMemory(excess), batch)
-            self._drain(batch)
-            if domain.counters.evictions == before:
-                spent.add(index)  # What is left there is full state, which is not evicted.
+    def _evict(self, host: HostedDomain, excess: int, batch: Batch) -> None:
+        self._handle(host, EvictMemory(excess), batch)
+        self._drain(batch)
 
 
 def destination(packet: LinkPacket) -> DomainIndex:

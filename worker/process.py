@@ -149,13 +149,13 @@ async def running(settings: Settings, authority: ClusterAuthority) -> AsyncItera
     """
     with as_headrace_errors():
         settings.data.mkdir(parents=True, exist_ok=True)
-        claim(settings.data, authority.deployment, authority.deployment_id)
+        directory = claim(settings.data, authority.deployment, authority.deployment_id)
     incarnation = time.time_ns() // 1_000_000  # A restart takes longer than a millisecond.
     name = settings.name or f"{socket.gethostname()}-{settings.worker_port or os.getpid()}"
     readers = settings.data / "workers" / name / f"readers-{incarnation}"
     async with AsyncExitStack() as opened:
         opened.callback(shutil.rmtree, readers, ignore_errors=True)
-        worker = await _open(settings, authority, name, incarnation, readers, opened)
+        worker = await _open(settings, authority, name, incarnation, readers, directory, opened)
         with as_headrace_errors():
             await authority.register_worker(worker.descriptor)
         # An earlier process of this name is now surely not one that anybody asks.
@@ -171,6 +171,7 @@ async def _open(
     name: str,
     incarnation: int,
     readers: Path,
+    directory: str,
     opened: AsyncExitStack,
 ) -> Worker:
     """The dataflow, its peers and its port, closed by ``opened``: first what has come is done and answered."""
@@ -210,7 +211,7 @@ async def _open(
         server.port,
         incarnation,
         os.getpid(),
-        str(settings.data.resolve()),
+        directory,
         str(readers.resolve()),
     )
     return Worker(dataflow, peers, server, descriptor)

@@ -55,7 +55,7 @@ from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
 from worker.reporting import link_positions, worker_report
 from worker.shards import open_shard
 from worker.status import hosted_status
-from worker.wire import Accepted, Connection, Peers, ProtocolError
+from worker.wire import Accepted, Connection, Peers, ProtocolError, Server
 
 Found = TypeVar("Found")
 FromController = Ping | OpenDomain | CloseDomain | Perform | Reconfigure | Report | Positions
@@ -93,7 +93,7 @@ class WorkerServer:
             case RowsRequest(domain=domain):
                 return self._ask(lambda hosted, _: _row_counts(hosted, domain))
             case Status():
-                return self._status()
+                return self._status(connection.server)
             case Ping() | OpenDomain() | CloseDomain() | Perform() | Reconfigure() | Report() | Positions():
                 if connection.hello.role is not Role.CONTROLLER:
                     raise ProtocolError(f'"{type(message).__name__}" is for controllers alone')
@@ -256,7 +256,7 @@ class WorkerServer:
 
     # --- status -------------------------------------------------------------------------------------------------
 
-    async def _status(self) -> StatusDocument:
+    async def _status(self, server: Server) -> StatusDocument:
         dataflow = self._dataflow
         document = await self._ask(lambda hosted, _: hosted_status(hosted, dataflow.reader_map))
         own = {
@@ -265,9 +265,11 @@ class WorkerServer:
             "uptime": round(time.monotonic() - self._started, 3),
             "health": "ok" if dataflow.failure is None else dataflow.failure.message,
             "syncs": dataflow.flusher.syncs,
+            "batches": dataflow.flusher.batches,
             "inbox": dataflow.waiting_inputs,
             "outbound_waiting": self._peers.waiting_bytes,
             "peers": self._peers.status(),
+            "wire": server.traffic(),
         }
         return StatusDocument({**own, **document})
 

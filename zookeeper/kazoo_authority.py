@@ -298,11 +298,17 @@ class KazooAuthority(SessionAuthority):
     """A process's authority over the ZooKeeper at ``hosts``.
 
     ``auth`` is ``name:password``; then all that is made is for its bearer only. ``session_timeout`` is in seconds, and
-    ZooKeeper may grant another: at least two of its ticks.
+    ZooKeeper may grant another: at least two of its ticks. ``new_id`` is for a deployment that is to be made again.
     """
 
     def __init__(
-        self, hosts: str, deployment: str, *, session_timeout: float = SESSION_TIMEOUT, auth: str | None = None
+        self,
+        hosts: str,
+        deployment: str,
+        *,
+        session_timeout: float = SESSION_TIMEOUT,
+        auth: str | None = None,
+        new_id: str | None = None,
     ) -> None:
         self.session = KazooSession(parse_address(hosts), session_timeout, auth)
-        super().__init__(self.session, deployment, lambda: uuid4().hex)
+        super().__init__(self.session, deployment, lambda: new_id or uuid4().hex)

@@ -13,6 +13,9 @@ POLL_SECONDS = 0.1
 """Between looks at a znode of our name that another process left: it goes when that one's session ends."""
 REPEAT_SECONDS = 1.0
 """Between attempts to register again where something keeps us out."""
+SUCCESSOR_SECONDS = 0.5
+"""For whoever deleted our znode while our session lived to make theirs: it is a newer process of our name, which does so
+in the next request. Were ours made again at once, the two would take turns for as long as both live."""
 
 _log = logging.getLogger("headrace.zookeeper")
 
@@ -26,6 +29,8 @@ class Registration:
         self._descriptor = descriptor
         self._data = to_json(descriptor)
         self._superseded = superseded
+        self._made_in = 0
+        """The session in which the znode was made last."""
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
@@ -55,9 +60,11 @@ class Registration:
         while True:
             try:
                 await self._session.create(self._path, self._data, ephemeral=True)
+                self._made_in = self._session.id
                 return
             except NodeExists:
                 if await self._replaced():
+                    self._made_in = self._session.id
                     return
             except NoNode:
                 raise AuthorityError(
@@ -92,17 +99,23 @@ class Registration:
                 )
             # The same worker, started again: nobody has to wait for the end of the dead one's session.
             await self._session.delete(self._path, node.version)
-        except (NoNode, BadVersion):
+            await self._session.create(self._path, self._data, ephemeral=True)
+        except (NoNode, NodeExists, BadVersion):
             return False
-        return False
+        return True
 
     async def _keep(self) -> None:
+        yielded = False
         while True:
             fired = asyncio.Event()
             try:
                 node = await self._session.look(self._path, fired.set)
                 if node is not None and node.owner == self._session.id:
+                    yielded = False
                     await fired.wait()
+                elif node is None and self._made_in == self._session.id and not yielded:
+                    yielded = True
+                    await asyncio.sleep(SUCCESSOR_SECONDS)
                 else:
                     await self._register()
                     _log.info('worker "%s" is registered again', self._descriptor.name)

@@ -75,22 +75,23 @@ rootLogger.appenderRef.file.ref = file
 class Ensemble:
     """``size`` servers on this machine, with their data in ``directory``. Not for two processes at a time.
 
-    ``ports``, where given, are the clients' ports; else free ones are found at each start.
+    ``ports``, where given, are the clients' ports; else free ones are found at each start. They listen at ``host``.
     """
 
-    def __init__(self, directory: Path, size: int = 1, *, ports: Sequence[int] | None = None) -> None:
+    def __init__(self, directory: Path, size: int = 1, *, ports: Sequence[int] | None = None, host: str = HOST) -> None:
         if size not in (1, 3):
             raise ValueError("an ensemble has 1 server or 3: with 2 it survives no more than with 1")
         if ports is not None and len(ports) != size:
             raise ValueError("a port for each server")
         self._directory = directory
         self._given = tuple(ports) if ports is not None else None
-        self._servers = [_Server(directory.absolute() / str(number), number) for number in range(1, size + 1)]
+        self._host = host
+        self._servers = [_Server(directory.absolute() / str(number), number, host) for number in range(1, size + 1)]
 
     @property
     def address(self) -> str:
         """As ``--zookeeper`` takes it; known after ``start``."""
-        return ",".join(f"{HOST}:{server.port}" for server in self._servers)
+        return ",".join(f"{self._host}:{server.port}" for server in self._servers)
 
     @property
     def pids(self) -> dict[int, int]:
@@ -99,6 +100,7 @@ class Ensemble:
 
     async def start(self) -> None:
         """Start what does not run, and return when all answer and serve. Raises ServerFailed; then none runs."""
+        self._check_size()
         try:
             for attempt in range(PORTS_TRIED):
                 try:
@@ -112,9 +114,25 @@ class Ensemble:
             await self.stop()
             raise
 
+    def _check_size(self) -> None:
+        """Two empty servers beside the one that has the state would be a majority, and know nothing."""
+        path, size = self._directory / "size", len(self._servers)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                path.write_text(f"{size}\n")
+            before = path.read_text().strip()
+        except OSError as error:
+            raise ServerFailed(f'cannot write to "{self._directory}": {error.strerror or error}') from error
+        if before != str(size):
+            raise ServerFailed(
+                f'ZooKeeper in "{self._directory}" is one of {before} servers, and cannot become one of {size}',
+                hint=f"start it with {before}, or begin anew in another directory",
+            )
+
     async def _start(self) -> None:
         program = [str(await java()), *JVM_OPTIONS, "-cp", class_path()]
-        ports = _free_ports(3 * len(self._servers))
+        ports = _free_ports(self._host, 3 * len(self._servers))
         for number, server in enumerate(self._servers):
             server.port = self._given[number] if self._given is not None else ports[3 * number]
             server.quorum = (ports[3 * number + 1], ports[3 * number + 2])
@@ -156,9 +174,10 @@ class _PortTaken(Exception):
 
 
 class _Server:
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, host: str) -> None:
         self.folder = folder
         self.number = number
+        self.host = host
         self.port = 0
         self.quorum = (0, 0)
         """Ports between the servers: for the followers, and for their elections."""
@@ -176,7 +195,7 @@ class _Server:
     async def start(self, program: Sequence[str], servers: Sequence[_Server]) -> None:
         if self.pid is not None:
             return
-        _check_free(self.port)
+        _check_free(self.host, self.port)
         try:
             self._configure(servers)
             self._logged = _size(self.folder / "server.log")
@@ -208,7 +227,7 @@ class _Server:
             f"syncLimit={SYNC_TICKS}",
             f"dataDir={data}",
             f"clientPort={self.port}",
-            f"clientPortAddress={HOST}",
+            f"clientPortAddress={self.host}",
             "maxSessionTimeout=60000",
             "maxClientCnxns=0",  # All clients of a machine have one address here.
             "autopurge.snapRetainCount=3",
@@ -216,7 +235,8 @@ class _Server:
         ]
         if len(servers) > 1:
             lines += [
-                f"server.{each.number}={HOST}:{each.quorum[0]}:{each.quorum[1]};{HOST}:{each.port}" for each in servers
+                f"server.{each.number}={each.host}:{each.quorum[0]}:{each.quorum[1]};{each.host}:{each.port}"
+                for each in servers
             ]
             lines = [line for line in lines if not line.startswith("clientPort")]
             lines += ["standaloneEnabled=false", "reconfigEnabled=false"]
@@ -228,7 +248,7 @@ class _Server:
         """Returns when it answers as a server that serves. Raises ServerFailed, _PortTaken."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_SECONDS
-        while not await _serving(self.port):
+        while not await _serving(self.host, self.port):
             if self.pid is None:
                 raise self._failed("has ended")
             if loop.time() > deadline:
@@ -275,23 +295,23 @@ class _Server:
                 return
 
 
-async def _serving(port: int) -> bool:
+async def _serving(host: str, port: int) -> bool:
     """Whether it answers and has, if it is one of three, found its place among them."""
-    finding, said = await probe(HOST, port)
+    finding, said = await probe(host, port)
     return finding is Finding.ZOOKEEPER and "Mode:" in said
 
 
-def _check_free(port: int) -> None:
+def _check_free(host: str, port: int) -> None:
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            trial.bind((HOST, port))
+            trial.bind((host, port))
         except OSError as error:
             raise _PortTaken(f"port {port} for ZooKeeper is taken: {error.strerror}") from error
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+def _free_ports(host: str, count: int) -> list[int]:
+    sockets = [socket.create_server((host, 0)) for _ in range(count)]
     ports: list[int] = [each.getsockname()[1] for each in sockets]
     for each in sockets:
         each.close()

@@ -49,10 +49,10 @@ class ClusterHosts:
         self._connections.keep(workers)
         self._maps.keep(workers)
 
-    def reader(self, node: Node, domain: DomainIndex) -> ReaderShard:
+    def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
         owner = self._directory.owner(domain)
         client = None if owner is None else self._maps.client(owner)
-        return ReaderShard(domain, node.index, self._layout(node, domain), client)
+        return ReaderShard(domain, node.index, self._layout(node, domain), client, bases)
 
     def _layout(self, node: Node, domain: DomainIndex) -> ReaderLayout:
         """Compiled once, however often the domain moves."""

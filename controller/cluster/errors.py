@@ -18,4 +18,4 @@ class NotServed(Unavailable):
 
 
 class ReaderGone(Unavailable):
-    """The reader that was asked for was dropped or replaced: the view is looked up again, and nobody outside hears it."""
+    """The reader that was asked for was dropped or replaced: the view is looked up again, and nobody else hears it."""

@@ -47,6 +47,8 @@ class Timing:
     """How long a change waits for ZooKeeper to answer: an ensemble that elects a new leader needs less."""
     rebalance_after: float = 1.0
     """How long after a worker joined domains are moved to it: several often join together."""
+    calm_patience: float = 10.0
+    """How long a change waits for a recovery that is under way."""
     retry: float = 0.5
     """Between rounds of a recovery that cannot go on (a shard that no worker can open, ZooKeeper away)."""
     poll: float = 0.005
@@ -88,6 +90,8 @@ class Fleet:
     watcher: Watcher
     members: dict[str, Member] = field(default_factory=dict)
     registered: dict[str, WorkerDescriptor] = field(default_factory=dict)
+    _absent: set[str] = field(default_factory=set)
+    """Registered, but nobody listens at their addresses: dead, and not yet forgotten by ZooKeeper."""
     _joining: dict[str, tuple[WorkerDescriptor, asyncio.Task[None]]] = field(default_factory=dict)
     _closing: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,6 +118,10 @@ class Fleet:
 
     def names(self) -> list[str]:
         return sorted(self.members)
+
+    def may_come(self, worker: str) -> bool:
+        """Whether it is registered, and not known to be gone."""
+        return worker in self.registered and worker not in self._absent
 
     async def ask(self, worker: str, message: Any) -> Any:
         """What the worker answers.
@@ -170,6 +178,7 @@ class Fleet:
             if under_way[0] == descriptor:
                 return
             under_way[1].cancel()
+        self._absent.discard(name)
         self._joining[name] = (descriptor, asyncio.create_task(self._join(name, descriptor)))
 
     async def _join(self, name: str, descriptor: WorkerDescriptor) -> None:
@@ -183,6 +192,8 @@ class Fleet:
                 self._refused(error)
             except (HeadraceError, TimeoutError) as error:
                 _log.info('worker "%s" does not answer yet: %s', name, error)
+                if isinstance(error, WorkerGone):
+                    self._absent.add(name)
             await asyncio.sleep(self.timing.heartbeat)
 
     async def _greet(self, descriptor: WorkerDescriptor) -> None:
@@ -197,6 +208,7 @@ class Fleet:
 
     def _admit(self, member: Member) -> None:
         name = member.descriptor.name
+        self._absent.discard(name)
         _log.info('worker "%s" is there', name)
         self.members[name] = member
         member.watch = asyncio.create_task(self._watch(member))

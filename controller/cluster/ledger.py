@@ -24,8 +24,10 @@ RETRY_SECONDS = 0.1
 class Ledger:
     """``state`` is what was decided last, as far as is known; None before the deployment's first start."""
 
-    def __init__(self, authority: ClusterAuthority) -> None:
+    def __init__(self, authority: ClusterAuthority, deposed: Callable[[str], None] = lambda reason: None) -> None:
+        """``deposed`` is told when somebody else has written, whoever finds it out."""
         self.state: ClusterState | None = None
+        self._deposed = deposed
         self._authority = authority
         self._version = 0
         self._doubt: ClusterState | None = None
@@ -80,7 +82,7 @@ class Ledger:
             except AuthorityUnavailable as error:
                 raise unreachable(error) from error
             if version != self._version:
-                raise _succeeded()
+                raise self._succeeded()
 
     async def _write(self, after: ClusterState) -> None:
         data = after.encode()
@@ -109,7 +111,12 @@ class Ledger:
         elif version == self._version:
             self._doubt = None
         else:
-            raise _succeeded()
+            raise self._succeeded()
+
+    def _succeeded(self) -> Deposed:
+        reason = "another leader has changed the cluster's state"
+        self._deposed(reason)
+        return Deposed(reason, hint="ask the leader")
 
 
 def unreachable(error: AuthorityError) -> Unavailable:
@@ -117,7 +124,3 @@ def unreachable(error: AuthorityError) -> Unavailable:
         f"ZooKeeper does not answer, so nothing can be changed now: {error.message}",
         hint="reads and writes go on; try again when it is back",
     )
-
-
-def _succeeded() -> Deposed:
-    return Deposed("another leader has changed the cluster's state", hint="ask the leader")

@@ -170,7 +170,7 @@ def repair(state: State, survivors: Mapping[DomainIndex, DomainReport], opened: 
     fresh: list[PlanStep] = []
     building: set[DomainIndex] = set()
     for domain in sorted(opened):
-        held = _at_or_below_full(graph, domain)
+        held = _held(graph, domain, void)
         nodes = graph.nodes.get(domain, [])
         fresh += _addition(graph, domain, [n for n in nodes if (n.index, domain) not in held], held=False)
         fresh += _addition(graph, domain, [n for n in nodes if (n.index, domain) in held], held=True)
@@ -224,13 +224,15 @@ def _rebuilt(
     return void
 
 
-def _at_or_below_full(graph: _Graph, domain: DomainIndex) -> set[Place]:
-    """What is to be backfilled in a new domain, and what must not answer before that is done."""
+def _held(graph: _Graph, domain: DomainIndex, void: set[Place]) -> set[Place]:
+    """What must not answer in a new domain before all is built: what is full and is backfilled, what would ask egresses
+    that are away until they are built again, and all that is below these. The rest serves as soon as it is linked."""
     held: set[Place] = set()
     for node in graph.nodes.get(domain, ()):
         place = (node.index, domain)
-        above = () if isinstance(node.operator, Ingress) else node.parents
-        if graph.is_full(place) or any((parent, domain) in held for parent in above):
+        above = [] if isinstance(node.operator, Ingress) else [(parent, domain) for parent in node.parents]
+        away = not void.isdisjoint(graph.feeding.get(place, ()))
+        if graph.is_full(place) or away or not held.isdisjoint(above):
             held.add(place)
     return held
 

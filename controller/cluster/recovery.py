@@ -33,6 +33,7 @@ from controller.cluster import barrier
 from controller.cluster.fleet import Fleet, Timing
 from controller.cluster.handles import Deposed
 from controller.cluster.ledger import Ledger
+from controller.cluster.performing import look
 from controller.cluster.placing import place
 from controller.cluster.reconcile import (
     Repair,
@@ -54,11 +55,9 @@ from domains.graph import DomainIndex
 from migrations.plan import PlanStep, State
 from worker.messages import (
     CloseDomain,
-    LinkPositions,
     OpenDomain,
     Perform,
     Placed,
-    Positions,
     Reconfigure,
     Report,
     WorkerReport,
@@ -67,6 +66,9 @@ from worker.messages import (
 REFUSED_SECONDS = 5.0
 """For how long a worker that could not open a domain is asked last. Some reasons pass: a lock that a dying process
 still holds, a disk that was full."""
+
+Refusals = dict[tuple[str, DomainIndex], float]
+"""(worker, domain) → the loop's time at which the worker could not open the domain."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -80,10 +82,16 @@ class Outcome:
 
 
 class Recovery:
-    """The rounds of one leader. ``check`` raises Interrupted where the present round has been overtaken by events."""
+    """One time of recovery. ``check`` raises Interrupted where the present round has been overtaken by events."""
 
     def __init__(
-        self, fleet: Fleet, ledger: Ledger, replica: Replica, timing: Timing, check: Callable[[], None]
+        self,
+        fleet: Fleet,
+        ledger: Ledger,
+        replica: Replica,
+        timing: Timing,
+        check: Callable[[], None],
+        refused: Refusals,
     ) -> None:
         self.step = ""
         """What is being done, for status."""
@@ -92,7 +100,7 @@ class Recovery:
         self._replica = replica
         self._timing = timing
         self._check = check
-        self._refused: dict[tuple[str, DomainIndex], tuple[float, str]] = {}
+        self._refused = refused
 
     async def round(self, moves: Mapping[DomainIndex, str]) -> Outcome:
         """One round; ``moves`` are domains that are to go to another worker though nothing is wrong.
@@ -179,7 +187,7 @@ class Recovery:
 
     def _refusals(self) -> set[tuple[str, DomainIndex]]:
         now = asyncio.get_running_loop().time()
-        return {pair for pair, (when, _) in self._refused.items() if now - when < REFUSED_SECONDS}
+        return {pair for pair, when in self._refused.items() if now - when < REFUSED_SECONDS}
 
     def _why(self, domain: DomainIndex) -> str:
         given = self._ledger.decided.placement.get(domain)
@@ -220,7 +228,7 @@ class Recovery:
     def _refuse(self, worker: str, domain: DomainIndex, error: HeadraceError) -> str:
         reason = f'worker "{worker}" cannot open it: {error}'
         _log.error("domain %d: %s", domain, reason)
-        self._refused[worker, domain] = (asyncio.get_running_loop().time(), reason)
+        self._refused[worker, domain] = asyncio.get_running_loop().time()
         return reason
 
     # --- tables ---------------------------------------------------------------------------------------------------
@@ -311,12 +319,8 @@ class Recovery:
         await together(self._perform_all(drop_steps(planned, domain, report)) for domain, report in there.items())
 
     async def _links(self) -> barrier.Reached:
-        """How far all links are."""
-        message = Positions(self._ledger.decided.epoch)
-        found: list[LinkPositions] = await together(self._ask(name, message) for name in self._fleet.names())
-        sent = {link: place for each in found for link, place in each.sent.items()}
-        received = {link: place for each in found for link, place in each.received.items()}
-        return barrier.Reached(sent, received)
+        self._check()
+        return await look(self._fleet, self._ledger.decided.epoch)
 
     async def _perform_all(self, steps: Sequence[PlanStep]) -> None:
         """One domain's steps, in order."""

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import cluster, queries, serving, showing
+from headrace.cli import cluster, drilling, keeping, queries, serving, showing
 from headrace.errors import HeadraceError
 from headrace.render import console
 
@@ -26,10 +26,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serving.serve, queries.sql, queries.status, queries.explain, showing.demo, showing.bench):
+for command in (serving.serve, queries.sql, queries.status, queries.explain, showing.demo):
     app.command()(command)
-for command in (cluster.up, cluster.controller, cluster.worker, cluster.api):
-    app.command(rich_help_panel="Clusters")(command)
+app.add_typer(showing.bench, name="bench")
+for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
+    app.command(rich_help_panel="Clusters")(part)
+app.command(rich_help_panel="Clusters")(keeping.state)
+app.command(rich_help_panel="Clusters")(drilling.drill)
 
 
 def _version(wanted: bool) -> None:

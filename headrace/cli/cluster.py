@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,7 +111,7 @@ def controller(
       headrace controller --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0 --advertise $(hostname)
     """
     given = {name: value for name, value in locals().items() if name not in ("config", "supervised")}
-    settings = _part_settings(config, supervised, given)
+    settings = part_settings(config, supervised, given)
     from headrace.cluster import parts
 
     parts.controller(settings)
@@ -140,7 +139,7 @@ def worker(
       headrace worker --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --name w1 --data /var/lib/headrace
     """
     given = {name: value for name, value in locals().items() if name not in ("config", "supervised")}
-    settings = _part_settings(config, supervised, given)
+    settings = part_settings(config, supervised, given)
     from headrace.cluster import parts
 
     parts.worker(settings)
@@ -168,18 +167,19 @@ def api(
       headrace api --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0
     """
     given = {name: value for name, value in locals().items() if name not in ("config", "supervised", "fd")}
-    settings = _part_settings(config, supervised, given)
+    settings = part_settings(config, supervised, given)
     from headrace.cluster import parts
 
     parts.api(settings, fd)
 
 
-def _part_settings(config: Path | None, supervised: bool, given: dict[str, Any]) -> Settings:
+def part_settings(config: Path | None, supervised: bool, given: dict[str, Any]) -> Settings:
+    """The settings of a part of a cluster. Raises SettingsError, BadRequest."""
     settings = load(config, **given)
     if settings.zookeeper is None:
         raise BadRequest(
-            "a part of a cluster needs --zookeeper",
-            hint="--zookeeper host:port, or headrace up, which brings a ZooKeeper of its own",
+            "it is not known where ZooKeeper is",
+            hint="--zookeeper host:port; headrace up brings one of its own, and prints where",
         )
     if supervised:
         threading.Thread(target=_end_with_input, name="supervised", daemon=True).start()
@@ -188,5 +188,7 @@ def _part_settings(config: Path | None, supervised: bool, given: dict[str, Any])
 
 def _end_with_input() -> None:
     """The supervisor holds the other end; when it is gone, so that nobody would start or stop this, stop cleanly."""
-    sys.stdin.buffer.read()
+    # Not by sys.stdin: its lock, held here for ever, would abort an interpreter that ends for another reason.
+    while os.read(0, 4096):
+        continue
     os.kill(os.getpid(), signal.SIGTERM)

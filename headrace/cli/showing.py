@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the figures as JSON.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Small data: to see that it runs, not how fast.")]
+
 
 def demo(
     once: Annotated[bool, typer.Option("--once", help="Stop at the end instead of serving on.")] = False,
@@ -32,10 +35,15 @@ def demo(
     import_module("headrace.demo").run(once=once, scale=scale, port=port, data=data)
 
 
-def bench(
+bench = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
+
+
+@bench.callback()
+def measurements(
+    context: typer.Context,
     only: Annotated[str | None, typer.Option(metavar="NAME", help="Only this measurement.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the figures as JSON.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small data: to see that it runs, not how fast.")] = False,
+    out: Out = None,
+    quick: Quick = False,
 ) -> None:
     """Measure speed against hand-written code on this machine and print ratios.
 
@@ -45,4 +53,22 @@ def bench(
 
       headrace bench --only reads --quick
     """
-    import_module("headrace.bench").run(only=only, out=out, quick=quick)
+    if context.invoked_subcommand is None:
+        import_module("headrace.bench").run(only=only, out=out, quick=quick)
+
+
+@bench.command()
+def scale(
+    workers: Annotated[str, typer.Option(metavar="LIST", help="How many workers the clusters have.")] = "1,2,4",
+    out: Out = None,
+    quick: Quick = False,
+) -> None:
+    """Measure what a request costs on clusters of several sizes. Starts them on this machine; needs Java.
+
+    Examples:
+
+      headrace bench scale --out scale.json
+
+      headrace bench scale --workers 1,4 --quick
+    """
+    import_module("headrace.bench.scale").run(workers=workers, out=out, quick=quick)

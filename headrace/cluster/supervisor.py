@@ -56,6 +56,8 @@ class Supervisor:
     settings: Settings
     tell: Tell
     """Told in a line what happens to the parts."""
+    altered: Callable[[Part], Part] = lambda part: part
+    """How a part is started in another way than usual: a drill has some behind a proxy, or in a namespace."""
     _directory: ClusterDirectory = field(init=False)
     _children: list[Child] = field(default_factory=list)
     """In the order in which they are stopped."""
@@ -129,7 +131,7 @@ class Supervisor:
 
     def _part(self, kind: str, number: int, grace: float, options: tuple[str, ...] = ()) -> Part:
         name = f"{kind}-{number}"
-        return Part(
+        part = Part(
             name,
             (*PROGRAM, kind, "--name", name, "--supervised", *options),
             {**os.environ, **self._environment()},
@@ -137,6 +139,7 @@ class Supervisor:
             grace,
             (int(options[1]),) if options else (),
         )
+        return self.altered(part)
 
     def _environment(self) -> dict[str, str]:
         """All settings as the parts shall have them, whatever the environment and the settings file say. Not on their
@@ -244,12 +247,17 @@ class Supervisor:
         self._record()
 
 
-def up(settings: Settings, started: Callable[[Up], None], tell: Tell) -> None:
+def up(
+    settings: Settings,
+    started: Callable[[Up], None],
+    tell: Tell,
+    altered: Callable[[Part], Part] = lambda part: part,
+) -> None:
     """Run a cluster until SIGINT or SIGTERM; a second one kills what is not stopped yet. Raises StartFailed."""
 
     async def main() -> None:
         stop = asyncio.Event()
-        supervisor = Supervisor(settings, tell)
+        supervisor = Supervisor(settings, tell, altered)
 
         def signalled() -> None:
             if stop.is_set():

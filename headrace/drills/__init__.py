@@ -11,6 +11,6 @@
              report.py     goals, JSON, picture ◄──┘
 
 The load knows nothing of the cluster but its address. The drill knows the processes by the numbers that the supervisor
-writes down, and asks ZooKeeper and ``/v1/status`` what the cluster has noticed. Whatever a drill needs that this machine
+writes down, and asks ZooKeeper and ``/v1/status`` what the cluster has noticed. What a drill needs and this machine
 does not allow is refused before anything is started, with the reason.
 """

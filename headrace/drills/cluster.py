@@ -19,6 +19,8 @@ from headrace.drills.loading import DrillFailed
 from headrace.server import listen
 
 HOST = "127.0.0.1"
+DEPLOYMENT = "main"
+"""The default of the setting: a drill's cluster has a ZooKeeper of its own."""
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
 LOOK_AGAIN = 0.05
@@ -177,3 +179,9 @@ def missing(status: Mapping[str, Any], shape: Shape) -> list[str]:
 def placement(status: Mapping[str, Any]) -> dict[int, str]:
     """Domain → the worker that is to host it."""
     return {domain: each["worker"] for each in status.get("workers", ()) for domain in each["domains"]}
+
+
+def uneven(status: Mapping[str, Any]) -> list[str]:
+    """Whether one worker has two domains more than another, in words."""
+    counts = [len(each["domains"]) for each in status.get("workers", ())]
+    return ["domains are to be moved"] if counts and max(counts) - min(counts) > 1 else []

@@ -41,6 +41,8 @@ class Fault:
     """When the drill took the fault back, where it does (SIGCONT, the link is whole again)."""
     whole: float | None = None
     """When the cluster said that everything is there again."""
+    settled: float | None = None
+    """… and that its load is even: who came back has been given something to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,15 @@ class Round:
     detected_s: float | None
     healed_s: float | None
     whole_s: float | None
+    settled_s: float | None
     untouched_before: Sample
     untouched_during: Sample
     touched_during: Sample
     slowest_during_ms: float | None
     """Of all requests, touched or not."""
+    later: Sample
+    """All requests between the end of the outage and the time when the cluster had settled: domains may be moved then,
+    and each that moves is away for a moment."""
 
 
 @dataclass(slots=True)
@@ -121,10 +127,12 @@ def examine(records: Sequence[Record], fault: Fault, shards: int) -> Round:
         detected_s=since(fault.detected),
         healed_s=since(fault.healed),
         whole_s=since(fault.whole),
+        settled_s=since(fault.settled),
         untouched_before=sample(within(spared, fault.at - BEFORE, fault.at)),
         untouched_during=sample(within(spared, fault.at, until)),
         touched_during=sample(within(hit, fault.at, until)),
         slowest_during_ms=_ms(max((each.latency for each in during), default=None)),
+        later=sample(within(near, until, max(until, fault.settled or until))),
     )
 
 

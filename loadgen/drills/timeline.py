@@ -25,6 +25,7 @@ MARKS = (
     ("detected_s", "detected", "#ef8a62", "--"),
     ("outage_s", "full service", "#1a9850", "-"),
     ("whole_s", "cluster whole again", "#878787", ":"),
+    ("settled_s", "load even again", "#bababa", ":"),
 )
 ROUNDS_MARKED = 6
 """With more rounds than that only the faults are marked."""

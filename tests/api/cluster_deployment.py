@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from domains.errors import HeadraceError, NotFound
 from domains.graph import DomainIndex
 from headrace.settings import Settings
 from migrations.change import change_of, entries_of
-from migrations.plan import PlanStep, State, one_domain
+from migrations.plan import PlanStep, State, one_domain, plan_start
 from migrations.recipe import Entry
-from worker.messages import OpenDomain, Perform, Placed, Positions, Reconfigure, Role
+from worker.messages import CloseDomain, OpenDomain, Perform, Placed, Positions, Reconfigure, Role
 from worker.process import Worker, running
 from worker.reader_map import ReaderClient
 from worker.wire import Connection, connect, greeting
@@ -76,6 +77,20 @@ class PlainLeader:
         for connection in self._connections.values():
             await connection.request(Reconfigure(self.epoch, placed))
 
+    async def move(self, domain: DomainIndex, worker: str, *, lost: bool = False) -> None:
+        """Give a domain to another worker; ``lost``: the one before is not told."""
+        before = self.decided.placement[domain]
+        self.epoch += 1
+        placement = {**self.decided.placement, domain: Assignment(worker, self.epoch)}
+        await self._decide(replace(self.decided, epoch=self.epoch, placement=placement))
+        if lost:
+            del self._connections[before.worker]
+        else:
+            await self._connections[before.worker].request(CloseDomain(self.epoch, domain))
+        await self.open(domain)
+        await self._perform(tuple(step for step in plan_start(self.state.flow).steps if step.domain == domain))
+        await self.reconfigure()
+
     async def _ask(self, domain: DomainIndex, message: Any) -> Any:
         return await self._connections[self.decided.placement[domain].worker].request(message)
 
@@ -109,10 +124,7 @@ class PlainLeader:
         if not change.tables:
             await self._perform(change.views.steps)
         recipe = self.decided.recipe.with_entry(change.entry)
-        decided = self.decided
-        await self._decide(
-            ClusterState(decided.deployment, SHARDS, decided.quorum, self.epoch, decided.placement, recipe)
-        )
+        await self._decide(replace(self.decided, recipe=recipe))
         self.state = change.state
         await self._perform((*change.tables, *change.removal.steps, *change.drops))
 

@@ -183,7 +183,8 @@ async def test_writes_that_meet_an_alteration_are_made_anew(pair: Pair) -> None:
 
 async def test_a_schema_has_one_version_also_after_a_restart(tmp_path: Path) -> None:
     sql = """CREATE TABLE t (id BIGINT PRIMARY KEY AUTO_INCREMENT, a DECIMAL(9, 3) DEFAULT 1.5, b DOUBLE DEFAULT 1,
-      c BLOB, d BOOL DEFAULT TRUE, e DATETIME DEFAULT CURRENT_TIMESTAMP, f VARCHAR(9) DEFAULT 'x', g DATE, INDEX (b, a));
+      c BLOB, d BOOL DEFAULT TRUE, e DATETIME DEFAULT CURRENT_TIMESTAMP, f VARCHAR(9) DEFAULT 'x', g DATE,
+      INDEX (b, a));
       INSERT INTO t (g) VALUES (NULL)"""
     for statements in (sql, "INSERT INTO t (g) VALUES (NULL); INSERT INTO t (id, g) VALUES (1000, NULL)"):
         deployment = await LocalDeployment.open(tmp_path, shards=SHARDS)

@@ -42,7 +42,7 @@ _ACTS = {
     "view": 4,
     "pressure": 3,
     "ad hoc": 2,
-    "restart": 1.5,
+    "restart": 2,
     "drop view": 1.5,
     "alter": 1.5,
 }

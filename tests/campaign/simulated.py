@@ -1,7 +1,8 @@
 """Planner and engine on one thread: several domains, packets delivered one at a time in an order drawn from the seed.
 
-The default subject of the campaign. Base tables live in ``MemoryStore``; a restart keeps them and nothing else. Where
-there are shards, a write is split and a look-up goes to the shard that has the key, as clients of a deployment do.
+The default subject of the campaign. Base tables live in ``MemoryStore``; a restart keeps them and nothing else, in all
+domains or in some. Where there are shards, a write is split and a look-up goes to the shard that has the key, as a
+deployment does it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from migrations.routing import shard_of_key
 from tests.campaign.planned import Planned
 from tests.campaign.subject import Setting
 from tests.migrations.evaluate import sorted_rows
+from tests.simulation.recovery import recover
 from tests.simulation.simulation import Simulation
 
 PACKETS_AT_MOST = 100_000
@@ -104,6 +106,12 @@ class Simulated(Planned):
                 self.simulation.send(number, EvictMemory(excess))
 
     def restart(self) -> None:
+        """By turns of all of it, and of some domains, which the others outlive."""
+        domains = range(len(self.simulation.domains))
+        if len(domains) > 1 and self.random.random() < 0.6:
+            lost = self.random.sample(domains, self.random.randint(1, max(1, len(domains) // 2)))
+            recover(self.simulation, self.state, lost, self.random, self.between)
+            return
         crashed = self.simulation
         self.simulation = Simulation(self.groups, crashed.shards, check=False)
         self.simulation.adopt(crashed.stores)

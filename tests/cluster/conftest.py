@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from running_cluster import Running
-
-NO_JAVA = shutil.which("java") is None
+from running_cluster import NO_JAVA, Running
 
 Launch = Callable[..., Running]
 

@@ -14,7 +14,7 @@ import socket
 import sys
 from pathlib import Path
 
-from headrace.cli.cluster import _part_settings
+from headrace.cli.cluster import part_settings
 from zookeeper.belonging import claim
 from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
 from zookeeper.kazoo_authority import KazooAuthority
@@ -27,7 +27,7 @@ async def main() -> None:
     parser.add_argument("--supervised", action="store_true")
     parser.add_argument("--fd", type=int)
     options = parser.parse_args()
-    settings = _part_settings(None, options.supervised, {"name": options.name})
+    settings = part_settings(None, options.supervised, {"name": options.name})
     how = dict(each.split("=") for each in os.environ.get("FAKE", "").split() if "=" in each).get(options.name, "")
     if how == "refuses":
         print("error: the fake refuses\nhint: ask it for something else", flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 60.0
+NO_JAVA = shutil.which("java") is None
 
 
 class Running:

@@ -76,10 +76,11 @@ class Client:
     # --- writes ---------------------------------------------------------------------------------------------------
 
     async def write(self, sql: str) -> tuple[Ending, Clock]:
-        """How it ended, and the token of what was done. Parts in several shards end together: the worst counts."""
         operation = self._operation(sql)
-        if operation is None:
-            return Ending.REFUSED, {}
+        return (Ending.REFUSED, {}) if operation is None else await self.perform(operation)
+
+    async def perform(self, operation: Operation) -> tuple[Ending, Clock]:
+        """How it ended, and the token of what was done. Where parts in several shards end differently it is unknown."""
         self.turn += 1
         schema = self.directory.state.catalog.table(operation.table)
         divided = split(operation, schema, self.cluster.shards, self.turn)
@@ -137,6 +138,22 @@ class Client:
         for rows in found:
             total.update(rows or {})
         return rows_of(reader, total, arguments)
+
+    def arguments(self, view: str, values: Sequence[Any]) -> tuple[Any, ...]:
+        """One argument a parameter, from one value a ``?`` of a view that is known here."""
+        planned = self.directory.state.planned[view]
+        given: list[Any] = [None] * len(planned.parameters)
+        for index, value in zip(planned.placeholders, values, strict=True):
+            given[index] = tuple(value) if isinstance(value, list) else value
+        return tuple(given)
+
+    async def evict_arguments(self, view: str, arguments: Sequence[Any]) -> None:
+        state = self.directory.state
+        if view in state.flow.readers:
+            node = state.flow.node(state.flow.readers[view])
+            assert isinstance(node.operator, Reader)
+            for key in keys_of(node.operator, arguments):
+                await self.evict(DomainIndex(shard_of_key(state.flow, node.index, key)), node.index, (key,))
 
     async def _rows(
         self, domain: DomainIndex, node: NodeIndex, keys: tuple[Row, ...], token: Clock, within: float

@@ -31,6 +31,9 @@ class Cluster:
         self.zookeeper = MemoryZooKeeper(delay=0.001)
         self.disks = Disks(random, self.kill)
         self.workers: dict[str, SimulatedWorker] = {}
+        """By name, the process that was started last."""
+        self.every_worker: list[SimulatedWorker] = []
+        """The dead ones too."""
         self.controllers: dict[str, SimulatedController] = {}
         self.authorities: dict[Process, MemoryAuthority] = {}
         self.trace: list[tuple[float, str]] = []
@@ -74,6 +77,7 @@ class Cluster:
         process = Process(self.loop, f"{name}.{self._incarnations}")
         worker = process.context.copy().run(SimulatedWorker, self, process, name, self._incarnations, "host")
         self.workers[name] = worker
+        self.every_worker.append(worker)
         process.at_death.append(lambda: self._crashed(process))
         process.spawn(worker.run())
         self.say(f"{process} starts")
@@ -82,7 +86,7 @@ class Cluster:
     def start_controller(self, name: str) -> SimulatedController:
         self._incarnations += 1
         process = Process(self.loop, f"{name}.{self._incarnations}")
-        controller = process.context.copy().run(SimulatedController, self, process, name)
+        controller = process.context.copy().run(SimulatedController, self, process, name, self._incarnations)
         self.controllers[name] = controller
         process.spawn(controller.run())
         self.say(f"{process} starts")
@@ -121,7 +125,7 @@ class Cluster:
             process.context.copy().run(self.authorities[process].mend)
 
     def living(self) -> list[Process]:
-        return [each.process for each in (*self.workers.values(), *self.controllers.values())
+        return [each.process for each in (*self.every_worker, *self.controllers.values())
                 if not each.process.is_dead]
 
     # --- who leads ------------------------------------------------------------------------------------------------
@@ -155,5 +159,5 @@ class Cluster:
 
     def hosted(self, domain: DomainIndex) -> list[SimulatedWorker]:
         """The living workers that have the domain open."""
-        return [worker for worker in self.workers.values()
+        return [worker for worker in self.every_worker
                 if not worker.process.is_dead and worker.is_up and domain in worker.dataflow.hosted.hosts]

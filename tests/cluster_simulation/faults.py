@@ -6,11 +6,13 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING
 
+from domains.errors import HeadraceError
 from tests.cluster_simulation.loop import Condition, Process
 from tests.cluster_simulation.network import Weather
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster
+    from tests.cluster_simulation.controller import SimulatedController
 
 KINDS = {
     "kill_worker": 6,
@@ -102,10 +104,7 @@ class Faults:
         """A process is started under the name of one that is still there, as when a machine comes back."""
         name = self._some_worker()
         if name is not None:
-            old = self.cluster.workers[name].process
             self.cluster.start_worker(name)
-            await asyncio.sleep(self._pause())
-            self.cluster.kill(old, "it was superseded")
 
     async def _kill_all(self) -> None:
         names = [name for name, worker in self.cluster.workers.items() if not worker.process.is_dead]
@@ -207,4 +206,10 @@ class Faults:
         controller, name = self.cluster.leader(), self._some_worker()
         if controller is not None and name is not None and len(self.cluster.workers) > 1:
             self.cluster.say(f"{name} is to be drained")
-            controller.process.spawn(controller.drain(name))
+            controller.process.spawn(self._drained(controller, name))
+
+    async def _drained(self, controller: SimulatedController, name: str) -> None:
+        try:
+            await controller.drain(name)
+        except HeadraceError as error:
+            self.cluster.say(f"{name} is not drained: {error}")

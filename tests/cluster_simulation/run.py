@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import logging
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
+from tests.cluster_simulation.cluster import Cluster
+from tests.cluster_simulation.loop import PROCESS
 from tests.cluster_simulation.scenario import Scenario
 
 TRACE_LINES = 60
@@ -27,7 +31,8 @@ def _run(seed: int, totals: Counter[str], trace: bool, calm: bool) -> str | None
     scenario = Scenario(seed, calm=calm)
     problem = None
     try:
-        scenario.run()
+        with told(scenario.cluster):
+            scenario.run()
     except Exception as error:
         text = "".join(traceback.format_exception(error)) if trace else f"{type(error).__name__}: {error}"
         problem = f"seed {seed} ({scenario.size}): {text}"
@@ -42,11 +47,42 @@ def _run(seed: int, totals: Counter[str], trace: bool, calm: bool) -> str | None
     return problem
 
 
+class _Teller(logging.Handler):
+    """Puts what the processes log into the trace."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(logging.INFO)
+        self._cluster = cluster
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = PROCESS.get()
+        text = record.getMessage()
+        if record.exc_info:
+            text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
+        self._cluster.say(f"    {process}: {text}")
+
+
+@contextmanager
+def told(cluster: Cluster) -> Iterator[None]:
+    logger = logging.getLogger("headrace")
+    teller = _Teller(cluster)
+    before = logger.level, logger.propagate
+    logger.addHandler(teller)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(teller)
+        logger.level, logger.propagate = before
+
+
 @contextmanager
 def collected() -> Iterator[None]:
     """What a simulation leaves is collected at its end, and not within the next one: a task that never ended is closed
     then, and what it does at that has no loop to be done on."""
     gc.disable()
+    gc.freeze()
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         yield
@@ -63,6 +99,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="so many, however long it takes")
     parser.add_argument("--replay", type=int, metavar="SEED", help="this one alone")
     parser.add_argument("--trace", action="store_true", help="all that happened in it")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each with seeds of its own")
     parser.add_argument("--failures", type=int, default=1, help="go on until so many are found")
     parser.add_argument("--calm", action="store_true", help="nothing goes wrong: to see that the simulation itself is right")
     given = parser.parse_args()
@@ -70,22 +107,36 @@ def main() -> None:
         problem = run_seed(given.replay, trace=given.trace, calm=given.calm)
         print(problem or f"seed {given.replay}: nothing is wrong")
         sys.exit(problem is not None)
-    sys.exit(not campaign(given.seconds, given.seed, given.seeds, given.failures, given.calm))
+    sys.exit(not shared(given))
 
 
-def campaign(seconds: float, seed: int, seeds: int | None, failures: int, calm: bool = False) -> bool:
-    began, number, failed = time.monotonic(), seed, 0
+def shared(given: argparse.Namespace) -> bool:
+    """The campaign, by several processes: number n of j has every j-th seed."""
+    jobs = [
+        (given.seconds, given.seed + number, given.seeds, given.failures, given.calm, given.jobs)
+        for number in range(given.jobs)
+    ]
+    if len(jobs) == 1:
+        return campaign(*jobs[0])
+    with ProcessPoolExecutor(given.jobs) as pool:
+        return all(list(pool.map(campaign, *zip(*jobs, strict=True))))
+
+
+def campaign(seconds: float, seed: int, seeds: int | None, failures: int, calm: bool = False, step: int = 1) -> bool:
+    """Seeds ``seed``, ``seed + step`` …, for so long or (``seeds``) so many; False when something was found."""
+    began, number, failed, done = time.monotonic(), seed, 0, 0
     totals: Counter[str] = Counter()
-    while (time.monotonic() - began < seconds) if seeds is None else number < seed + seeds:
+    while (time.monotonic() - began < seconds) if seeds is None else done < seeds:
         problem = run_seed(number, totals, calm=calm)
+        done += 1
         if problem is not None:
             failed += 1
             print(problem)
             print(f"again: python -m tests.cluster_simulation --replay {number} --trace", flush=True)
             if failed >= failures:
                 break
-        number += 1
+        number += step
     elapsed = time.monotonic() - began
-    print(f"seeds {seed} to {number - 1}: {failed} failed, {elapsed:.0f} s")
+    print(f"{done} seeds from {seed} in steps of {step}: {failed} failed, {elapsed:.0f} s")
     print(json.dumps(dict(sorted(totals.items()))))
     return not failed

@@ -10,12 +10,15 @@ from typing import Any
 
 from domains.errors import HeadraceError
 from domains.graph import Reader
+from domains.packets import Insert
 from migrations.recipe import Entry
 from tests.cluster_simulation import checks
+from tests.cluster_simulation.any_views import AnyViews
 from tests.cluster_simulation.client import Client, Ending
 from tests.cluster_simulation.cluster import Cluster
 from tests.cluster_simulation.faults import Faults
 from tests.cluster_simulation.loop import Process, Stuck, VirtualLoop
+from tests.cluster_simulation.planning import planned_once
 from tests.cluster_simulation.program import BOXES, PEOPLE, LedgerView, ledger_tables, ledger_views
 
 REST_SECONDS = 90.0
@@ -38,6 +41,8 @@ class Size:
     seconds: float
     faults: int
     views: int
+    any_views: bool
+    """A case of the campaign is done besides."""
 
     @classmethod
     def of(cls, random: Random) -> Size:
@@ -49,6 +54,7 @@ class Size:
             seconds=random.choice((3.0, 6.0, 10.0)),
             faults=random.choice((0, 1, 2, 3, 5, 8, 12)),
             views=random.choice((2, 3, 5)),
+            any_views=random.random() < 0.35,
         )
 
 
@@ -67,6 +73,7 @@ class Scenario:
         self.clients: list[Client] = []
         self._ids = 0
         self.counts: dict[str, int] = {}
+        self.any: AnyViews | None = None
         self.cluster.check_share = self.random.choice((0.0, 0.02, 0.02, 0.2))
 
     def count(self, what: str) -> None:
@@ -76,7 +83,8 @@ class Scenario:
         """Raises what breaks first, an AssertionError above all."""
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_until_complete(self.loop.create_task(self._watched()))
+            with planned_once():
+                self.loop.run_until_complete(self.loop.create_task(self._watched()))
         finally:
             asyncio.set_event_loop(None)
             self.loop.close()
@@ -119,12 +127,18 @@ class Scenario:
         tasks += [asyncio.ensure_future(self._at(client, self._write_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(client, self._read_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(self.clients[0], self._change_on))]
+        if size.any_views:
+            self.any = AnyViews(self.seed, self.random, size.shards, size.seconds, self._try_change)
+            tasks.append(asyncio.ensure_future(self.any.run(self.clients, self._of)))
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
         faults.heal()
         await self._rest()
         await self._verdict()
+
+    async def _of(self, client: Client, act: Callable[[], Awaitable[Any]]) -> Any:
+        return await self.cluster.at(client.process, act, 600.0)
 
     async def _at(self, client: Client, act: Callable[[Client], Awaitable[None]]) -> None:
         await self.cluster.at(client.process, lambda: act(client), 600.0)
@@ -139,19 +153,24 @@ class Scenario:
 
     async def _change(self, entry: Entry, sql: str) -> bool:
         """Whether the leader says that it is done, or it is so already."""
+        error = await self._try_change(sql, entry)
+        return error is None or "exists" in str(error)
+
+    async def _try_change(self, sql: str, entry: Entry | None = None) -> Exception | None:
+        entry = entry or Entry((sql,))
         self.count("changes")
         controller = self.cluster.leader()
         if controller is None:
-            return False
+            return TimeoutError("no leader")
         self.cluster.say(f"{controller.process}: {sql}")
         try:
             await self.cluster.at(controller.process, lambda: controller.change(entry, sql), DDL_SECONDS)
         except (HeadraceError, TimeoutError) as error:
             self.cluster.say(f"  {sql[:30]} … ends: {error or 'no answer'}")
-            return "exists already" in str(error)
+            return error
         self.count("changes done")
         self.cluster.say(f"  {sql[:30]} … is done")
-        return True
+        return None
 
     # --- what clients do ------------------------------------------------------------------------------------------
 
@@ -173,8 +192,7 @@ class Scenario:
             row: tuple[int, ...] = (self._ids, random.randrange(PEOPLE), random.randrange(BOXES))
             rows.append(row if table == "marks" else row[:2])
             self.ledger.rows[table][self._ids] = rows[-1]
-        values = ", ".join(str(row) for row in rows)
-        ending, token = await client.write(f"INSERT INTO {table} VALUES {values}")
+        ending, token = await client.perform(Insert(table, tuple(rows)))
         self.count(f"writes {ending.value}")
         for row in rows:
             self.ledger.endings[table, row[0]] = ending
@@ -271,8 +289,23 @@ class Scenario:
                     await self._compare(client, view, oracle)
         finally:
             oracle.close()
+        if self.any is not None:
+            await self._compare_any(client, self.any, stored)
         await self._rest()
         checks.check_engine(cluster, decided)
+
+    async def _compare_any(self, client: Client, any_views: AnyViews, stored: dict[str, list[Any]]) -> None:
+        for what, count in any_views.counts.items():
+            self.counts[what] = self.counts.get(what, 0) + count
+        state = client.directory.state
+        judge = any_views.judge(state, stored)
+        try:
+            for name in any_views.views:
+                await self.cluster.at(
+                    client.process, lambda name=name: any_views.compare(client, state, judge, name), REST_SECONDS
+                )
+        finally:
+            judge.close()
 
     async def _compare(self, client: Client, view: LedgerView, oracle: checks.LedgerOracle) -> None:
         for arguments, wanted in oracle.answers(view):

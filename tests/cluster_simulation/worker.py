@@ -53,7 +53,7 @@ class SimulatedWorker:
         cluster, random = self.cluster, self.cluster.random
         self.peers = Peers(
             greeting(cluster.name, Role.WORKER, self.name, self.incarnation),
-            lambda packets: self.dataflow.receive(packets, lambda: None),
+            lambda packets, processed: self.dataflow.receive(packets, processed),
         )
         pace = random.choice((0.0002, 0.001, 0.001, 0.01))
         self.dataflow = SimulatedDataflow(

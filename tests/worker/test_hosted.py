@@ -61,9 +61,14 @@ class Life:
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
-        limit = self.rng.choice([2**40, 2**40, 4_000])
+        limit = self.rng.choice([2**40, 2**40, 20_000])
         self.cluster = HostedCluster(
-            self.rng.randrange(1, 4), self.rng.randrange(1, 4), self.rng.randrange(1, 4), SQL, self.rng, memory_limit=limit
+            self.rng.randrange(1, 4),
+            self.rng.randrange(1, 4),
+            self.rng.randrange(1, 4),
+            SQL,
+            self.rng,
+            memory_limit=limit,
         )
 
     def step(self) -> None:
@@ -218,4 +223,3 @@ def test_domains_move_die_and_come_back_for_long() -> None:
         except Exception as error:
             error.add_note(f"reproduce with live({seed}, 1000)")
             raise
-

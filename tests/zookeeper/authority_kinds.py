@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 
 from proxy import Proxy
 
+from headrace.embedding import LoopThread
 from zookeeper.cluster_authority import ClusterAuthority
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
@@ -76,21 +78,50 @@ class InMemory:
             await authority.close()
 
 
-class Real:
+class Shared:
+    """One server for all the tests of a module, on an event loop of its own: each test has its own."""
+
     def __init__(self, directory: Path) -> None:
-        self.ensemble = Ensemble(directory)
+        self._thread = LoopThread()
+        self._ensemble = Ensemble(directory)
+        self._numbers = itertools.count(1)
+        self._thread.run(self._ensemble.start())
+
+    @property
+    def address(self) -> str:
+        return self._ensemble.address
+
+    def new_path(self) -> str:
+        """A znode that no other test lives under."""
+        return f"/test{next(self._numbers)}"
+
+    async def kill(self) -> None:
+        await asyncio.to_thread(self._thread.run, self._ensemble.kill(1))
+
+    async def restart(self) -> None:
+        if not self._ensemble.pids:
+            await asyncio.to_thread(self._thread.run, self._ensemble.restart(1))
+
+    def stop(self) -> None:
+        self._thread.run(self._ensemble.stop())
+        self._thread.stop()
+
+
+class Real:
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._path = shared.new_path()
         self.made: list[KazooAuthority] = []
         self.proxies: dict[int, Proxy] = {}
 
     async def start(self) -> None:
-        await self.ensemble.start()
-        self._spare = [Proxy(int(self.ensemble.address.rpartition(":")[2])) for _ in range(PROXIES)]
+        self._spare = [Proxy(int(self._shared.address.rpartition(":")[2])) for _ in range(PROXIES)]
         for proxy in self._spare:
             await proxy.start()
 
     def authority(self, deployment: str = "main") -> KazooAuthority:
         proxy = self._spare.pop()
-        authority = KazooAuthority(f"127.0.0.1:{proxy.port}", deployment)
+        authority = KazooAuthority(f"127.0.0.1:{proxy.port}{self._path}", deployment)
         self.made.append(authority)
         self.proxies[id(authority)] = proxy
         return authority
@@ -103,17 +134,17 @@ class Real:
 
     async def expire(self, authority: KazooAuthority) -> None:
         """Whoever closes a connection with the same id and password ends the session of both."""
-        other = KazooAuthority(self.ensemble.address, "main")
+        other = KazooAuthority(self._shared.address, "main")
         client = other.session._client
         client._session_id, client._session_passwd = authority.session._client.client_id
         await other.session.start()
         await other.session.close()
 
     async def down(self) -> None:
-        await self.ensemble.kill(1)
+        await self._shared.kill()
 
     async def up(self) -> None:
-        await self.ensemble.restart(1)
+        await self._shared.restart()
 
     async def raw(self, authority: KazooAuthority, act: str, path: str, data: bytes = b"") -> None:
         await _meddle(authority.session, act, path, data)
@@ -122,7 +153,7 @@ class Real:
         await asyncio.gather(*(authority.close() for authority in self.made))
         for proxy in (*self.proxies.values(), *self._spare):
             await proxy.stop()
-        await self.ensemble.stop()
+        await self._shared.restart()
 
 
 async def _meddle(session: Any, act: str, path: str, data: bytes) -> None:

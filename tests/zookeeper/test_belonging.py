@@ -5,19 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from zookeeper.belonging import FILE, claim, owner
+from zookeeper.belonging import FILE, claim
 from zookeeper.errors import WrongDeployment
 
 
 def test_a_directory_belongs_to_who_comes_first(tmp_path: Path) -> None:
-    claim(tmp_path, "main", "1")
-    claim(tmp_path, "main", "1")
-    assert owner(tmp_path) == ("main", "1")
+    name = claim(tmp_path, "main", "1")
+    assert claim(tmp_path, "main", "1") == name
     with pytest.raises(WrongDeployment, match='belongs to deployment "main", not to "other"'):
         claim(tmp_path, "other", "1")
     with pytest.raises(WrongDeployment, match=r"another deployment .* has lost its data"):
         claim(tmp_path, "main", "2")
     assert [each.name for each in tmp_path.iterdir()] == [FILE]
+
+
+def test_a_directory_keeps_its_name_wherever_it_is(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    one, other = (claim(tmp_path / name, "main", "1") for name in ("one", "other"))
+    assert one != other
+    (tmp_path / "one").rename(tmp_path / "moved")
+    assert claim(tmp_path / "moved", "main", "1") == one
 
 
 def test_a_damaged_mark_is_no_mark_of_ours(tmp_path: Path) -> None:
@@ -28,12 +36,11 @@ def test_a_damaged_mark_is_no_mark_of_ours(tmp_path: Path) -> None:
 
 
 def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
-    def attempt(number: int) -> int | None:
+    def attempt(number: int) -> str | None:
         try:
-            claim(tmp_path, f"d{number % 2}", "1")
+            return claim(tmp_path, f"d{number % 2}", "1")
         except WrongDeployment:
             return None
-        return number % 2
 
     with ThreadPoolExecutor(8) as pool:
         winners = {each for each in pool.map(attempt, range(40)) if each is not None}

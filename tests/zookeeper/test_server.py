@@ -106,8 +106,17 @@ async def test_the_end_of_a_server_is_noticed(tmp_path: Path) -> None:
 
 @needs_java
 async def test_a_directory_that_nobody_can_write() -> None:
-    with pytest.raises(ServerFailed, match='cannot write to "/proc/headrace/1"'):
+    with pytest.raises(ServerFailed, match='cannot write to "/proc/headrace"'):
         await Ensemble(Path("/proc/headrace")).start()
+
+
+async def test_the_number_of_servers_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ServerFailed, match="needs Java"):
+        await Ensemble(tmp_path).start()
+    with pytest.raises(ServerFailed, match=r"is one of 1 servers, and cannot become one of 3 \(start it with 1"):
+        await Ensemble(tmp_path, 3).start()
 
 
 @pytest.mark.parametrize("size", [0, 2, 4])

@@ -118,6 +118,10 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         primary_key=tuple(document["primary_key"]),
         unique=tuple(tuple(positions) for positions in document["unique"]),
         indexes=tuple(tuple(positions) for positions in document["indexes"]),
+        # A catalog that an earlier version wrote may lack these.
+        index_names=tuple(document.get("index_names", ())),
+        shard_by=document.get("shard_by"),
+        shards=document.get("shards", 0),
     )
 
 

@@ -15,8 +15,12 @@ from worker.wire.streams import Inbound, LinkPacket
 
 _log = logging.getLogger("headrace.wire")
 
-Deliver = Callable[[list[LinkPacket]], None]
-"""Takes packets for domains of this process, in order. It must take them all, and not block."""
+Deliver = Callable[[list[LinkPacket], Callable[[], None]], None]
+"""Takes packets for domains of this process, in order. It must take them all, and not block.
+
+It calls what it is given beside them, from any thread, when they are processed. Only then are they acknowledged: so who
+sends faster than this process follows has it in its own ``waiting_bytes``, and takes less from outside.
+"""
 
 
 @dataclass(slots=True)
@@ -28,6 +32,10 @@ class Arriving:
     connection: Accepted | None = None
     packets: int = 0
     frames: int = 0
+    unprocessed: int = 0
+    """Deliveries that are not processed yet."""
+    processed: int = 0
+    """All items up to this have been processed."""
     owes_ack: bool = False
 
 
@@ -41,6 +49,7 @@ class Arrivals:
 
     def __init__(self, deliver: Deliver) -> None:
         self._deliver = deliver
+        self._loop = asyncio.get_running_loop()
         self._known: dict[tuple[str, int], Arriving] = {}
 
     def take(self, connection: Accepted, message: StreamOpen | StreamFrame) -> StreamAck | None:
@@ -58,12 +67,32 @@ class Arrivals:
         arriving.packets += len(packets)
         arriving.frames += 1
         if packets:
-            self._deliver(packets)
+            arriving.unprocessed += 1
+            self._deliver(packets, self._processing(arriving))
+        elif not arriving.unprocessed:
+            self._processed(arriving, arriving.inbound.received)  # Pieces, or what came before.
+        return None
+
+    def _processing(self, arriving: Arriving) -> Callable[[], None]:
+        number = arriving.inbound.received
+
+        def done() -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(ended)
+
+        def ended() -> None:
+            arriving.unprocessed -= 1
+            # Pieces that came behind would wait for the rest of them, and their sender for an acknowledgement.
+            self._processed(arriving, number if arriving.unprocessed else arriving.inbound.received)
+
+        return done
+
+    def _processed(self, arriving: Arriving, number: int) -> None:
+        arriving.processed = number
         if not arriving.owes_ack:
             arriving.owes_ack = True
-            # One for all frames that are read in this turn of the loop.
-            asyncio.get_running_loop().call_soon(self._acknowledge, arriving)
-        return None
+            # One for all that ends in this turn of the loop.
+            self._loop.call_soon(self._acknowledge, arriving)
 
     def status(self) -> dict[str, Any]:
         """By worker, of its process that is connected or was last known."""
@@ -73,6 +102,7 @@ class Arrivals:
                 "connected": arriving.connection is not None and arriving.connection.is_open(),
                 "packets": arriving.packets,
                 "frames": arriving.frames,
+                "unprocessed": arriving.unprocessed,
                 "doubles": arriving.inbound.doubles,
             }
             for (name, process), arriving in self._known.items()
@@ -94,4 +124,4 @@ class Arrivals:
     def _acknowledge(self, arriving: Arriving) -> None:
         arriving.owes_ack = False
         if arriving.connection is not None:
-            arriving.connection.tell(StreamAck(arriving.inbound.received))
+            arriving.connection.tell(StreamAck(arriving.processed))

@@ -66,6 +66,8 @@ class Connection(asyncio.Protocol):
         self.full = False
         self.bytes_out = 0
         self.bytes_in = 0
+        self.messages_out = 0
+        self.messages_in = 0
         self._silence = silence
         self._beats = beats
         self._loop = asyncio.get_running_loop()
@@ -126,6 +128,7 @@ class Connection(asyncio.Protocol):
     def _write(self, frame: bytes) -> None:
         if not self._outgoing:
             self._loop.call_soon(self._flush)
+        self.messages_out += 1
         self._outgoing.append(frame)
 
     def _flush(self) -> None:
@@ -222,6 +225,7 @@ class Connection(asyncio.Protocol):
             if not self._beats:
                 self._write(BEAT)
             return
+        self.messages_in += 1
         number, packed = opened(content)
         try:
             message = self._read(packed)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import defaultdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from domains.errors import Unavailable
-from worker.messages import Hello, Welcome
+from worker.messages import Hello, Role, Welcome
 from worker.wire.connection import Connection, Handler
 from worker.wire.errors import ConnectionLost, ProtocolError, WrongDeployment
 from worker.wire.frames import FRAME_MAX, GREETING_MAX
@@ -19,6 +21,22 @@ CLIENT_SILENCE = 30.0
 """Seconds until a client that does not even beat is taken for gone. No one waits for it: it only holds a socket."""
 
 
+@dataclass(slots=True)
+class Traffic:
+    """What has gone over connections, as seen from the accepting end."""
+
+    messages_in: int = 0
+    messages_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    def add(self, connection: Connection) -> None:
+        self.messages_in += connection.messages_in
+        self.messages_out += connection.messages_out
+        self.bytes_in += connection.bytes_in
+        self.bytes_out += connection.bytes_out
+
+
 class Accepted(Connection):
     """Who has connected is ``hello``, from the first message that the handler sees."""
 
@@ -26,14 +44,14 @@ class Accepted(Connection):
 
     def __init__(self, server: Server) -> None:
         super().__init__(server.handler, silence=server.client_silence, beats=False)
-        self._server = server
+        self.server = server
         self._cutter.limit = GREETING_MAX
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._server.connections.add(self)
-        self.on_lost.append(lambda _: self._server.connections.discard(self))
-        self._loop.call_later(self._server.greeting_seconds, self._check_greeted)
+        self.server.connections.add(self)
+        self.on_lost.append(lambda _: self.server.forget(self))
+        self._loop.call_later(self.server.greeting_seconds, self._check_greeted)
 
     def _check_greeted(self) -> None:
         if self.peer is None:
@@ -74,7 +92,7 @@ class Accepted(Connection):
             super()._answer(number, message)
             return
         assert isinstance(message, Hello)
-        server = self._server
+        server = self.server
         if message.deployment != server.deployment:
             self._refuse(
                 WrongDeployment(
@@ -115,6 +133,8 @@ class Server:
         self.client_silence = client_silence
         self.connections: set[Accepted] = set()
         self.port = 0
+        self._ended: defaultdict[Role, Traffic] = defaultdict(Traffic)
+        """Over connections that are there no more."""
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> None:
@@ -129,6 +149,20 @@ class Server:
         for each in self._listener.sockets:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.port = self._listener.sockets[0].getsockname()[1]
+
+    def forget(self, connection: Accepted) -> None:
+        """It has ended."""
+        self.connections.discard(connection)
+        if connection.peer is not None:
+            self._ended[connection.hello.role].add(connection)
+
+    def traffic(self) -> dict[str, dict[str, int]]:
+        """By the role of who connected, JSON-ready; all only grows. Greetings and beats are in it."""
+        told = {role: replace(traffic) for role, traffic in self._ended.items()}
+        for connection in self.connections:
+            if connection.peer is not None:
+                told.setdefault(connection.hello.role, Traffic()).add(connection)
+        return {str(role): asdict(traffic) for role, traffic in told.items()}
 
     async def close(self) -> None:
         """Take no more connections, and end those that are open once what was said over them is sent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from random import Random
 from threading import Thread
 from typing import Any
@@ -27,7 +28,9 @@ class Worker:
         self.number = number
         self.hello = greeting("news", Role.WORKER, f"w{number}", incarnation)
         self.arrived: list[LinkPacket] = []
-        self.peers = Peers(self.hello, self.arrived.extend)
+        self.owed: list[Callable[[], None]] | None = None
+        """Deliveries that are not processed yet; None: all are at once."""
+        self.peers = Peers(self.hello, self.take)
         self.server: Server
 
     async def start(self, port: int = 0) -> Worker:
@@ -38,6 +41,13 @@ class Worker:
     def handle(self, connection: Connection, message: Any) -> Any:
         assert isinstance(message, StreamOpen | StreamFrame)
         return self.peers.take(connection, message)  # type: ignore[arg-type]
+
+    def take(self, packets: list[LinkPacket], processed: Callable[[], None]) -> None:
+        self.arrived.extend(packets)
+        if self.owed is None:
+            processed()
+        else:
+            self.owed.append(processed)
 
     def placed(self, port: int = 0) -> Placed:
         return Placed(
@@ -136,6 +146,23 @@ async def test_any_thread_may_send() -> None:
     await until(lambda: len(two.arrived) == 5000)
     thread.join()
     assert two.sequences() == list(range(5000))
+    await one.stop()
+    await two.stop()
+
+
+@pytest.mark.parametrize("length", [1000, 1_500_000], ids=["short", "in pieces"])
+async def test_what_arrived_and_is_not_processed_is_waiting_still(length: int) -> None:
+    one, two = await Worker(1).start(), await Worker(2).start()
+    one.peers.reconfigure(placement((one, 0), (two, 0)))
+    two.owed = []
+    for number in range(4):
+        one.send(2, range(number, number + 1), "x" * length)
+        await until(lambda number=number: len(two.arrived) == number + 1)
+    for number in range(4):
+        assert one.peers.waiting_bytes > (3 - number) * length
+        await asyncio.to_thread(two.owed[number])  # Another thread processes them, one after the other.
+        await until(lambda number=number: one.peers.waiting_bytes < (4 - number) * length)
+    assert one.peers.waiting_bytes == 0
     await one.stop()
     await two.stop()
 

@@ -1,0 +1,190 @@
+"""A migration's hands in a cluster: domains at workers, and the cluster's state as its book.
+
+A change is made in a time of *calm*: from the end of one recovery to the beginning of the next. Each such time has a
+number; what was begun in one of them is never gone on with in another. So a recovery never meets a migration's next
+command, and a migration never builds on nodes that a recovery has removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from controller.cluster import barrier
+from controller.cluster.fleet import Fleet, Timing
+from controller.cluster.handles import Deposed
+from controller.cluster.ledger import Ledger
+from controller.cluster.replica import Replica
+from controller.cluster.state import ClusterState
+from controller.executor import Interrupted
+from domains.commands import BuildIndex, Command, Feed, Progress
+from domains.errors import HeadraceError, Unavailable
+from domains.graph import DomainIndex
+from migrations.plan import PlanStep, State
+from migrations.recipe import Recipe
+from worker.messages import LinkPositions, NotHere, Perform, Positions, RowCounts, RowsRequest
+
+
+class Calm:
+    """Whether the graph is as it was decided; ``number`` grows whenever that may have ceased to be so."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.ended = False
+        self._is_calm = False
+        self._changed = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        return self._is_calm
+
+    def disturb(self) -> None:
+        self.number += 1
+        self._is_calm = False
+        self._changed.set()
+
+    def begin(self, number: int) -> None:
+        """The recovery that began as this number has found everything right; unless it was disturbed since."""
+        if number == self.number:
+            self._is_calm = True
+            self._changed.set()
+
+    def end(self) -> None:
+        """This leader leads no more: there will be no calm."""
+        self.ended = True
+        self.disturb()
+
+    def check(self, number: int) -> None:
+        """Raises Interrupted where this time is over."""
+        if number != self.number:
+            raise Interrupted("a worker was lost, or another recovery began meanwhile")
+
+    async def wait(self) -> int:
+        """The number of the present time of calm, when there is one. Raises Deposed where there will be none."""
+        while not self._is_calm:
+            if self.ended:
+                raise Deposed("this controller leads no more", hint="ask again; another takes over")
+            self._changed.clear()
+            await self._changed.wait()
+        return self.number
+
+
+class ClusterExecutor:
+    """See :class:`controller.executor.Executor`. ``disturb`` has a recovery begin; ``trouble`` says why none ends."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        ledger: Ledger,
+        calm: Calm,
+        timing: Timing,
+        disturb: Callable[[str], None],
+        trouble: Callable[[], str],
+    ) -> None:
+        self._fleet = fleet
+        self._ledger = ledger
+        self._calm = calm
+        self._timing = timing
+        self._disturb = disturb
+        self._trouble = trouble
+        self._number = 0
+
+    async def ready(self) -> None:
+        try:
+            async with asyncio.timeout(self._timing.calm_patience):
+                self._number = await self._calm.wait()
+        except TimeoutError:
+            raise Unavailable(
+                f"the cluster is being brought back: {self._trouble()}", hint="try again when `headrace status` is ok"
+            ) from None
+        await self._ledger.confirm()
+        self.still_calm()
+
+    def still_calm(self) -> None:
+        """Raises Interrupted where the time for which ``ready`` has returned is over."""
+        self._calm.check(self._number)
+
+    def command(self, domain: DomainIndex, command: Command) -> Awaitable[Progress]:
+        return asyncio.create_task(self._perform(self._number, domain, command))
+
+    async def _perform(self, number: int, domain: DomainIndex, command: Command) -> Progress:
+        self._calm.check(number)
+        state = self._ledger.decided
+        try:
+            progress: Progress = await self._fleet.ask(
+                state.placement[domain].worker, Perform(state.epoch, domain, command)
+            )
+        except NotHere as error:
+            raise Interrupted(f"domain {domain} is not where it was decided to be: {error.message}") from error
+        self._calm.check(number)
+        return progress
+
+    async def rows(self, domain: DomainIndex, command: Command) -> int:
+        """It is only for showing progress, so a worker that does not tell does no harm."""
+        try:
+            counts: RowCounts = await self._fleet.ask(
+                self._ledger.decided.placement[domain].worker, RowsRequest(domain)
+            )
+        except HeadraceError:
+            return 0
+        match command:
+            case BuildIndex(table=table):
+                return counts.rows.get(table, 0)
+            case Feed():
+                return sum(counts.rows.values())
+        return 0
+
+    async def arrived(self) -> None:
+        await barrier.all_lanes(self._look, self._timing.poll)
+
+    async def _look(self) -> barrier.Reached:
+        self.still_calm()
+        return await look(self._fleet, self._ledger.decided.epoch)
+
+    async def take_back(self, steps: Sequence[PlanStep]) -> None:
+        """By a recovery: it removes what the recipe does not have, and waits until nothing of it is on its way, so
+        that the next migration may use the same numbers."""
+        del steps
+        self._disturb("a change is taken back, or carried on")
+        try:
+            await self._calm.wait()
+        except Deposed:
+            return  # The next leader's recovery does it.
+
+
+class ClusterBook:
+    """See :class:`controller.executor.Book`. The replica is the leader's: recoveries follow the recipe by it too."""
+
+    def __init__(self, ledger: Ledger, replica: Replica, executor: ClusterExecutor, timing: Timing) -> None:
+        self._ledger = ledger
+        self._replica = replica
+        self._executor = executor
+        self._timing = timing
+
+    @property
+    def recipe(self) -> Recipe:
+        return self._replica.recipe
+
+    @property
+    def state(self) -> State:
+        return self._replica.state
+
+    async def enter(self, recipe: Recipe, state: State) -> None:
+        def decide(before: ClusterState | None) -> ClusterState:
+            # A recovery that has begun removes the nodes that this would have everybody use.
+            self._executor.still_calm()
+            assert before is not None
+            return replace(before, recipe=recipe)
+
+        await self._ledger.change(decide, patience=self._timing.commit_patience)
+        if self._ledger.decided.recipe == recipe:
+            self._replica.adopt(recipe, state)
+
+
+async def look(fleet: Fleet, epoch: int) -> barrier.Reached:
+    """How far all links are. Raises Interrupted, Deposed."""
+    names = fleet.names()
+    answers: list[LinkPositions] = await asyncio.gather(*(fleet.ask(name, Positions(epoch)) for name in names))
+    sent = {link: at for each in answers for link, at in each.sent.items()}
+    received = {link: at for each in answers for link, at in each.received.items()}
+    return barrier.Reached(sent, received)

@@ -1,0 +1,99 @@
+"""The cluster's state as a file: what a back-up needs besides the data directories.
+
+It is what ZooKeeper keeps for the deployment: its recipe and who hosts what, some kilobytes. A deployment that is
+restored takes up its old identity, so that the data directories know it; its epoch is set ahead, so that every order of
+the new leader counts for more than any that was given after the file was written.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from controller.cluster.state import ClusterState
+from headrace.errors import AlreadyExists, BadRequest, NotFound, StorageFailure
+from headrace.settings import Settings
+from zookeeper.kazoo_authority import KazooAuthority
+
+FORMAT = 1
+
+EPOCHS_AHEAD = 1_000_000
+"""There is an epoch for every leader and every recovery: at one a minute this is two years of them."""
+
+
+async def save(settings: Settings, path: Path) -> ClusterState:
+    """Write what is decided now. Raises AuthorityError, NotFound, StorageFailure."""
+    authority = _authority(settings)
+    await authority.start()
+    try:
+        data, _ = await authority.read()
+    finally:
+        await authority.close()
+    if data is None:
+        raise NotFound(f'deployment "{settings.deployment}" has no state yet', hint="it is written at its first start")
+    state = ClusterState.decode(data, settings.deployment)
+    document = {
+        "format": FORMAT,
+        "deployment": settings.deployment,
+        "id": authority.deployment_id,
+        "state": base64.b64encode(data).decode(),
+    }
+    beside = path.with_name(path.name + ".new")
+    try:
+        beside.write_text(json.dumps(document) + "\n")
+        beside.replace(path)
+    except OSError as error:
+        raise StorageFailure(f'cannot write "{path}": {error.strerror or error}') from error
+    return state
+
+
+async def restore(settings: Settings, path: Path) -> ClusterState:
+    """Bring a deployment back into a ZooKeeper that has lost it. Raises AuthorityError, BadRequest, AlreadyExists."""
+    id, state = _read(settings, path)
+    authority = _authority(settings, id)
+    await authority.start(create=True)
+    try:
+        _, version = await authority.read()
+        if authority.deployment_id != id or version != 0:
+            raise AlreadyExists(
+                f'there is a deployment "{settings.deployment}" in ZooKeeper, and it may be in use',
+                hint=f"to replace it, stop all its processes and delete the znode /headrace/{settings.deployment}",
+            )
+        ahead = replace(state, epoch=state.epoch + EPOCHS_AHEAD)
+        await authority.write(ahead.encode(), 0)
+    finally:
+        await authority.close()
+    return ahead
+
+
+def _read(settings: Settings, path: Path) -> tuple[str, ClusterState]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        format, deployment, id = found["format"], str(found["deployment"]), str(found["id"])
+        data = base64.b64decode(found["state"], validate=True)
+    except OSError as error:
+        raise BadRequest(f'cannot read "{path}": {error.strerror or error}') from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadRequest(f'"{path}" is no file that headrace state has written') from error
+    if format != FORMAT:
+        raise BadRequest(f'"{path}" has format {format}, and this version reads {FORMAT}')
+    if deployment != settings.deployment:
+        raise BadRequest(
+            f'"{path}" is of deployment "{deployment}", not of "{settings.deployment}"',
+            hint="name it with --deployment",
+        )
+    return id, ClusterState.decode(data, deployment)
+
+
+def _authority(settings: Settings, id: str | None = None) -> KazooAuthority:
+    assert settings.zookeeper is not None
+    return KazooAuthority(
+        settings.zookeeper,
+        settings.deployment,
+        session_timeout=settings.session_timeout,
+        auth=settings.zookeeper_auth,
+        new_id=id,
+    )

@@ -1,0 +1,133 @@
+"""Which drills there are: what each does, what it needs, and what is to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.drills import disk, faults, links, migration, partition
+from headrace.drills.cluster import Cluster, Shape
+from headrace.drills.stage import Stage
+
+RECOVERY_SECONDS = 1.5
+"""From knowing that a worker is gone until its views answer again; for a killed one also until it is known."""
+ELECTION_SECONDS = 2.5
+PAUSE_MS = 100.0
+"""What nobody may notice of a controller."""
+DEAD_AFTER = 2.0
+"""The default of the setting ``dead_after``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """Limits of one round; None: the drill has none there."""
+
+    outage_s: float | None = None
+    detected_s: float | None = None
+    slowest_ms: float | None = None
+    """Of every request."""
+    untouched: bool = True
+    """Requests that do not need what was lost have no error, and a p99 of at most twice what it was."""
+
+
+SHAPE = Shape()
+
+
+async def _nothing(stage: Stage) -> None:
+    del stage
+
+
+def _no_means(cluster: Cluster) -> AbstractAsyncContextManager[dict[str, Any]]:
+    del cluster
+    return nullcontext({})
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    name: str
+    says: str
+    """One line."""
+    act: Callable[[Stage], Awaitable[None]]
+    goals: Goals = Goals()
+    shape: Shape = SHAPE
+    prepare: Callable[[Stage], Awaitable[None]] = _nothing
+    """Once, when the cluster serves, before the load begins."""
+    means: Callable[[Cluster], AbstractAsyncContextManager[dict[str, Any]]] = _no_means
+    """Around everything, before the cluster is started: what the fault needs of the machine. Raises NotPossible."""
+
+
+_GONE = Goals(outage_s=RECOVERY_SECONDS)
+_SILENT = Goals(outage_s=DEAD_AFTER + RECOVERY_SECONDS)
+_UNNOTICED = Goals(slowest_ms=PAUSE_MS)
+
+DRILLS = {
+    drill.name: drill
+    for drill in (
+        Drill("worker-kill", "kill -9 a worker at random", faults.kill_worker, _GONE),
+        Drill(
+            "worker-hang",
+            "stop a worker (SIGSTOP), and let it go on when it has been replaced",
+            faults.hang_worker,
+            _SILENT,
+        ),
+        Drill(
+            "controller-kill",
+            "kill -9 the controller that leads",
+            faults.kill_leader,
+            Goals(slowest_ms=PAUSE_MS, detected_s=ELECTION_SECONDS),
+        ),
+        Drill(
+            "controller-kill-mid-migration",
+            "kill -9 the controller that leads while it builds a view",
+            migration.kill_leader_mid_migration,
+            Goals(detected_s=ELECTION_SECONDS),
+            prepare=migration.load_bulk,
+        ),
+        Drill(
+            "zookeeper-kill",
+            "kill -9 one ZooKeeper server of three",
+            faults.kill_zookeeper,
+            _UNNOTICED,
+            Shape(zookeepers=3),
+        ),
+        Drill("zookeeper-kill-all", "all of ZooKeeper is away for five seconds", faults.stop_zookeeper, _UNNOTICED),
+        Drill(
+            "partition",
+            "cut a worker's network off, so that nothing it sends arrives",
+            partition.cut_off,
+            _SILENT,
+            means=partition.means,
+        ),
+        Drill(
+            "link-cut", "cut the connections between two workers for two seconds", links.cut, Goals(), means=links.means
+        ),
+        Drill(
+            "slow-link",
+            "what two workers send to each other arrives 100 ms late",
+            links.slow,
+            Goals(),
+            means=links.means,
+        ),
+        Drill(
+            "restart-all", "kill -9 everything at once, and start it again", faults.restart_all, Goals(untouched=False)
+        ),
+        Drill(
+            "rolling-restart",
+            "restart every part in turn, as for a new version",
+            faults.rolling_restart,
+            Goals(untouched=False),
+        ),
+        Drill(
+            "disk-full",
+            "the disk under the base tables is full for four seconds",
+            disk.fill,
+            Goals(untouched=False),
+            means=disk.means,
+        ),
+    )
+}
+
+SHORT = ("worker-kill", "controller-kill", "link-cut", "restart-all")
+"""What CI runs: one round each, in less than 90 s together."""

@@ -1,0 +1,111 @@
+"""The faults that need no more than the numbers of the processes. Each does one round: it breaks something, takes it
+back where that is its business, and leaves it to the drill to wait until the cluster is whole again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+from headrace.drills.observer import Sight
+from headrace.drills.stage import Stage
+
+DETECTION_SECONDS = 15.0
+"""Whoever is not missed by then is not going to be."""
+HANG_SECONDS = 8.0
+"""Longer than a worker may be silent, so that it wakes up as one that has been replaced."""
+AWAY_SECONDS = 5.0
+"""How long ZooKeeper is stopped where all of it is."""
+
+
+async def kill_worker(stage: Stage) -> None:
+    worker = await stage.a_worker()
+    lost = await stage.hosted_by(worker)
+    epoch = _epoch(stage)
+    pid = stage.cluster.pids()[worker]
+    stage.begin(lost)
+    os.kill(pid, signal.SIGKILL)
+    stage.amend(detected=await stage.until_seen(lambda sight: sight.epoch > epoch, DETECTION_SECONDS))
+
+
+async def hang_worker(stage: Stage) -> None:
+    worker = await stage.a_worker()
+    lost = await stage.hosted_by(worker)
+    epoch = _epoch(stage)
+    pid = stage.cluster.pids()[worker]
+    at = stage.begin(lost)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        stage.amend(detected=await stage.until_seen(lambda sight: sight.epoch > epoch, DETECTION_SECONDS))
+        await asyncio.sleep(max(0.0, at + HANG_SECONDS - stage.now))
+    finally:
+        with suppress(ProcessLookupError):  # Whoever took its shards over has killed it, as it should.
+            os.kill(pid, signal.SIGCONT)
+    stage.amend(healed=stage.now)
+
+
+async def kill_leader(stage: Stage) -> None:
+    name, pid = await stage.leader()
+    stage.begin(())
+    os.kill(pid, signal.SIGKILL)
+    stage.amend(detected=await stage.until_seen(_led_by_another(pid), DETECTION_SECONDS))
+    if stage.faults[-1].detected is None:
+        stage.broken.append(f'nobody led within {DETECTION_SECONDS:g} s after "{name}" was killed')
+
+
+async def kill_zookeeper(stage: Stage) -> None:
+    names = [name for name in stage.cluster.pids() if name.startswith("zookeeper-")]
+    name = stage.random.choice(sorted(names))
+    stage.begin(())
+    stage.cluster.signal([name], signal.SIGKILL)
+
+
+async def stop_zookeeper(stage: Stage) -> None:
+    """All of it, for a while: first stopped, so that nobody starts it again at once, then killed."""
+    names = [name for name in stage.cluster.pids() if name.startswith("zookeeper-")]
+    stage.begin(())
+    stage.cluster.signal(names, signal.SIGSTOP)
+    await asyncio.sleep(AWAY_SECONDS)
+    stage.cluster.signal(names, signal.SIGKILL)
+    stage.amend(healed=stage.now)
+
+
+async def restart_all(stage: Stage) -> None:
+    """kill -9 to everything at once, the supervisor too, and `headrace up` again on the same data."""
+    stage.begin(stage.shards)
+    await stage.cluster.kill_all()
+    stage.amend(healed=stage.now)
+    await stage.cluster.start()
+
+
+async def rolling_restart(stage: Stage) -> None:
+    """Each part in turn is asked to end and comes back; the next one follows when all is whole."""
+    for name in sorted(stage.cluster.pids(), key=_order_of_restart):
+        pid = stage.cluster.pids()[name]
+        stage.begin(await stage.hosted_by(name) if name.startswith("worker-") else ())
+        os.kill(pid, signal.SIGTERM)
+        while stage.cluster.pids().get(name, pid) == pid:
+            await asyncio.sleep(0.02)
+        stage.amend(whole=await stage.until_whole())
+        stage.amend(settled=await stage.until_settled())
+        # What follows at once would be counted to the outage before it.
+        await asyncio.sleep(SETTLE_SECONDS)
+
+
+SETTLE_SECONDS = 2.5
+
+
+def _order_of_restart(name: str) -> tuple[int, str]:
+    kinds = ("worker", "controller", "api", "zookeeper")
+    return kinds.index(name.partition("-")[0]), name
+
+
+def _epoch(stage: Stage) -> int:
+    sight = stage.observer.latest()
+    return 0 if sight is None else sight.epoch
+
+
+def _led_by_another(pid: int) -> Callable[[Sight], bool]:
+    return lambda sight: sight.leader is not None and sight.leader[1] != pid

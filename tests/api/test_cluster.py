@@ -1,0 +1,293 @@
+"""An api process of a cluster: what it does when parts of the cluster are away, are elsewhere than it knows, or change
+while it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from cluster_deployment import SHARDS, InProcess, open_cluster
+
+from controller.cluster.deployment import ClusterDeployment
+from controller.cluster.errors import NotServed, OutcomeUnknown
+from controller.cluster.leader_door import NoLeader
+from domains.errors import AlreadyExists, NotFound, Unavailable
+from domains.graph import DomainIndex
+from worker.messages import Role, WriteRequest
+from worker.wire import ConnectionLost, greeting
+from zookeeper.memory import MemoryZooKeeper
+
+SCHEMA = """
+CREATE TABLE items (id BIGINT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, n BIGINT NOT NULL DEFAULT 0);
+CREATE VIEW ById AS SELECT id, kind, n FROM items WHERE id = ?;
+CREATE VIEW ByKind AS SELECT kind, COUNT(*) AS items, SUM(n) AS total FROM items WHERE kind = ? GROUP BY kind
+"""
+DEADLINE = 10.0
+
+
+@pytest.fixture(params=["maps", "remote"])
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[InProcess]:
+    opened = await open_cluster(tmp_path, maps=request.param == "maps", read_timeout=5.0)
+    await opened.execute(SCHEMA)
+    yield opened
+    await opened.close()
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not holds():
+            await asyncio.sleep(0.002)
+
+
+async def rows(cluster: ClusterDeployment, view: str, key: str) -> list[dict[str, object]]:
+    parameter = "id" if view == "ById" else "kind"
+    found: list[dict[str, object]] = json.loads(b"[" + await cluster.page(view, {parameter: [key]}) + b"]")
+    return found
+
+
+async def another(cluster: InProcess) -> ClusterDeployment:
+    """A second api process of the same cluster."""
+    authority = cluster.zookeeper.authority()
+    await authority.start()
+    cluster.around.push_async_callback(authority.close)
+    return await ClusterDeployment.open(authority, greeting("main", Role.API, "api2", 1), lambda _: cluster.leader)
+
+
+# --- what was written is read ---------------------------------------------------------------------------------------
+
+
+async def test_every_write_is_read_with_its_token(cluster: InProcess) -> None:
+    """Also where the view's shard is another than the table's, at another worker."""
+    for number in range(60):
+        kind = f"k{number % 7}"
+        written = await cluster.insert("items", [{"id": number, "kind": kind, "n": 1}])
+        page = await cluster.page("ByKind", {"kind": [kind]}, token=written.clock)
+        assert json.loads(page)["items"] == number // 7 + 1
+    assert cluster.counted()[0] == 0, "a token that nobody has seen is never answered by a hit"
+    written = await cluster.insert("items", [{"id": 100 + number, "kind": "all"} for number in range(2 * SHARDS)])
+    for _ in range(2):
+        assert json.loads(await cluster.page("ByKind", {"kind": ["all"]}, token=written.clock))["items"] == 2 * SHARDS
+
+
+async def test_what_is_known_to_be_reached_is_a_hit(tmp_path: Path) -> None:
+    cluster = await open_cluster(tmp_path)
+    await cluster.execute(SCHEMA)
+    written = await cluster.insert("items", [{"id": 1, "kind": "a"}])
+    for _ in range(5):
+        await cluster.page("ById", {"id": ["1"]}, token=written.clock)
+    assert cluster.counted()[0] == 4
+    await cluster.close()
+
+
+async def test_another_process_sees_what_this_one_defined(cluster: InProcess) -> None:
+    other = await another(cluster)
+    await cluster.execute("CREATE VIEW Count AS SELECT COUNT(*) AS items FROM items")
+    await eventually(lambda: "count" in other.state.catalog.views)
+    assert json.loads(await other.page("Count", {})) == {"items": 0}
+    with pytest.raises(AlreadyExists):
+        await other.execute("CREATE VIEW Count AS SELECT id FROM items")
+    await cluster.execute("DROP VIEW Count")
+    with pytest.raises(NotFound):
+        await cluster.page("Count", {})
+    await eventually(lambda: "count" not in other.state.catalog.views)
+    await other.directory.close()
+
+
+async def test_the_same_select_from_two_processes_at_once(cluster: InProcess) -> None:
+    other = await another(cluster)
+    sql = "SELECT n, COUNT(*) AS items FROM items GROUP BY n"
+    answers = await asyncio.gather(*(each.execute(sql) for each in (cluster, other) for _ in range(3)))
+    assert {results[0].rows for results, _ in answers} == {()}
+    await other.directory.close()
+
+
+# --- parts that are away --------------------------------------------------------------------------------------------
+
+
+async def test_without_a_leader_only_changes_are_refused(cluster: InProcess) -> None:
+    cluster.leader.away = True
+    await cluster.insert("items", [{"id": 1, "kind": "a"}])
+    assert await rows(cluster, "ById", "1")
+    cluster.read_timeout = 0.3
+    with pytest.raises(NoLeader) as raised:
+        await cluster.execute("CREATE VIEW Other AS SELECT id FROM items")
+    assert "reads and writes" in str(raised.value.hint)
+    asyncio.get_running_loop().call_later(0.2, lambda: setattr(cluster.leader, "away", False))
+    cluster.read_timeout = DEADLINE
+    await cluster.execute("CREATE VIEW Other AS SELECT id FROM items")  # an election is waited for
+
+
+async def test_without_zookeeper_reads_and_writes_go_on(cluster: InProcess) -> None:
+    cluster.zookeeper.stop()
+    for number in range(20):
+        written = await cluster.insert("items", [{"id": number, "kind": "a"}])
+        assert json.loads(await cluster.page("ByKind", {"kind": ["a"]}, token=written.clock))["items"] == number + 1
+    await eventually(lambda: not cluster.directory.connected)
+    assert (await cluster.status())["cluster"]["zookeeper"] == "away"
+    assert cluster.health() == "ok"
+    # A connection that breaks now is made again without anybody's help.
+    for worker in cluster.workers:
+        for accepted in list(worker.server.connections):
+            if accepted.hello.role is Role.API:
+                accepted.abort(ConnectionLost("cut by the test"))
+    connections = cluster.hosts._connections  # type: ignore[attr-defined]
+    await eventually(lambda: not any(connections.known(worker.descriptor) for worker in cluster.workers))
+    assert (await rows(cluster, "ByKind", "a"))[0]["items"] == 20
+    await cluster.insert("items", [{"id": 100, "kind": "a"}])
+    cluster.zookeeper.start()
+    await eventually(lambda: cluster.directory.connected)
+
+
+async def test_before_the_first_start_everything_says_so() -> None:
+    zookeeper = MemoryZooKeeper()
+    authority = zookeeper.authority()
+    await authority.start(create=True)
+    deployment = await ClusterDeployment.open(authority, greeting("main", Role.API, "api", 1), lambda _: _NoDoor())
+    assert "not started" in deployment.health()
+    with pytest.raises(Unavailable, match="not started"):
+        await deployment.page("any", {})
+    with pytest.raises(Unavailable, match="not started"):
+        await deployment.insert("any", [{"id": 1}])
+    status = await deployment.status()
+    assert status["cluster"]["started"] is False
+    await deployment.close()
+
+
+class _NoDoor:
+    def __getattr__(self, name: str) -> Callable[[], object]:
+        async def nothing() -> None:
+            return None
+
+        return nothing
+
+
+# --- domains that are elsewhere -------------------------------------------------------------------------------------
+
+
+async def test_a_domain_that_moves_is_found_again(cluster: InProcess) -> None:
+    await cluster.insert("items", [{"id": number, "kind": f"k{number % 5}"} for number in range(30)])
+    before = [await rows(cluster, "ByKind", f"k{number}") for number in range(5)]
+    domain, target = DomainIndex(0), "w1"
+    assert cluster.directory.assignment(domain).worker != target  # type: ignore[union-attr]
+    ended = asyncio.Event()
+
+    async def read() -> int:
+        count = 0
+        while not ended.is_set():
+            assert await rows(cluster, "ById", str(count % 30))
+            await asyncio.sleep(0)  # A hit waits for nobody.
+            count += 1
+        return count
+
+    async def write() -> int:
+        count = 0
+        while not ended.is_set():
+            await cluster.insert("items", [{"id": 1000 + count, "kind": "moving"}])
+            count += 1
+        return count
+
+    tasks = [asyncio.create_task(read()), asyncio.create_task(write())]
+    for place in (target, "w0", target):
+        await cluster.leader.move(domain, place)
+        await asyncio.sleep(0.05)
+    ended.set()
+    _, written = await asyncio.gather(*tasks)
+    assert [await rows(cluster, "ByKind", f"k{number}") for number in range(5)] == before
+    (counted,), _ = await cluster.execute("SELECT id FROM items WHERE kind = 'moving'")
+    assert len(counted.rows) == written
+
+
+async def test_a_directory_that_is_old_is_mended_by_the_first_refusal(cluster: InProcess) -> None:
+    await cluster.insert("items", [{"id": number, "kind": "a"} for number in range(9)])
+    for number in range(9):
+        await rows(cluster, "ById", str(number))
+    cluster.directory.on_moved.clear()  # Nobody here hears of the move.
+    moving, hosts = DomainIndex(0), cluster.directory.workers
+    await cluster.leader.move(moving, "w1")
+    assert len(hosts) == 2
+    written = await cluster.insert("items", [{"id": 30, "kind": "a"}])
+    assert json.loads(await cluster.page("ById", {"id": ["30"]}, token=written.clock))["kind"] == "a"
+
+
+async def test_a_write_without_an_answer_is_not_repeated(cluster: InProcess) -> None:
+    """Whether it was done is told by reading; an error says that it is not known."""
+    worker = cluster.workers[0]
+    handle = worker.server.handler
+    began = 0
+
+    def cut(connection: object, message: object) -> object:
+        nonlocal began
+        answer = handle(connection, message)  # type: ignore[arg-type]
+        if isinstance(message, WriteRequest):
+            began += 1
+            connection.abort(ConnectionLost("cut by the test"))  # type: ignore[attr-defined]
+        return answer
+
+    for accepted in list(worker.server.connections):
+        accepted.handler = cut
+    worker.server.handler = cut
+    with pytest.raises(OutcomeUnknown, match="not known"):
+        await cluster.insert("items", [{"id": 0, "kind": "a"}])
+    assert began == 1
+    worker.server.handler = handle
+    await eventually_found(cluster, "0")
+
+
+async def eventually_found(cluster: ClusterDeployment, key: str) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not await rows(cluster, "ById", key):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_lost_worker(cluster: InProcess) -> None:
+    """Its hits are served until its domains are elsewhere; what must ask it waits for that, or says that it does."""
+    await cluster.insert("items", [{"id": number, "kind": "a"} for number in range(12)])
+    warm = [number for number in range(12) if number % SHARDS != 1]
+    for number in warm:
+        await rows(cluster, "ById", str(number))
+    lost = cluster.workers[0]
+    lost.server.abort()
+    connections = cluster.hosts._connections  # type: ignore[attr-defined]
+    await eventually(lambda: connections.known(lost.descriptor) is None)
+    if lost.descriptor in cluster.hosts._maps._clients and cluster.hosts._maps.client(lost.descriptor):  # type: ignore[attr-defined]
+        for number in warm:
+            assert await rows(cluster, "ById", str(number))
+    cluster.hosts.write_timeout = cluster.read_timeout = 0.3  # type: ignore[attr-defined]
+    with pytest.raises(NotServed) as raised:
+        await cluster.insert("items", [{"id": SHARDS * 10, "kind": "a"}])
+    assert "status" in str(raised.value.hint)
+    with pytest.raises(NotServed):
+        await rows(cluster, "ById", str(SHARDS * 11))
+    workers = {each["worker"]: each["health"] for each in (await cluster.status())["workers"]}
+    assert workers == {"w0": "silent", "w1": "ok"}
+    assert await rows(cluster, "ById", "1")  # the other worker's
+
+
+# --- schemas --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_write_made_for_an_older_schema_is_made_anew(cluster: InProcess) -> None:
+    other = await another(cluster)
+    written = 0
+    ended = asyncio.Event()
+
+    async def write(deployment: ClusterDeployment, first: int) -> None:
+        nonlocal written
+        number = first
+        while not ended.is_set():
+            await deployment.execute("INSERT INTO items (id, kind) VALUES (?, 'a')", [number])
+            number, written = number + 1, written + 1
+
+    tasks = [asyncio.create_task(write(each, at * 10**6)) for at, each in enumerate((cluster, other, other))]
+    for number in range(6):
+        await cluster.execute(f"ALTER TABLE items ADD COLUMN c{number} BIGINT NOT NULL DEFAULT {number}")
+        await asyncio.sleep(0.02)
+    ended.set()
+    await asyncio.gather(*tasks)
+    (found,), _ = await cluster.execute("SELECT * FROM items")
+    assert len(found.rows) == written > 0
+    assert {row[-6:] for row in found.rows} == {tuple(range(6))}
+    await other.directory.close()

@@ -1,0 +1,93 @@
+"""``headrace state``: what ZooKeeper keeps, as a file and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from running_cluster import NO_JAVA
+
+from controller.cluster.state import Assignment, ClusterState
+from domains.graph import DomainIndex
+from headrace.cluster import kept_state
+from headrace.errors import AlreadyExists, BadRequest, NotFound
+from headrace.settings import Settings, load
+from migrations.recipe import Entry, Recipe
+from zookeeper.errors import WrongDeployment
+from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.server import Ensemble
+
+pytestmark = pytest.mark.skipif(NO_JAVA, reason="there is no java on PATH")
+
+STATE = ClusterState(
+    "main",
+    2,
+    1,
+    7,
+    {DomainIndex(0): Assignment("w", 6, "d"), DomainIndex(1): Assignment("w", 7, "d")},
+    Recipe((Entry(("CREATE TABLE t (a INT PRIMARY KEY)",)),)),
+)
+
+
+@pytest.fixture
+async def ensemble(tmp_path: Path) -> AsyncIterator[Ensemble]:
+    ensemble = Ensemble(tmp_path / "zookeeper")
+    await ensemble.start()
+    yield ensemble
+    await ensemble.stop()
+
+
+def settings_of(ensemble: Ensemble, **others: str) -> Settings:
+    return load(None, zookeeper=ensemble.address, **others)
+
+
+async def test_saved_and_restored(ensemble: Ensemble, tmp_path: Path) -> None:
+    settings, path = settings_of(ensemble), tmp_path / "main.state"
+    with pytest.raises(WrongDeployment, match="there is no deployment"):
+        await kept_state.save(settings, path)
+    authority = KazooAuthority(ensemble.address, "main")
+    await authority.start(create=True)
+    with pytest.raises(NotFound, match="has no state yet"):
+        await kept_state.save(settings, path)
+    await authority.write(STATE.encode(), 0)
+    assert await kept_state.save(settings, path) == STATE
+    with pytest.raises(AlreadyExists, match="may be in use"):
+        await kept_state.restore(settings, path)
+    await authority.close()
+
+    elsewhere = Ensemble(tmp_path / "elsewhere")
+    await elsewhere.start()
+    try:
+        restored = await kept_state.restore(settings_of(elsewhere), path)
+        assert restored.epoch == STATE.epoch + kept_state.EPOCHS_AHEAD
+        again = KazooAuthority(elsewhere.address, "main")
+        await again.start()
+        data, version = await again.read()
+        assert again.deployment_id == authority.deployment_id
+        assert version == 1
+        assert data is not None
+        assert ClusterState.decode(data, "main") == restored
+        with pytest.raises(AlreadyExists):
+            await kept_state.restore(settings_of(elsewhere), path)
+        await again.close()
+    finally:
+        await elsewhere.stop()
+
+
+async def test_files_that_are_none(ensemble: Ensemble, tmp_path: Path) -> None:
+    settings, path = settings_of(ensemble), tmp_path / "main.state"
+    with pytest.raises(BadRequest, match="cannot read"):
+        await kept_state.restore(settings, path)
+    good = {"format": 1, "deployment": "main", "id": "1", "state": ""}
+    for content, says in (
+        ("", "is no file that headrace state has written"),
+        ("[]", "is no file that headrace state has written"),
+        (json.dumps({**good, "state": "é"}), "is no file that headrace state has written"),
+        (json.dumps({**good, "format": 2}), "has format 2"),
+        (json.dumps({**good, "deployment": "other"}), 'is of deployment "other", not of "main"'),
+    ):
+        path.write_text(content)
+        with pytest.raises(BadRequest, match=says):
+            await kept_state.restore(settings, path)

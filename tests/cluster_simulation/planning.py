@@ -1,0 +1,47 @@
+"""Planning is a function, and half of a simulation's time: what one process has planned is not planned by the others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from migrations import change
+from migrations.change import Change
+from migrations.dataflow import Placement
+from migrations.plan import State
+from migrations.recipe import Entry
+
+PLAYED_BY = ("controller.cluster.replica", "controller.migrator", "controller.cluster.leader")
+
+
+@contextmanager
+def planned_once() -> Iterator[None]:
+    """Within the block the same entry on the same catalog and dataflow is worked out once."""
+    known: dict[tuple[int, Entry], tuple[State, Change]] = {}
+    twins: dict[tuple[int, int], State] = {}
+    plan = change.change_of
+
+    def change_of(state: State, entry: Entry, placement: Placement, parsed: Sequence[Any] | None = None) -> Change:
+        if not state.catalog.tables and not state.flow.nodes and not state.catalog.views:
+            state = twins.setdefault((state.shards, state.flow.next_index + len(state.joint)), state)
+        found = known.get((id(state), entry))
+        if found is None:
+            found = known[id(state), entry] = (state, plan(state, entry, placement, parsed))
+        return found[1]
+
+    with mock.patch.multiple("migrations.change", change_of=change_of):
+        patches = [
+            mock.patch.object(module, "change_of", change_of)
+            for name in PLAYED_BY
+            if (module := sys.modules.get(name)) is not None and hasattr(module, "change_of")
+        ]
+        for patch in patches:
+            patch.start()
+        try:
+            yield
+        finally:
+            for patch in patches:
+                patch.stop()

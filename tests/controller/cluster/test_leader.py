@@ -1,0 +1,274 @@
+"""A leader with workers in memory, in virtual time: what it does when workers and leaders come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from domains.graph import DomainIndex
+from tests.controller.cluster.memory_workers import MemoryCluster, simulated
+
+TABLES = """
+CREATE TABLE stories (id BIGINT PRIMARY KEY, author TEXT);
+CREATE TABLE votes (user_id BIGINT, story_id BIGINT, PRIMARY KEY (user_id, story_id));
+"""
+VIEWS = """
+CREATE VIEW by_story AS SELECT story_id, COUNT(*) AS n FROM votes WHERE story_id = ? GROUP BY story_id;
+CREATE VIEW by_author AS SELECT s.author, v.user_id FROM stories s JOIN votes v ON s.id = v.story_id WHERE s.author = ?;
+CREATE EXT VIEW counts AS SELECT story_id, COUNT(*) AS n FROM votes GROUP BY story_id;
+CREATE EXT VIEW total AS SELECT COUNT(*) AS n FROM votes;
+"""
+STORIES = 12
+
+
+class Program:
+    """The tables of the demo, what was written, and what the views must answer."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self.cluster = cluster
+        self.votes: Counter[int] = Counter()
+        self.users: dict[int, list[int]] = {}
+
+    async def start(self) -> None:
+        await self.cluster.migrate(TABLES)
+        for story in range(STORIES):
+            await self.cluster.write(f"INSERT INTO stories VALUES ({story}, 'a{story % 3}')")
+        await self.vote(30)
+        await self.cluster.migrate(VIEWS)
+
+    async def vote(self, number: int) -> None:
+        for _ in range(number):
+            user = sum(self.votes.values())
+            story = user * 7 % STORIES
+            await self.cluster.write(f"INSERT INTO votes VALUES ({user}, {story})")
+            self.votes[story] += 1
+            self.users.setdefault(story, []).append(user)
+
+    async def check(self) -> None:
+        """What is read is right, for keys that were read before and for others; and all state is."""
+        await asyncio.sleep(0.1)
+        for story in range(STORIES):
+            n = self.votes[story]
+            assert await self.cluster.read("by_story", story) == ([(story, n)] if n else [])
+        for author in range(3):
+            wanted = [(f"a{author}", user) for story in range(author, STORIES, 3) for user in self.users.get(story, ())]
+            assert await self.cluster.read("by_author", f"a{author}") == sorted(wanted, key=repr)
+        assert await self.cluster.read("total") == [(sum(self.votes.values()),)]
+        await self.cluster.check()
+
+
+async def started(workers: int, **options: int) -> tuple[MemoryCluster, Program]:
+    cluster = MemoryCluster(**options)
+    for number in range(workers):
+        await cluster.start_worker(f"w{number + 1}")
+    await cluster.start_controller("c1")
+    await cluster.calm()
+    program = Program(cluster)
+    await program.start()
+    await program.check()
+    return cluster, program
+
+
+def placement(cluster: MemoryCluster) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for domain, given in sorted(cluster.led.ledger.decided.placement.items()):
+        found.setdefault(given.worker, []).append(domain)
+    return found
+
+
+def test_it_starts_with_a_quorum() -> None:
+    async def scenario() -> None:
+        cluster = MemoryCluster(shards=4, quorum=3)
+        await cluster.start_controller("c1")
+        await cluster.start_worker("w1")
+        await cluster.start_worker("w2")
+        await asyncio.sleep(5.0)
+        assert not cluster.led.calm
+        assert "waiting for the first 3 workers; 2 are there" in cluster.led.trouble
+        await cluster.start_worker("w3")
+        await cluster.calm()
+        assert {len(domains) for domains in placement(cluster).values()} == {1, 2}
+        program = Program(cluster)
+        await program.start()
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_worker_is_killed() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        cluster.workers["w2"].die()
+        await cluster.until(lambda: not cluster.led.calm)
+        took = await cluster.calm()
+        assert took < 0.5, f"{took} s until all was right again"
+        assert sorted(placement(cluster)) == ["w1", "w3"]
+        await program.check()
+        await program.vote(20)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_worker_hangs_and_comes_back() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        hung = cluster.workers["w1"]
+        hung.awake.clear()
+        took = await cluster.until(lambda: not cluster.led.calm)
+        assert 1.0 < took < 2.1
+        await cluster.calm()
+        await program.vote(10)
+        await program.check()
+        assert hung.hosted.hosts, "it does not know yet"
+        hung.awake.set()
+        await cluster.until(lambda: "w1" in placement(cluster))
+        await cluster.calm()
+        await program.vote(10)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_two_workers_at_once_and_then_all() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        cluster.workers["w1"].die()
+        cluster.workers["w3"].die()
+        await cluster.until(lambda: list(placement(cluster)) == ["w2"])
+        await cluster.calm()
+        await program.check()
+        cluster.workers["w2"].die()
+        await asyncio.sleep(3.0)
+        assert not cluster.led.calm
+        for name in ("w1", "w2", "w3"):
+            await cluster.start_worker(name)
+        await cluster.calm()
+        await program.vote(10)
+        await program.check()
+        await asyncio.sleep(3.0)
+        assert sorted(map(len, placement(cluster).values())) == [1, 1, 2]
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_worker_starts_anew_under_its_name() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(2)
+        before = placement(cluster)
+        cluster.workers["w2"].die()
+        await cluster.start_worker("w2")
+        await asyncio.sleep(0.1)
+        await cluster.calm()
+        await program.check()
+        await asyncio.sleep(5.0)
+        await cluster.calm()
+        assert {name: len(domains) for name, domains in placement(cluster).items()} == {
+            name: len(domains) for name, domains in before.items()
+        }
+        await program.vote(5)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_worker_joins_and_few_domains_move() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(2)
+        before = cluster.led.ledger.decided.placement
+        await cluster.start_worker("w3")
+        await cluster.until(lambda: "w3" in placement(cluster))
+        await cluster.calm()
+        after = cluster.led.ledger.decided.placement
+        assert sum(before[d].worker != after[d].worker for d in before) == 1
+        await program.vote(10)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_worker_is_drained() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        await cluster.led.drain("w2")
+        assert "w2" not in placement(cluster)
+        assert not cluster.workers["w2"].hosted.hosts
+        await program.vote(10)
+        await program.check()
+        await cluster.workers["w2"].leave()
+        await asyncio.sleep(1.0)
+        assert cluster.led.calm, "nothing was lost"
+        await cluster.start_worker("w2")
+        await cluster.until(lambda: "w2" in placement(cluster))
+        await cluster.calm()
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_connection_breaks_and_nothing_moves() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(2)
+        before = cluster.led.ledger.decided
+        cluster.workers["w1"].break_connections()
+        await asyncio.sleep(1.0)
+        await cluster.calm()
+        assert cluster.led.ledger.decided == before
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_leader_is_killed_and_healthy_domains_stay() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        before = cluster.led
+        await cluster.start_controller("c2")
+        cluster.kill_controller("c1")
+        await program.vote(10)
+        took = await cluster.until(lambda: cluster.leader is not before and cluster.led.calm)
+        assert took < 2.5
+        assert cluster.led.ledger.decided.placement == before.ledger.decided.placement
+        opened = [m for w in cluster.workers.values() for m in w.asked if type(m).__name__ == "OpenDomain"]
+        assert len(opened) == 4, "each domain was opened once, at the first start"
+        await program.vote(10)
+        await program.check()
+        await cluster.migrate("CREATE EXT VIEW authors AS SELECT author, COUNT(*) AS n FROM stories GROUP BY author")
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_zookeeper_is_away() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        cluster.zookeeper.stop()
+        await program.vote(10)
+        await program.check()
+        try:
+            await cluster.migrate("CREATE TABLE more (id BIGINT PRIMARY KEY)")
+        except Exception as error:
+            assert "ZooKeeper" in str(error)
+        else:
+            raise AssertionError("a change was taken")
+        cluster.workers["w3"].die()
+        await asyncio.sleep(10.0)
+        assert not cluster.led.calm
+        assert DomainIndex(0) in cluster.led.ledger.decided.placement
+        cluster.zookeeper.start()
+        await cluster.calm()
+        await program.vote(10)
+        await program.check()
+        await cluster.migrate("CREATE TABLE more (id BIGINT PRIMARY KEY)")
+        await cluster.close()
+
+    simulated(scenario())

@@ -1,0 +1,34 @@
+"""Workers as processes meet them: over the wire, on real ports, with real storage."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from domains.packets import Insert
+from leading import leading
+
+SQL = """
+CREATE TABLE stories (id INT PRIMARY KEY, author INT NOT NULL) SHARD BY (id);
+CREATE TABLE votes (story INT NOT NULL, user INT NOT NULL) SHARD BY (story);
+CREATE VIEW ByAuthor AS SELECT id, author FROM stories WHERE author = ? ORDER BY id;
+CREATE VIEW VoteCount AS SELECT story, COUNT(*) AS n FROM votes WHERE story = ? GROUP BY story;
+CREATE VIEW Karma AS SELECT author, COUNT(*) AS n FROM votes JOIN stories ON story = id WHERE author = ? GROUP BY author
+"""
+
+
+async def test_a_sharded_graph_over_two_workers(tmp_path: Path) -> None:
+    async with leading(tmp_path, SQL, names=("a", "b"), shards=2, groups=2) as led:
+        await led.write(Insert("stories", tuple((number, number % 3) for number in range(12))))
+        token: dict[str, int] = {}
+        for number in range(12):
+            token |= await led.write(Insert("votes", tuple((number, user) for user in range(number))))
+        for author in range(3):
+            votes = sum(number for number in range(12) if number % 3 == author)
+            page = await led.page("Karma", (author,), token)
+            assert page == b'{"author":%d,"n":%d}' % (author, votes)
+        token = await led.write(Insert("votes", ((4, 100),)))
+        assert await led.page("Karma", (1,), token) == b'{"author":1,"n":23}'
+        pages = await asyncio.gather(*(led.page("VoteCount", (number,)) for number in range(12)))
+        assert pages[5] == b'{"story":5,"n":5}'
+        await led.quiet()
