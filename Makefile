@@ -77,4 +77,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test check format fuzz simulate crash bench drill drills-long lock clean
+.PHONY: help install demo serve test check format fuzz simulate crash bench bench-scale drill drills-long lock clean

@@ -14,9 +14,9 @@ from typing import Any
 from loadgen.drills.program import BY_STORY, WRITES
 from loadgen.drills.records import Record
 
-SLOW = 0.25
-"""Seconds. Who waits longer for an answer has no service; a busy machine alone makes nobody wait that long."""
-QUIET = 2.0
+SLOW = 0.05
+"""Seconds. Who waits longer for an answer is without service: five times what answers take on a machine of two cores."""
+QUIET = 1.0
 """Seconds without a bad request after which an outage is over: a bad one that comes later is another story."""
 BEFORE = 5.0
 """Seconds before a fault that count as before."""

@@ -55,7 +55,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
         _mark(axes, result["rounds"])
         axes.grid(alpha=0.25)
         axes.set_ylim(bottom=None if axes is latency else 0)
-    throughput.legend(loc="lower left", fontsize=8, ncols=2)
+    figure.legend(*throughput.get_legend_handles_labels(), loc="outside lower center", fontsize=8, ncols=4)
     throughput.set_title(_title(result), fontsize=10)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

@@ -268,3 +268,23 @@ def test_deltas_that_come_before_their_ingress_are_kept_for_it() -> None:
         flow.settle()
     assert flow.read("far") == [(7, 2)]
     assert flow.read("how_many") == [(2,)]
+
+
+def test_another_domain_feeds_before_the_first_slice_here() -> None:
+    """A join is built over state that was full before and over what another domain feeds, which comes first. If it met
+    that state before it was fed, it would meet it again when it is: rows twice."""
+    flow = Flow(domains=2)
+    votes, stories = flow.table("votes", "user", "story"), flow.table("stories", "story", "author")
+    counts = flow.group(votes, (1,), count(), at=1)
+    flow.reader("all counts", counts, at=1)
+    flow.start()
+    flow.insert("votes", (1, 7), (2, 7))
+    flow.insert("stories", (7, 1))
+    flow.settle()
+    flow.reader("joined", flow.join(stories, counts, (0, 0), at=1), at=1)
+    for step in flow.plan().steps:
+        while not flow.simulation.command(step.domain, step.command) and step.sliced:
+            pass
+        flow.settle()
+    flow.ready = list(flow.running.readers)
+    assert flow.read("joined") == [(7, 1, 7, 2)]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -112,10 +113,8 @@ class Life:
                 self.votes[story] = self.votes.get(story, 0) + 1
                 self.await_token(story, outcome.clock)
 
-        try:
+        with suppress(NotHere):
             self.act(index, lambda hosted, batch: hosted.write(index, operation, written, batch))
-        except NotHere:
-            pass
 
     def read(self) -> None:
         view = self.rng.choice(VIEWS)
@@ -147,10 +146,8 @@ class Life:
             if rows is not None:
                 assert sum(row[1] for row in rows) >= count, "the reader does not show what it has reached"
 
-        try:
+        with suppress(NotHere):
             self.act(index, lambda hosted, _: hosted.reached(index, TokenWait(node, clock, reached, lambda: False)))
-        except NotHere:
-            pass
 
     def evict(self) -> None:
         index = self.rng.choice(self.cluster.domains)

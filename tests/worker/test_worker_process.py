@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from domains.packets import Insert
 from leading import leading
+
+from domains.packets import Insert
 
 SQL = """
 CREATE TABLE stories (id INT PRIMARY KEY, author INT NOT NULL) SHARD BY (id);

@@ -7,7 +7,7 @@ anew, a store that cannot be opened) is done by name. Nothing is left to chance:
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -61,6 +61,17 @@ Found = TypeVar("Found")
 Rows = dict[Row, Counter[Row]]
 
 
+class Line:
+    """Things that are on their way for a moment, and arrive in order. (Timers of one time have none.)"""
+
+    def __init__(self) -> None:
+        self._items: deque[Callable[[], object]] = deque()
+
+    def put(self, arrive: Callable[[], object]) -> None:
+        self._items.append(arrive)
+        asyncio.get_running_loop().call_later(TRAVEL, lambda: self._items.popleft()())
+
+
 class MemoryWorker:
     """One process of a worker."""
 
@@ -80,6 +91,7 @@ class MemoryWorker:
         self.refuses: set[DomainIndex] = set()
         """Domains whose storage cannot be opened here."""
         self._unaddressed: list[tuple[DomainIndex, LinkPacket]] = []
+        self._line = Line()
 
     def act(self, do: Callable[[Hosted, Batch], Found]) -> Found:
         """One batch: done, and all that it orders to be done outside done too."""
@@ -109,7 +121,7 @@ class MemoryWorker:
         if placed is None:
             self._unaddressed.append((receiver, packet))
             return
-        asyncio.get_running_loop().call_later(TRAVEL, self.cluster.arrive, placed, packet)
+        self._line.put(lambda: self.cluster.arrive(placed, packet))
 
     def take(self, packet: LinkPacket) -> None:
         if not self.dead:
@@ -186,7 +198,7 @@ class MemoryHandle:
     def __init__(self, worker: MemoryWorker) -> None:
         self._worker = worker
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._last: asyncio.Future[None] | None = None
+        self._line = Line()
         self._lost = asyncio.Event()
         worker.handles.append(self)
 
@@ -204,7 +216,7 @@ class MemoryHandle:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         self._waiting[id(answer)] = answer
-        loop.call_later(TRAVEL, lambda: loop.create_task(self._carry(message, answer)))
+        self._line.put(lambda: loop.create_task(self._carry(message, answer)))
         try:
             return await answer
         finally:
