@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
@@ -19,6 +19,10 @@ from controller.deployment import Deployment
 
 BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds. A hit takes tenths of a millisecond, a miss milliseconds, a wait for a token up to the read timeout."""
+
+LISTED = {"workers": ("worker",), "domains": ("domain",), "links": ("from", "to")}
+"""Lists of ``/v1/status``, each of whose entries is told by these fields. They become labels; whether something holds
+(a domain is linked, a worker registered) is 1 or 0."""
 
 INVALID = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -88,6 +92,8 @@ class Metrics(Collector):
             yield CounterMetricFamily(_name(name), f"The deployment's counter {name}", value=number)
         for name, number in _numbers({key: value for key, value in shown.items() if key != "counters"}):
             yield GaugeMetricFamily(_name(name), f"{name} of /v1/status", value=number)
+        for name, labels in LISTED.items():
+            yield from _listed(name, labels, shown.get(name, ()))
 
 
 def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
@@ -98,8 +104,23 @@ def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
     return pairs
 
 
+def _listed(name: str, labels: tuple[str, ...], entries: Sequence[dict[str, Any]]) -> Iterator[GaugeMetricFamily]:
+    """A gauge for each number that the entries of a list have, with what tells the entries apart as labels."""
+    families: dict[str, GaugeMetricFamily] = {}
+    for entry in entries:
+        values = [str(entry.get(label, "")) for label in labels]
+        for field, number in entry.items():
+            if field in labels or not isinstance(number, int | float):
+                continue
+            if field not in families:
+                text = f"{field} of {name} in /v1/status"
+                families[field] = GaugeMetricFamily(_name(f"{name[:-1]}_{field}"), text, labels=labels)
+            families[field].add_metric(values, float(number))
+    yield from families.values()
+
+
 def _numbers(status: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """The numbers in nested objects, named by their path. Lists (domains, views) would need labels and are left out."""
+    """The numbers in nested objects, named by their path."""
     for name, value in status.items():
         if isinstance(value, dict):
             yield from _numbers(value, f"{prefix}{name}_")

@@ -20,7 +20,9 @@ here may depend on anything but its arguments: no clock, no randomness, no order
 ``joint_graph``     all views' operators in one graph, equal ones once
 ``provenance``      where a column comes from: what decides whether a node may be partial
 ``materialize``     what each node keeps, by which columns, and why it is full where it is
-``dataflow``        placed nodes with ingresses and egresses between domains
+``dataflow``        placed nodes with ingresses and egresses between domains; ``extension`` adds a migration's
+``sharding``        how each operator stands in shards, and what it wants of its parents
+``routing``         which shards a write goes to, and which shard has a key
 ``plan``            the steps, each for one domain, reversible until the last
 ``change``          one entry of the recipe worked out; ``recipe`` is all of them
 ``explain``         a view's part of the dataflow as a tree

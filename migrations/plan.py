@@ -22,7 +22,8 @@ from domains.graph import Base, DomainIndex, Node, NodeIndex, ParameterKind, Rea
 from domains.graph import Materialization as Kept
 from domains.packets import receiver_of, sender_of
 from migrations.catalog import Catalog, ViewDefinition
-from migrations.dataflow import Dataflow, Extension, Placement
+from migrations.dataflow import Dataflow, Placement
+from migrations.extension import Extension
 from migrations.joint_graph import JointGraph
 from migrations.provenance import traced
 from migrations.query.relation import Relation

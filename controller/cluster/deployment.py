@@ -26,7 +26,7 @@ from controller.cluster.overview import Overview
 from controller.cluster.reader_maps import ReaderMaps
 from controller.deployment import MigrationStatus
 from controller.serving import Serving
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, Unavailable
 from migrations.parse import Parsed
 from migrations.plan import State
 from migrations.recipe import Entry
@@ -97,6 +97,11 @@ class ClusterDeployment(Serving):
         finally:
             # Also where it failed: another process may have made what is there already.
             await self.directory.refresh()
+        if not self.directory.connected:
+            raise Unavailable(
+                "the change was made, but ZooKeeper does not answer: this process does not know of it yet",
+                hint="it will when ZooKeeper is back; other api processes may know already",
+            )
 
     async def migrate(self, sql: str) -> MigrationStatus:
         return await self._asked(lambda: self._leader.start(sql), again=False)

@@ -49,7 +49,7 @@ CREATE TABLE votes (user int, story_id int, INDEX (story_id)) SHARD BY (story_id
 BALLOTS = """
 CREATE TABLE ballots (user int, story_id int) SHARD BY (user);
 CREATE VIEW BallotCount AS SELECT story_id, COUNT(*) AS ballots FROM ballots GROUP BY story_id;
-CREATE EXT VIEW Ballots AS SELECT story_id, ballots FROM BallotCount WHERE story_id = ?;
+CREATE EXT VIEW BallotsOfStory AS SELECT story_id, ballots FROM BallotCount WHERE story_id = ?;
 """
 """The shuffled program. Its state comes with the first look-ups, and is filled for all stories."""
 TOGETHER = 1_000
@@ -71,8 +71,8 @@ class Phase:
 
 PHASES = (Phase("mix", "mix"), Phase("reads", "reads"), Phase("singles", "singles"), Phase("batches", "batches"))
 SHUFFLED = (
-    Phase("shuffled singles", "singles", "ballots", "Ballots"),
-    Phase("shuffled batches", "batches", "ballots", "Ballots"),
+    Phase("shuffled singles", "singles", "ballots", "BallotsOfStory"),
+    Phase("shuffled batches", "batches", "ballots", "BallotsOfStory"),
 )
 
 
@@ -281,7 +281,7 @@ async def _add_ballots(url: str) -> None:
         for first in range(1, STORIES + 1, TOGETHER):
             numbers = range(first, min(first + TOGETHER, STORIES + 1))
             await _post(client, "/v1/tables/ballots/rows", {"rows": _votes(numbers)})
-            await _post(client, "/v1/views/Ballots/lookup", {"keys": [[number] for number in numbers]})
+            await _post(client, "/v1/views/BallotsOfStory/lookup", {"keys": [[number] for number in numbers]})
 
 
 def _votes(stories: range) -> list[dict[str, int]]:

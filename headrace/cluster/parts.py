@@ -16,6 +16,20 @@ def worker(settings: Settings) -> None:
     _run(settings, run(settings))
 
 
+def controller(settings: Settings) -> None:
+    """Raises HeadraceError."""
+    from headrace.cluster.controller_process import run
+
+    _run(settings, run(settings))
+
+
+def api(settings: Settings, fd: int | None = None) -> None:
+    """``fd``: a listening socket that several api processes share. Raises HeadraceError."""
+    from headrace.cluster.api_process import run
+
+    _run(settings, run(settings, fd))
+
+
 def _run(settings: Settings, part: Coroutine[None, None, None]) -> None:
     log_to_standard_error(settings)
     with asyncio.Runner(loop_factory=config(None, settings).get_loop_factory()) as runner:

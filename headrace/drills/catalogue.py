@@ -118,6 +118,7 @@ DRILLS = {
             "restart every part in turn, as for a new version",
             faults.rolling_restart,
             Goals(untouched=False),
+            Shape(apis=2),
         ),
         Drill(
             "disk-full",

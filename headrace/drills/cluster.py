@@ -17,6 +17,7 @@ import httpx
 
 from headrace.drills.loading import DrillFailed
 from headrace.server import listen
+from worker.shards import started_at
 
 HOST = "127.0.0.1"
 DEPLOYMENT = "main"
@@ -36,6 +37,7 @@ class Shape:
     shards: int = 4
     controllers: int = 2
     zookeepers: int = 1
+    apis: int = 1
 
 
 @dataclass
@@ -75,6 +77,7 @@ class Cluster:
             "--workers": shape.workers,
             "--shards": shape.shards,
             "--controllers": shape.controllers,
+            "--apis": shape.apis,
             **({"--zookeeper": self.zookeeper} if self.zookeeper else {"--zookeepers": shape.zookeepers}),
         }
         return [sys.executable, "-m", *program, *(str(word) for option in options.items() for word in option)]
@@ -129,6 +132,15 @@ class Cluster:
     def pids(self) -> dict[str, int]:
         """Part → process number, of those that run. A part that died a moment ago may still be named."""
         return {name: int(part["pid"]) for name, part in self._record()["parts"].items()}
+
+    def away(self) -> list[str]:
+        """Parts that do not run at this moment."""
+        shape, parts = self.shape, self._record()["parts"]
+        counts = {"worker": shape.workers, "controller": shape.controllers, "api": shape.apis}
+        if self.zookeeper is None:
+            counts["zookeeper"] = shape.zookeepers
+        names = [f"{kind}-{number}" for kind, count in counts.items() for number in range(1, count + 1)]
+        return [name for name in names if name not in parts or started_at(parts[name]["pid"]) != parts[name]["started"]]
 
     def signal(self, names: Iterable[str], how: signal.Signals) -> None:
         """Send a signal to parts by name; those that are gone already are left out."""

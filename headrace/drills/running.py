@@ -22,8 +22,8 @@ from headrace.drills.stage import Stage
 from loadgen.drills import records
 from loadgen.drills.analysis import BEFORE, DURING
 
-AFTER = DURING
-"""Seconds of load after the cluster is whole again."""
+AFTER = 1.0
+"""Seconds of load after the cluster has settled."""
 FIRST_SECONDS = BEFORE + 1.0
 """Of load before the first fault; the first second warms up."""
 BETWEEN_SECONDS = 2.0
@@ -105,7 +105,7 @@ async def _round(drill: Drill, stage: Stage, load: LoadProcess, *, first: bool) 
         await drill.act(stage)
         stage.amend(whole=await stage.until_whole())
         stage.amend(settled=await stage.until_settled())
-        await asyncio.sleep(AFTER)
+        await asyncio.sleep(max(AFTER, stage.faults[-1].at + DURING - stage.now))
     except DrillFailed as error:
         stage.broken.append(error.message)
     await load.order("pause")

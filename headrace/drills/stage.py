@@ -116,6 +116,7 @@ class Stage:
             at = self.now
             status = await self.cluster.status()
             lacking = ["no answer"] if status is None else lacks(status)
+            lacking += [f"{name} does not run" for name in self.cluster.away()]
             if not lacking:
                 return at
             if self.now > deadline:

@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("special", type=json.loads)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--zookeeper")
-    for name in ("port", "workers", "shards", "controllers", "zookeepers"):
+    for name in ("port", "workers", "shards", "controllers", "zookeepers", "apis"):
         parser.add_argument(f"--{name}", type=int)
     given = vars(parser.parse_args())
     special: dict[str, dict[str, Any]] = given.pop("special")

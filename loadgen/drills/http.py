@@ -20,6 +20,9 @@ _LENGTH = b"content-length: "
 class Request:
     data: bytes
     """As it goes over the wire."""
+    again: bool = False
+    """Whether it may be sent once more where a connection that had been used before ends without a byte of an answer:
+    a server that stops closes idle connections, and may do so while a request is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Lost(Exception):
 
 def get(path: str, headers: Mapping[str, str]) -> Request:
     more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return Request(f"GET {path} HTTP/1.1\r\nhost: drill\r\n{more}\r\n".encode())
+    return Request(f"GET {path} HTTP/1.1\r\nhost: drill\r\n{more}\r\n".encode(), again=True)
 
 
 def send(method: str, path: str, body: bytes) -> Request:
@@ -60,20 +63,30 @@ class Target:
         sent = False
         try:
             async with asyncio.timeout(within), self._free:
-                connection = await self._connection()
+                connection, used = await self._connection()
                 sent = True
-                answer = await connection.ask(request)
+                try:
+                    answer = await connection.ask(request)
+                except Lost:
+                    if not (used and request.again):
+                        raise
+                    connection = await self._connect()
+                    answer = await connection.ask(request)
                 if connection.reusable:
                     self._idle.append(connection)
                 return answer
         except TimeoutError:
             raise (Lost if sent else NotSent)(f"no answer within {within:g} s") from None
 
-    async def _connection(self) -> _Connection:
+    async def _connection(self) -> tuple[_Connection, bool]:
+        """One that is open, and whether it has been used before."""
         while self._idle:
             connection = self._idle.pop()
             if connection.reusable:
-                return connection
+                return connection, True
+        return await self._connect(), False
+
+    async def _connect(self) -> _Connection:
         try:
             _, made = await asyncio.get_running_loop().create_connection(_Connection, self.host, self.port)
         except OSError as error:

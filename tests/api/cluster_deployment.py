@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from leading import LeadingDoor
+
 from controller.cluster.barrier import Reached, all_lanes
 from controller.cluster.deployment import ClusterDeployment
-from controller.cluster.leader_door import NoLeader
+from controller.cluster.leader_door import LeaderDoor, NoLeader
 from controller.cluster.reader_maps import ReaderMaps
 from controller.cluster.state import Assignment, ClusterState
 from controller.deployment import MigrationStatus
@@ -167,8 +169,9 @@ class InProcess(ClusterDeployment):
         await self.around.aclose()
 
 
-async def open_cluster(path: Path, *, maps: bool = True, read_timeout: float = 0.5) -> InProcess:
-    """``maps``: whether the api process reads the workers' reader maps, as it does on their host."""
+async def open_cluster(path: Path, *, maps: bool = True, read_timeout: float = 0.5, plain: bool = True) -> InProcess:
+    """``maps``: whether the api process reads the workers' reader maps, as it does on their host. ``plain``: a leader
+    that the test leads itself, instead of the real one."""
     zookeeper, around = MemoryZooKeeper(), AsyncExitStack()
     first = zookeeper.authority()
     await first.start(create=True)
@@ -181,7 +184,12 @@ async def open_cluster(path: Path, *, maps: bool = True, read_timeout: float = 0
         settings = Settings(name=f"w{number}", data=path, worker_port=0, memory_limit=32_000_000)
         workers.append(await around.enter_async_context(running(settings, authority)))
     leader = PlainLeader(first, workers)
-    await leader.first_start()
+    door: LeaderDoor = leader
+    if plain:
+        await leader.first_start()
+    else:
+        door = leading = LeadingDoor(first, SHARDS, WORKERS)
+        await leading.begin(around)
     authority = zookeeper.authority()
     await authority.start()
     around.push_async_callback(authority.close)
@@ -196,7 +204,7 @@ async def open_cluster(path: Path, *, maps: bool = True, read_timeout: float = 0
     deployment = await InProcess.open(
         authority,
         greeting("main", Role.API, "api", 1),
-        lambda _: leader,
+        lambda _: door,
         read_timeout=read_timeout,
         maps=ReaderMaps(attach),
     )

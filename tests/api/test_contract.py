@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import httpx
 
+from controller.cluster.deployment import ClusterDeployment
+from controller.deployment import Deployment
+
 STORIES = [{"id": 1, "author": 10, "title": "one"}, {"id": 2, "author": 10, "title": "två & två"}]
 
 
@@ -172,6 +175,22 @@ async def test_metrics(http: httpx.AsyncClient) -> None:
     assert 'headrace_http_requests_total{route="GET /v1/tables",status="200"} 1.0' in text
     assert 'headrace_http_requests_total{route="unmatched",status="404"} 1.0' in text
     assert 'headrace_http_seconds_count{route="GET /v1/views/{view}"} 2.0' in text
+
+
+async def test_metrics_of_a_cluster(http: httpx.AsyncClient, deployment: Deployment) -> None:
+    text = (await http.get("/metrics")).text
+    if not isinstance(deployment, ClusterDeployment):
+        assert "headrace_worker_" not in text
+        return
+    for line in (
+        "headrace_cluster_epoch ",
+        "headrace_cluster_shards 3.0",
+        'headrace_worker_registered{worker="w1"} 1.0',
+        'headrace_domain_linked{domain="2"} 1.0',
+        'headrace_link_waiting_bytes{from="w0",to="w1"} 0.0',
+    ):
+        assert line in text, text
+    assert 'headrace_worker_memory_accounted{worker="w0"}' in text
 
 
 async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:

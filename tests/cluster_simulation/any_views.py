@@ -89,7 +89,7 @@ class AnyViews:
     async def _define(self, operation: Any) -> None:
         match operation:
             case CreateTable(table):
-                while await self._change(operation.text()) is not None:
+                while (error := await self._change(operation.text())) is not None and "exists" not in str(error):
                     await asyncio.sleep(0.3)
                 self._tables[table.name] = table
                 self._about.create_table(table)

@@ -40,6 +40,8 @@ class Cluster:
         self.memory_limit = NO_LIMIT
         self.check_share = 0.0
         """How many of the flushes are followed by a check of the invariants."""
+        self.ambushes: list[Callable[[object, SimulatedWorker], bool]] = []
+        """Asked of everything that a leader says to a worker, until one of them answers True and is done."""
         self._incarnations = 0
 
     def say(self, text: str) -> None:
@@ -47,6 +49,10 @@ class Cluster:
 
     def is_check_due(self) -> bool:
         return self.check_share > 0 and self.random.random() < self.check_share
+
+    def meet(self, message: object, worker: SimulatedWorker) -> None:
+        """A worker is about to do what a leader says."""
+        self.ambushes = [met for met in self.ambushes if not met(message, worker)]
 
     # --- processes ------------------------------------------------------------------------------------------------
 

@@ -52,4 +52,6 @@ class SimulatedController:
             return "nobody has taken over"
         if not leader.calm:
             return f"the leader is not calm: {leader.trouble}"
+        if leader._uneven:
+            return "domains may have to be moved"
         return "a migration goes on" if leader.migrator.busy else ""

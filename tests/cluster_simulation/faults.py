@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from random import Random
 from typing import TYPE_CHECKING
 
+from domains.commands import Activate, AddNodes, BuildIndex, CreateTable, Feed, RemoveNodes
 from domains.errors import HeadraceError
 from tests.cluster_simulation.loop import Condition, Process
 from tests.cluster_simulation.network import Weather
+from worker.messages import CloseDomain, OpenDomain, Perform, Positions, Reconfigure, Report
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster
     from tests.cluster_simulation.controller import SimulatedController
+    from tests.cluster_simulation.worker import SimulatedWorker
 
 KINDS = {
     "kill_worker": 6,
@@ -31,7 +35,11 @@ KINDS = {
     "drain": 2,
     "kill_all": 1,
     "namesake": 2,
+    "ambush": 12,
 }
+
+AMBUSHED = (OpenDomain, CloseDomain, Reconfigure, Report, Positions, CreateTable, AddNodes, BuildIndex, Feed, Activate, RemoveNodes)
+"""What a leader says when it repairs or changes something: the moments at which things are half done."""
 
 
 class Faults:
@@ -40,6 +48,8 @@ class Faults:
         self.count, self.seconds = count, seconds
         kinds = list(KINDS)
         self._kinds = random.sample(kinds, random.choice((1, 2, 4, len(kinds))))
+        if random.random() < 0.5 and "ambush" not in self._kinds:
+            self._kinds.append("ambush")
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
@@ -67,6 +77,69 @@ class Faults:
             cluster.wake(process)
         for process in list(cluster.authorities):
             cluster.mend(process)
+        cluster.ambushes.clear()
+        self._start_the_dead()
+
+    # --- at a certain moment --------------------------------------------------------------------------------------
+
+    async def _ambush(self) -> None:
+        """Something goes wrong just when a worker is told a certain thing for the so manieth time from now."""
+        kind, left = self.random.choice(AMBUSHED), self.random.choice((1, 1, 2, 3, 6))
+        acts = ("kill_it", "kill_leader", "kill_both", "stop_it", "stop_leader", "cut", "part", "kill_other", "expire_leader")
+        act = self.random.choice(acts)
+
+        def met(message: object, worker: SimulatedWorker) -> bool:
+            nonlocal left
+            what = message.command if isinstance(message, Perform) else message
+            if not isinstance(what, kind):
+                return False
+            left -= 1
+            if left:
+                return False
+            self.cluster.say(f"ambush at {worker.process}, {kind.__name__}: {act}")
+            loop = asyncio.get_running_loop()
+            late = self.random.choice((0.0, 0.0, 0.001, 0.01))
+            loop.call_later(late, self._spring, act, worker.process, context=self.cluster.network.context.copy())
+            return True
+
+        self.cluster.ambushes.append(met)
+
+    def _spring(self, act: str, process: Process) -> None:
+        cluster = self.cluster
+        leader = cluster.leader()
+        if act in ("kill_it", "kill_both"):
+            cluster.kill(process)
+            self._later(self._revive())
+        if act in ("kill_leader", "kill_both") and leader is not None:
+            cluster.kill(leader.process)
+            self._later(self._revive())
+        if act == "kill_other":
+            self._later(self._kill_worker())
+        if act == "stop_it":
+            self._later(self._stop(process))
+        if act == "stop_leader":
+            self._later(self._stop_controller())
+        if act == "cut":
+            cluster.network.cut_some(1.0)
+        if act == "part" and leader is not None:
+            self._later(self._part_pair(leader.process, process))
+        if act == "expire_leader" and leader is not None and cluster.zookeeper.running:
+            leader.process.context.copy().run(cluster.authorities[leader.process].expire)
+
+    def _later(self, coroutine: Coroutine[None, None, None]) -> None:
+        self._tasks.append(asyncio.ensure_future(coroutine))
+
+    async def _part_pair(self, one: Process, other: Process) -> None:
+        self.cluster.network.part(one, other)
+        await asyncio.sleep(self._pause())
+        self.cluster.network.join()
+
+    async def _revive(self) -> None:
+        await asyncio.sleep(self._pause())
+        self._start_the_dead()
+
+    def _start_the_dead(self) -> None:
+        cluster = self.cluster
         for name, worker in list(cluster.workers.items()):
             if worker.process.is_dead:
                 cluster.start_worker(name)
@@ -168,7 +241,8 @@ class Faults:
 
     async def _expire(self) -> None:
         process = self.random.choice(self.cluster.living() or [None])  # type: ignore[list-item]
-        if process is not None and process.condition is Condition.RUNNING:
+        running = self.cluster.zookeeper.running  # Its time stands still while it is away.
+        if running and process is not None and process.condition is Condition.RUNNING:
             self.cluster.say(f"the session of {process} expires")
             process.context.copy().run(self.cluster.authorities[process].expire)
 

@@ -13,7 +13,7 @@ from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from typing import Any
 
-STEPS_AT_MOST = 3_000_000
+STEPS_AT_MOST = 600_000
 """Of one run; one that takes more goes round in circles."""
 
 

@@ -17,9 +17,13 @@ from migrations.recipe import Entry
 PLAYED_BY = ("controller.cluster.replica", "controller.migrator", "controller.cluster.leader")
 
 
+SLICED_BY = ("migrations.plan", "migrations.change", "controller.cluster.reconcile")
+
+
 @contextmanager
-def planned_once() -> Iterator[None]:
-    """Within the block the same entry on the same catalog and dataflow is worked out once."""
+def planned_once(slice_rows: int) -> Iterator[None]:
+    """Within the block the same entry on the same catalog and dataflow is worked out once, and backfills go by slices
+    of so few rows that much happens between them."""
     known: dict[tuple[int, Entry], tuple[State, Change]] = {}
     twins: dict[tuple[int, int], State] = {}
     plan = change.change_of
@@ -33,11 +37,12 @@ def planned_once() -> Iterator[None]:
         return found[1]
 
     with mock.patch.multiple("migrations.change", change_of=change_of):
-        patches = [
+        patches: list[Any] = [
             mock.patch.object(module, "change_of", change_of)
             for name in PLAYED_BY
             if (module := sys.modules.get(name)) is not None and hasattr(module, "change_of")
         ]
+        patches += [mock.patch(f"{name}.SLICE_ROWS", slice_rows) for name in SLICED_BY]
         for patch in patches:
             patch.start()
         try:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from domains.errors import HeadraceError
 from domains.storage import Store
 from tests.cluster_simulation.dataflow import SimulatedDataflow
 from tests.cluster_simulation.loop import Process
-from worker.messages import OpenDomain, Role
-from worker.server import WorkerServer
+from worker.messages import OpenDomain, Pong, Role
+from worker.server import FromController, WorkerServer
 from worker.wire import Peers, greeting, serve
 from zookeeper.descriptors import WorkerDescriptor
 from zookeeper.errors import AuthorityError
@@ -30,6 +30,12 @@ class SimulatedServer(WorkerServer):
     def __init__(self, worker: SimulatedWorker) -> None:
         super().__init__(worker.dataflow, worker.peers, worker.name, worker.incarnation, Path("data"))
         self._worker = worker
+
+    def obey(self, message: FromController) -> Pong | Awaitable[Any]:
+        answer = super().obey(message)
+        if self._worker.cluster.ambushes:
+            self._worker.cluster.meet(message, self._worker)
+        return answer
 
     async def _store(self, message: OpenDomain) -> tuple[Store, Callable[[], None], Callable[[], None]]:
         worker, domain, incarnation = self._worker, message.domain, message.incarnation

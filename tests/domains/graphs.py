@@ -62,7 +62,8 @@ from domains.types import BIGINT, BOOL, TEXT, Column, Row, SqlType, TableColumn,
 from domains.vertex import Vertex
 from migrations.catalog import Catalog
 from migrations.change import at_table
-from migrations.dataflow import Dataflow, Extension
+from migrations.dataflow import Dataflow
+from migrations.extension import Extension
 from migrations.joint_graph import JointGraph
 from migrations.plan import MigrationPlan, State, plan_addition, plan_start
 from migrations.routing import shard_of_key, split

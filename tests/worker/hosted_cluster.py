@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from domains.commands import Activate, AddNodes, BuildIndex, ExtendNodes, Feed, Progress
 from domains.domain import Domain
 from domains.graph import Base, DomainIndex, NodeIndex
 from domains.invariants import check_domain, check_links
@@ -20,7 +21,7 @@ from domains.packets import Publish
 from domains.sharding import physical
 from domains.types import Delta, Row
 from migrations.change import change_of, entries_of
-from migrations.plan import State, plan_start
+from migrations.plan import PlanStep, State, plan_start
 from migrations.recipe import Entry
 from worker.batch import Batch, Drop, LinkPacket, Look, Reveal
 from worker.hosted import Hosted
@@ -66,16 +67,51 @@ class HostedCluster:
         self.incarnation = 1
         self.sites = [self._site() for _ in range(sites)]
         self.streams: dict[tuple[int, int], deque[LinkPacket]] = {}
+        self.unbuilt: deque[tuple[PlanStep, int]] = deque()
+        """What is to be done yet to domains that were opened, and in which incarnation."""
         self.untold: list[int] = []
         """Sites that have yet to hear of the last change."""
         self.domains = [physical(DomainIndex(g), s, shards) for g in range(groups) for s in range(shards)]
         self.hosts = {index: (rng.randrange(sites), 1) for index in self.domains}
-        for index in self.domains:
-            self._open(index)
         self.untold = list(range(sites))
+        rng.shuffle(self.untold)
 
     def _site(self) -> Site:
         return Site(Hosted(memory_limit=self._memory_limit))
+
+    def start(self) -> None:
+        """All domains at once; linked when their sites are told."""
+        for index in self.domains:
+            self._open(index)
+
+    def start_slowly(self, between: Callable[[], None]) -> None:
+        """Nodes come site by site, each command by itself, while what is linked already serves and sends. Full state is
+        fed at the end."""
+        plan = plan_start(self.state.flow).steps
+        for index in self.domains:
+            self._open(index)
+        self.unbuilt.clear()
+        for site in reversed(self.untold):
+            for step in plan:
+                if self.site_of(step.domain) == site and isinstance(step.command, AddNodes | ExtendNodes | BuildIndex):
+                    between()
+                    self._command(step)
+            self.tell()
+            between()
+        self.settle()
+        for step in plan:
+            if isinstance(step.command, Feed | Activate):
+                if isinstance(step.command, Activate):
+                    self.settle()
+                while not self._command(step).finished:
+                    between()
+
+    def _command(self, step: PlanStep) -> Progress:
+        progress = self.act(
+            self.site_of(step.domain), lambda hosted, batch: hosted.perform(step.domain, step.command, batch)
+        )
+        assert isinstance(progress, Progress)
+        return progress
 
     # --- acts -----------------------------------------------------------------------------------------------------
 
@@ -121,15 +157,13 @@ class HostedCluster:
     def _open(self, index: DomainIndex) -> None:
         site, incarnation = self.hosts[index]
         store = self.stores[index] if index < self.shards else MemoryStore()
-        adds = [step.command for step in plan_start(self.state.flow).steps if step.domain == index]
 
         def do(hosted: Hosted, batch: Batch) -> None:
             hosted.open(index, store, incarnation=incarnation, shard=index % self.shards, shards=self.shards)
-            for command in adds:
-                while not hosted.perform(index, command, batch).finished:
-                    pass
 
         self.act(site, do)
+        steps = (step for step in plan_start(self.state.flow).steps if step.domain == index)
+        self.unbuilt.extend((step, incarnation) for step in steps)
 
     def move(self, index: DomainIndex, to: int) -> None:
         """Close a domain and open it elsewhere (or at the same place)."""
@@ -154,8 +188,19 @@ class HostedCluster:
         self.untold = list(range(len(self.sites)))
         self.rng.shuffle(self.untold)
 
+    def go_on(self) -> bool:
+        """The next command for what was opened; or else let one site know where everything is now."""
+        while self.unbuilt:
+            step, incarnation = self.unbuilt.popleft()
+            if self.hosts[step.domain][1] == incarnation:
+                self._command(step)
+                return True
+        if self.untold:
+            self.tell()
+            return True
+        return False
+
     def tell(self) -> None:
-        """Let one site know where everything is now."""
         site = self.untold.pop()
         self.sites[site].where = {index: where for index, (where, _) in self.hosts.items()}
         incarnations = {index: incarnation for index, (_, incarnation) in self.hosts.items()}
@@ -179,9 +224,9 @@ class HostedCluster:
     def settle(self) -> None:
         """Tell, flush and deliver until nothing is on its way."""
         while True:
-            if self.untold:
-                self.tell()
-            elif any(site.batches for site in self.sites):
+            if self.go_on():
+                continue
+            if any(site.batches for site in self.sites):
                 self.flush(self.rng.choice([n for n, site in enumerate(self.sites) if site.batches]))
             elif not self.deliver():
                 break

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from controller.cluster.fleet import Timing
 from controller.cluster.handles import WorkerGone
 from controller.cluster.leader import Leader, LeaderSettings
+from controller.cluster.state import ClusterState
 from domains.errors import HeadraceError, StorageFailure
 from domains.graph import DomainIndex
 from domains.invariants import check_domain, check_links
@@ -21,6 +22,7 @@ from domains.memory_store import MemoryStore
 from domains.packets import Failed, Publish
 from domains.types import Delta, Row
 from migrations.plan import State
+from migrations.recipe import Entry
 from migrations.routing import shard_of_key, split
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
@@ -213,6 +215,7 @@ class MemoryHandle:
     async def ask(self, message: Any) -> Any:
         if self._lost.is_set():
             raise ConnectionLost("the connection is gone")
+        self._worker.cluster.count(message)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         self._waiting[id(answer)] = answer
@@ -260,14 +263,38 @@ class MemoryCluster:
         self.controllers: dict[str, tuple[MemoryAuthority, asyncio.Task[None]]] = {}
         self.leader: Leader | None = None
         self.leaders: list[Leader] = []
+        self.broken: asyncio.Task[None] | None = None
+        """What was done at the message that was named, once it came."""
+        self._authorities: list[MemoryAuthority] = []
+        self._state: State | None = None
+        self._decided: ClusterState | None = None
         self._incarnations = 0
+        self._messages = 0
+        self._at: tuple[int, Callable[[MemoryCluster], Coroutine[Any, Any, None]]] | None = None
+
+    def at_message(self, number: int, act: Callable[[MemoryCluster], Any]) -> None:
+        """Have something done when a leader sends its n-th message but heartbeats from now on."""
+        self._messages = 0
+        self._at = (number, act)
+
+    def count(self, message: Any) -> None:
+        if isinstance(message, Ping):
+            return
+        self._messages += 1
+        if self._at is not None and self._messages == self._at[0]:
+            self.broken = asyncio.get_running_loop().create_task(self._at[1](self))
 
     # --- processes ------------------------------------------------------------------------------------------------
 
+    async def _authority(self) -> MemoryAuthority:
+        authority = self.zookeeper.authority()
+        self._authorities.append(authority)
+        await authority.start(create=True)
+        return authority
+
     async def start_worker(self, name: str, data: str = "/data") -> MemoryWorker:
         self._incarnations += 1
-        authority = self.zookeeper.authority()
-        await authority.start(create=True)
+        authority = await self._authority()
         descriptor = WorkerDescriptor(name, "host", 1, self._incarnations, self._incarnations, data)
         worker = self.workers[name] = MemoryWorker(self, descriptor, authority)
         await authority.register_worker(descriptor)
@@ -290,8 +317,7 @@ class MemoryCluster:
             worker.take(packet)
 
     async def start_controller(self, name: str) -> None:
-        authority = self.zookeeper.authority()
-        await authority.start(create=True)
+        authority = await self._authority()
         self.controllers[name] = (authority, asyncio.create_task(self._control(name, authority)))
 
     async def _control(self, name: str, authority: MemoryAuthority) -> None:
@@ -318,10 +344,8 @@ class MemoryCluster:
         for _, task in self.controllers.values():
             task.cancel()
         await asyncio.gather(*(task for _, task in self.controllers.values()), return_exceptions=True)
-        for authority in [authority for authority, _ in self.controllers.values()]:
+        for authority in self._authorities:
             await authority.close()
-        for worker in self.workers.values():
-            await worker.authority.close()
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -346,16 +370,24 @@ class MemoryCluster:
 
     @property
     def state(self) -> State:
-        return self.led.serving().state
+        """As a directory has it: what was decided last, as far as is known."""
+        if self.led.migrator is not None:
+            self._state = self.led.migrator.state
+        assert self._state is not None
+        return self._state
+
+    @property
+    def decided(self) -> ClusterState:
+        self._decided = self.led.ledger.state or self._decided
+        assert self._decided is not None
+        return self._decided
 
     async def migrate(self, sql: str) -> None:
-        from migrations.recipe import Entry
-
         await self.led.serving().run(Entry((sql,)), sql)
 
     def host(self, domain: DomainIndex) -> MemoryWorker:
         """As a directory has it: the state's word."""
-        worker = self.workers[self.led.ledger.decided.placement[domain].worker]
+        worker = self.workers[self.decided.placement[domain].worker]
         if worker.dead or not worker.awake.is_set():
             raise NotHere("it does not answer")
         return worker
@@ -444,7 +476,7 @@ class MemoryCluster:
             domains.append(host.domain)
         check_links(domains)
         for worker in self.workers.values():
-            if not worker.dead:
+            if not worker.dead and worker.awake.is_set():
                 strange = [d for d in worker.hosted.hosts if decided.placement[d].worker != worker.descriptor.name]
                 assert not strange, f"{worker.descriptor.name} has {strange} still"
 

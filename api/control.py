@@ -1,0 +1,109 @@
+"""The control interface of a controller: HTTP, for api processes and for whoever runs the cluster.
+
+====================================  =============================================================================
+``GET /v1/status``                    this controller, and the cluster as its leader sees it
+``GET /v1/directory``                 which worker has which domain, and where it answers
+``POST /v1/migrations``               queue a change of tables and views; ``wait``: answer when it has ended
+``GET, DELETE /v1/migrations/{id}``   how far it is; cancel it
+``POST /v1/workers/{name}/drain``     have its domains go to others; answers when they have
+``DELETE /v1/workers/{name}/drain``   let it have domains again
+====================================  =============================================================================
+
+A controller that does not lead answers 503 with the code ``not_leading`` and says who does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.dependencies import shape_error
+from api.limits import MAX_BODY_BYTES
+from api.statuses import describe
+from controller.cluster.candidate import Candidate
+from controller.cluster.leader_status import directory_of
+from controller.deployment import MigrationStatus
+from domains.errors import HeadraceError
+from migrations.recipe import Entry
+
+
+class EntryBody(BaseModel):
+    """See ``migrations.recipe.Entry``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    statements: list[str] = Field(default=[], description="planned together")
+    readers: list[str] = Field(default=[], description="views that are given a reader")
+    ad_hoc: bool = Field(default=False, description="the statement is a SELECT in its normal form")
+    forget: list[str] = Field(default=[], description="views of SELECTs that go")
+
+    def entry(self) -> Entry:
+        return Entry(tuple(self.statements), tuple(self.readers), self.ad_hoc, tuple(self.forget))
+
+
+class MigrationBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    entry: EntryBody
+    sql: str = Field(description="as it is shown", max_length=MAX_BODY_BYTES)
+    wait: bool = Field(default=False, description="answer when it has ended")
+
+
+def create_control_app(candidate: Candidate) -> FastAPI:
+    """The ASGI application of one controller."""
+    app = FastAPI(title="Headrace controller", version="0.1.0", description=__doc__, redirect_slashes=False)
+
+    @app.get("/v1/status")
+    async def status() -> dict[str, Any]:
+        return candidate.status()
+
+    @app.get("/v1/directory")
+    async def directory() -> dict[str, Any]:
+        return directory_of(await candidate.leading())
+
+    @app.post("/v1/migrations")
+    async def start(body: MigrationBody) -> dict[str, Any]:
+        migration = (await candidate.leading()).serving().start(body.entry.entry(), body.sql)
+        if body.wait:
+            await migration.ended.wait()
+        return _shown(migration.status())
+
+    @app.get("/v1/migrations/{id}")
+    async def migration(id: str) -> dict[str, Any]:
+        return _shown((await candidate.leading()).serving().status(id))
+
+    @app.delete("/v1/migrations/{id}")
+    async def cancel(id: str) -> dict[str, Any]:
+        return _shown((await candidate.leading()).serving().cancel(id))
+
+    @app.post("/v1/workers/{name}/drain")
+    async def drain(name: str) -> dict[str, Any]:
+        await (await candidate.leading()).drain(name)
+        return {"worker": name, "drained": True}
+
+    @app.delete("/v1/workers/{name}/drain")
+    async def undrain(name: str) -> dict[str, Any]:
+        await (await candidate.leading()).undrain(name)
+        return {"worker": name, "drained": False}
+
+    app.add_exception_handler(HeadraceError, _answered)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    return app
+
+
+def _shown(status: MigrationStatus) -> dict[str, Any]:
+    return asdict(status)
+
+
+async def _answered(request: Request, error: Exception) -> Response:
+    status, body = describe(error, request.url.path)
+    return Response(body, status, media_type="application/json")
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return await _answered(request, shape_error(error.errors()))

@@ -1,0 +1,78 @@
+"""A controller of a cluster as a process: its control interface, its candidacy, and a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+
+from api.control import create_control_app
+from controller.cluster.candidate import Candidate
+from controller.cluster.fleet import Timing
+from controller.cluster.handles import Wire
+from controller.cluster.leader import LeaderSettings
+from headrace.errors import BadRequest, HeadraceError
+from headrace.server import Running, Server, StartFailed, address, config, listen
+from headrace.settings import Settings
+from zookeeper.descriptors import ControllerDescriptor, check_name
+from zookeeper.errors import AuthorityError
+from zookeeper.kazoo_authority import KazooAuthority
+
+_log = logging.getLogger("headrace.controller")
+
+
+async def run(settings: Settings) -> None:
+    """Stand for leader, and lead when elected, until SIGINT or SIGTERM. Raises StartFailed."""
+    if settings.zookeeper is None:
+        raise BadRequest("a controller needs the address of ZooKeeper", hint="--zookeeper host:port")
+    with listen(settings.host, settings.controller_port) as listening:
+        authority = KazooAuthority(
+            settings.zookeeper,
+            settings.deployment,
+            session_timeout=settings.session_timeout,
+            auth=settings.zookeeper_auth,
+        )
+        try:
+            await authority.start(create=True)
+            await _serve(settings, authority, listening)
+        except (AuthorityError, HeadraceError) as error:
+            raise StartFailed(error.message, hint=error.hint) from error
+        finally:
+            await authority.close()
+
+
+async def _serve(settings: Settings, authority: KazooAuthority, listening: socket.socket) -> None:
+    descriptor = _descriptor(settings, listening)
+    timing = Timing(dead_after=settings.dead_after, heartbeat=settings.dead_after / 4)
+    candidate = Candidate(
+        authority,
+        Wire(settings.deployment, descriptor.name, time.time_ns() // 1_000_000),
+        LeaderSettings(descriptor.name, settings.shards, settings.quorum, timing),
+        descriptor,
+    )
+    stopping = asyncio.Event()
+    standing = asyncio.create_task(candidate.run(stopping))
+    server = Server(config(create_control_app(candidate), settings), address(listening), _tell)
+    standing.add_done_callback(lambda _: server.handle_exit(0, None))
+    try:
+        await server.serve([listening])
+    finally:
+        stopping.set()
+        await standing
+
+
+def _descriptor(settings: Settings, listening: socket.socket) -> ControllerDescriptor:
+    host = settings.advertise or settings.host
+    port = listening.getsockname()[1]
+    name = settings.name or f"{host}-{port}"
+    try:
+        check_name(name, "controller")
+    except ValueError as error:
+        raise BadRequest(str(error), hint="--name gives it another") from error
+    return ControllerDescriptor(name, host, port, os.getpid())
+
+
+def _tell(running: Running) -> None:
+    _log.info("control interface at %s", running.url)

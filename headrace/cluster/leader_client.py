@@ -1,0 +1,106 @@
+"""The way from an api process to the controller that leads: HTTP to its control interface."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+import httpx
+
+from controller.cluster.directory import Directory
+from controller.cluster.leader_door import LeaderLost, NoLeader
+from controller.deployment import MigrationStatus
+from headrace.errors import rebuild
+from migrations.recipe import Entry
+from zookeeper.descriptors import ControllerDescriptor
+
+LOOK_SECONDS = 0.5
+"""Between two looks whether whoever was asked still leads."""
+CONNECT_SECONDS = 1.0
+"""A controller that runs takes a connection at once."""
+
+
+class LeaderClient:
+    """See :class:`controller.cluster.leader_door.LeaderDoor`, which it implements."""
+
+    def __init__(self, directory: Directory, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._directory = directory
+        # How long a migration takes nobody knows: it is over when the leader says so, or is lost.
+        self._http = httpx.AsyncClient(transport=transport, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
+
+    async def run(self, entry: Entry, sql: str) -> None:
+        started = await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": True})
+        error = _status(started).error
+        if error is not None:
+            raise rebuild(*error)
+
+    async def start(self, sql: str) -> MigrationStatus:
+        entry = Entry((sql,))
+        return _status(await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": False}))
+
+    async def migration(self, id: str) -> MigrationStatus:
+        return _status(await self._ask("GET", f"/v1/migrations/{id}"))
+
+    async def cancel(self, id: str) -> MigrationStatus:
+        return _status(await self._ask("DELETE", f"/v1/migrations/{id}"))
+
+    async def status(self) -> dict[str, Any]:
+        shown: dict[str, Any] = await self._ask("GET", "/v1/status")
+        return shown
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        leader = self._directory.leader
+        if leader is None:
+            raise NoLeader("none was ever heard of")
+        url = f"http://{leader.host}:{leader.port}{path}"
+        asking = asyncio.ensure_future(self._http.request(method, url, json=body))
+        try:
+            while not (await asyncio.wait([asking], timeout=LOOK_SECONDS))[0]:
+                if self._directory.leader != leader:  # It hangs, or is cut off: it would never answer.
+                    raise _lost(leader, "another leads now")
+            answer = asking.result()
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise NoLeader(f'controller "{leader.name}" does not answer') from error
+        except httpx.HTTPError as error:
+            raise _lost(leader, str(error)) from error
+        finally:
+            asking.cancel()
+        return _read(answer)
+
+
+def _lost(leader: ControllerDescriptor, why: str) -> LeaderLost:
+    return LeaderLost(
+        f'controller "{leader.name}" was lost while it was asked: {why}',
+        hint="the next one carries on what was decided: look at the tables and views before you ask again",
+    )
+
+
+def _read(answer: httpx.Response) -> Any:
+    """The answer, or the error that it is."""
+    try:
+        document = answer.json()
+    except ValueError as error:
+        raise LeaderLost(f"the leader answered {answer.status_code} and no JSON") from error
+    if answer.is_success:
+        return document
+    told = document["error"]
+    if told["code"] in (NoLeader.code, "not_leading"):
+        raise NoLeader(told["message"])
+    raise rebuild(told["code"], told["message"], told["hint"])
+
+
+def _status(document: dict[str, Any]) -> MigrationStatus:
+    error = document["error"]
+    return MigrationStatus(
+        document["id"],
+        document["sql"],
+        document["state"],
+        document["step"],
+        document["progress"],
+        tuple(document["steps"]),
+        None if error is None else (error["code"], error["message"], error["hint"]),
+    )
