@@ -51,6 +51,10 @@ Found = TypeVar("Found")
 Run = Callable[[Batch, Answerer], None]
 
 
+class Stopping(Unavailable):
+    """It takes nothing more. What was handed in is surely not done."""
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """Something for the dataflow thread to do, and who is told if it cannot be done."""
@@ -256,7 +260,7 @@ class Dataflow:
             if failure is not None:
                 raise failure
             if self._stopping:
-                raise Unavailable("headrace is stopping")
+                raise Stopping("headrace is stopping")
             if limited and not always and len(self._inbox) >= INBOX_MAX:
                 raise LimitExceeded(f"{INBOX_MAX} requests are waiting already", hint="send fewer at once, or later")
             (self._always if always else self._inbox).append(Input(run, _answerer(future)))

@@ -134,7 +134,6 @@ class Hosted:
         self.requests.fail(index, error, batch)
         self.waits.fail(index, error, batch)
         self._moved.discard(index)
-        batch.positions.pop(index, None)
         if host.close is not None:
             batch.closings.append(host.close)
 

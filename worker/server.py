@@ -21,9 +21,10 @@ from typing import Any, TypeVar
 from domains.errors import HeadraceError, ReadTimeout
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
+from domains.packets import Operation
 from domains.storage import Store
 from worker.batch import Batch
-from worker.dataflow import Dataflow
+from worker.dataflow import Dataflow, Stopping
 from worker.hosted import Hosted
 from worker.messages import (
     CloseDomain,
@@ -81,7 +82,7 @@ class WorkerServer:
         assert isinstance(connection, Accepted)
         match message:
             case WriteRequest(domain=domain, operation=operation, schema=schema):
-                return asyncio.wrap_future(self._dataflow.write(domain, operation, schema))
+                return self._write(domain, operation, schema)
             case ReadRequest():
                 return self._read(message)
             case StreamFrame() | StreamOpen():
@@ -99,6 +100,13 @@ class WorkerServer:
                     raise ProtocolError(f'"{type(message).__name__}" is for controllers alone')
                 return self.obey(message)
         raise ProtocolError(f'a worker is not asked "{type(message).__name__}"')
+
+    def _write(self, domain: DomainIndex, operation: Operation, schema: int) -> Awaitable[Any]:
+        """A worker that stops has its domains go to others, and a write that it does not take is one for them."""
+        try:
+            return asyncio.wrap_future(self._dataflow.write(domain, operation, schema))
+        except Stopping as error:
+            raise NotHere(error.message, epoch=self._dataflow.hosted.epoch) from error
 
     # --- the leader's -------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from controller.cluster.handles import Connect
@@ -74,7 +75,8 @@ class Candidate:
             return
         elected.result()
         self.terms += 1
-        self.leader = Leader(self._authority, self._connect, self._settings)
+        settings = replace(self._settings, term=self.terms)
+        self.leader = Leader(self._authority, self._connect, settings)
         leading = asyncio.create_task(self.leader.lead(election.lost))
         try:
             await asyncio.wait([leading, stop], return_when=asyncio.FIRST_COMPLETED)

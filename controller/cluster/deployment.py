@@ -22,7 +22,7 @@ from controller.cluster.cluster_hosts import ClusterHosts
 from controller.cluster.connections import Connections
 from controller.cluster.directory import Directory
 from controller.cluster.leader_door import LeaderDoor, LeaderLost, NoLeader
-from controller.cluster.overview import Overview
+from controller.cluster.overview import PATIENCE, Overview, with_leaders_view
 from controller.cluster.reader_maps import ReaderMaps
 from controller.deployment import MigrationStatus
 from controller.serving import Serving
@@ -33,6 +33,9 @@ from migrations.recipe import Entry
 from worker.messages import Hello
 from zookeeper.cluster_authority import ClusterAuthority
 
+WRITE_TIMEOUT = 10.0
+"""Seconds for a write to be done or refused. A shard that is recovered is back in less than half of it, and a busy disk
+syncs in less; past it whoever waits had better be told that nothing is known."""
 LEADER_PAUSE = 0.1
 """Seconds between two tries of what may be asked of any leader: an election takes some tens of these."""
 
@@ -42,8 +45,10 @@ Answer = TypeVar("Answer")
 class ClusterDeployment(Serving):
     """See :class:`controller.deployment.Deployment`, which it implements. All its methods run on one event loop."""
 
-    def __init__(self, directory: Directory, hosts: ClusterHosts, overview: Overview, leader: LeaderDoor) -> None:
-        super().__init__(hosts, hosts.write_timeout)
+    def __init__(
+        self, directory: Directory, hosts: ClusterHosts, overview: Overview, leader: LeaderDoor, read_timeout: float
+    ) -> None:
+        super().__init__(hosts, read_timeout)
         self.directory = directory
         self._hosts = hosts
         self._overview = overview
@@ -60,6 +65,7 @@ class ClusterDeployment(Serving):
         leader: Callable[[Directory], LeaderDoor],
         *,
         read_timeout: float = 5.0,
+        write_timeout: float = WRITE_TIMEOUT,
         maps: ReaderMaps | None = None,
     ) -> Self:
         """Read what was decided and begin to serve; the authority is started, and stays the caller's.
@@ -68,9 +74,9 @@ class ClusterDeployment(Serving):
         """
         directory = Directory(authority)
         connections = Connections(hello)
-        hosts = ClusterHosts(directory, connections, maps or ReaderMaps(), write_timeout=read_timeout)
+        hosts = ClusterHosts(directory, connections, maps or ReaderMaps(), write_timeout=write_timeout)
         overview = Overview(directory, connections)
-        self = cls(directory, hosts, overview, leader(directory))
+        self = cls(directory, hosts, overview, leader(directory), read_timeout)
         await directory.start()
         return self
 
@@ -142,8 +148,20 @@ class ClusterDeployment(Serving):
         return await self._overview.graph()
 
     async def status(self) -> dict[str, Any]:
-        shown = await self._overview.status(*self.counted())
-        return {"health": self.health(), "uptime": round(time.monotonic() - self._started, 3), **shown}
+        shown, led = await asyncio.gather(self._overview.status(*self.counted()), self._told_by_leader())
+        return {
+            "health": self.health(),
+            "uptime": round(time.monotonic() - self._started, 3),
+            **with_leaders_view(shown, led),
+        }
+
+    async def _told_by_leader(self) -> dict[str, Any]:
+        """How it sees the cluster; nothing where it does not answer, and the status says whom it lacks."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._leader.status()
+        except (HeadraceError, TimeoutError):
+            return {}
 
     async def close(self) -> None:
         await self.directory.close()

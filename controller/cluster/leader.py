@@ -54,6 +54,14 @@ class LeaderSettings:
     shards: int
     quorum: int
     timing: Timing = field(default_factory=Timing)
+    process: int = 0
+    """Greater than that of any earlier process of the name."""
+    term: int = 1
+    """Which of the process's terms of office it is."""
+
+    @property
+    def writer(self) -> str:
+        return f"{self.name}#{self.process}#{self.term}"
 
 
 class Leader:
@@ -66,7 +74,7 @@ class Leader:
         self.authority = authority
         self.settings = settings
         self.calm = Calm()
-        self.ledger = Ledger(authority, self.deposed)
+        self.ledger = Ledger(authority, settings.writer, self.deposed)
         self.fleet = Fleet(authority, connect, settings.timing, self)
         self.migrator: Migrator | None = None
         """None until it has taken over."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from controller.cluster.handles import Deposed
 from controller.cluster.state import ClusterState
@@ -24,9 +25,13 @@ RETRY_SECONDS = 0.1
 class Ledger:
     """``state`` is what was decided last, as far as is known; None before the deployment's first start."""
 
-    def __init__(self, authority: ClusterAuthority, deposed: Callable[[str], None] = lambda reason: None) -> None:
-        """``deposed`` is told when somebody else has written, whoever finds it out."""
+    def __init__(
+        self, authority: ClusterAuthority, writer: str, deposed: Callable[[str], None] = lambda reason: None
+    ) -> None:
+        """``writer`` is nobody else's name, and was nobody's before. ``deposed`` is told when somebody else has
+        written, whoever finds it out."""
         self.state: ClusterState | None = None
+        self._writer = writer
         self._deposed = deposed
         self._authority = authority
         self._version = 0
@@ -60,7 +65,7 @@ class Ledger:
                     await self._settle()
                     if after is not None and self.state is after:
                         return after
-                    after = decide(self.state)
+                    after = replace(decide(self.state), writer=self._writer)
                     await self._write(after)
                     return after
                 except AuthorityUnavailable as error:

@@ -149,6 +149,22 @@ class Overview:
         return shown
 
 
+def with_leaders_view(shown: Document, led: Document) -> Document:
+    """The status with what only the leader knows: whether a recovery is under way, and when it heard of each worker."""
+    workers = {each["name"]: each for each in led.get("workers", ())}
+    return {
+        **shown,
+        "cluster": {**shown["cluster"], "leader_answers": bool(led), **{name: led[name] for name in LED if name in led}},
+        "workers": [{**each, **_seen(workers.get(each["worker"], {}))} for each in shown["workers"]],
+    }
+
+
+def _seen(worker: Document) -> Document:
+    return {name: worker[name] for name in SEEN if name in worker}
+
+
+LED = ("calm", "trouble", "doing", "closed", "migrating")
+SEEN = ("heard", "draining")
 MEMORY = ("accounted", "limit", "resident", "reader_map_file")
 DOMAIN = ("domain", "worker", "incarnation", "shard", "linked", "nodes", "bytes", "parked", "pending", "held")
 WORKER = ("health", "uptime", "epoch", "inbox", "outbound_waiting")

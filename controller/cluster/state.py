@@ -48,6 +48,8 @@ class ClusterState:
     draining: Mapping[str, int] = field(default_factory=dict)
     """Workers that are given no domains, with the incarnation of the process: once it is started anew it takes part
     again."""
+    writer: str = ""
+    """Which leader wrote it: no other writes the same bytes, so whoever finds its own knows that they are its own."""
 
     @property
     def domains(self) -> list[DomainIndex]:
@@ -70,6 +72,7 @@ class ClusterState:
                 for domain, given in sorted(self.placement.items())
             },
             "draining": dict(sorted(self.draining.items())),
+            "writer": self.writer,
             "recipe": json.loads(self.recipe.to_json()),
         }
         data = zlib.compress(json.dumps(document, ensure_ascii=False).encode(), 6)
@@ -102,6 +105,7 @@ class ClusterState:
                 },
                 recipe,
                 {str(name): int(process) for name, process in document["draining"].items()},
+                str(document.get("writer", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
             raise StorageFailure(

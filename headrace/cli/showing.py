@@ -23,6 +23,9 @@ def demo(
             help="Where to keep the data. [dim]default: headrace-data/demo, or with --once a temporary directory[/]",
         ),
     ] = None,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Use this server, for example a cluster, and start none.")
+    ] = None,
 ) -> None:
     """Start a server with the Lobsters program and show a miss, an upquery, a hit and an eviction.
 
@@ -31,8 +34,14 @@ def demo(
       headrace demo
 
       headrace demo --once --scale 0.1
+
+      headrace demo --url http://127.0.0.1:8080
     """
-    import_module("headrace.demo").run(once=once, scale=scale, port=port, data=data)
+    demo = import_module("headrace.demo")
+    if url is not None:
+        demo.run_against(url, scale=scale)
+    else:
+        demo.run(once=once, scale=scale, port=port, data=data)
 
 
 bench = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")

@@ -46,10 +46,11 @@ async def run(settings: Settings) -> None:
 async def _serve(settings: Settings, authority: KazooAuthority, listening: socket.socket) -> None:
     descriptor = _descriptor(settings, listening)
     timing = Timing(dead_after=settings.dead_after, heartbeat=settings.dead_after / 4)
+    process = time.time_ns() // 1_000_000
     candidate = Candidate(
         authority,
-        Wire(settings.deployment, descriptor.name, time.time_ns() // 1_000_000),
-        LeaderSettings(descriptor.name, settings.shards, settings.quorum, timing),
+        Wire(settings.deployment, descriptor.name, process),
+        LeaderSettings(descriptor.name, settings.shards, settings.quorum, timing, process),
         descriptor,
     )
     stopping = asyncio.Event()

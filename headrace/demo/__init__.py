@@ -13,6 +13,6 @@ knows the server only by its URL: whatever it shows, a client can do too.
     printing.py   how that looks on a terminal, or without one
 """
 
-from headrace.demo.running import run
+from headrace.demo.running import run, run_against
 
-__all__ = ["run"]
+__all__ = ["run", "run_against"]

@@ -16,6 +16,7 @@ from headrace.errors import ConnectionFailed
 from headrace.server import Running, StartFailed, listen, serve
 from headrace.settings import Settings
 from loadgen.lobsters.data import Data
+from loadgen.lobsters.program import TABLES
 
 USUAL_SCALE = 0.1
 """Of the real site, where the user asks for 1: 4,065 stories and 74,000 votes, loaded in some seconds."""
@@ -46,6 +47,31 @@ def run(
         telling = _Telling(settings, contents, printer, once)
         serve(settings, telling.begin)
         telling.end()
+
+
+def run_against(url: str, *, scale: float = 1.0, printer: Printer | None = None) -> None:
+    """Fill a server that runs already, of whatever kind, and tell the story on it.
+
+    What an earlier run of the same ``scale`` has brought in is left as it is.
+
+    :raises StartFailed: it has tables, and they are not the demo's.
+    """
+    printer = printer or Printer()
+    data = Data(USUAL_SCALE * scale, SEED)
+    with Connection(url) as db:
+        there = {table["name"] for table in db.tables()}
+        status = db.status()
+        workers = len(status.get("workers", ()))
+        printer.title("Headrace", "Lobsters, a news site: SQL in, answers kept fresh.")
+        printer.fact("server", (url, "bold"), (f"  {workers} workers" if workers else "  one process", "dim"))
+        if there and not there >= set(TABLES):
+            raise StartFailed(
+                f'the server at {url} holds something else than a demo: table "{min(there)}"', hint="use an empty one"
+            )
+        make_program(db, printer)
+        load(db, data, printer)
+        describe(data, printer)
+        Story(db, url, data, printer).tell(once=True)
 
 
 def _port(host: str, port: int, once: bool) -> int:

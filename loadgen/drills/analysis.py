@@ -15,7 +15,7 @@ from loadgen.drills.program import BY_STORY, WRITES
 from loadgen.drills.records import Record
 
 SLOW = 0.05
-"""Seconds. Who waits longer for an answer is without service: five times what answers take on a machine of two cores."""
+"""Seconds. Who waits longer for an answer is without service: five times what one takes on a machine of two cores."""
 QUIET = 1.0
 """Seconds without a bad request after which an outage is over: a bad one that comes later is another story."""
 BEFORE = 5.0

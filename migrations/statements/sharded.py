@@ -33,11 +33,24 @@ def sharded(schema: TableSchema, clause: ShardingClause | None, shards: int) -> 
             )
         schema = replace(schema, shard_by=at, shards=clause.shards)
     elif shards > 1:
-        # Written down, because a first column that is dropped later must not make another one the first.
-        schema = replace(schema, shard_by=schema.shard_column)
+        schema = _by_default(schema)
     if factor(schema, shards) > 1:
         _check_keys(schema)
     return schema
+
+
+def _by_default(schema: TableSchema) -> TableSchema:
+    """By the first column of the primary key, or by another that all keys have; where they have none in common, a
+    duplicate could only be found by asking other shards, so the table is not spread.
+
+    It is written down: a column that is dropped later must not make another one the first.
+    """
+    keys = [key for key in (schema.primary_key, *schema.unique) if key]
+    usual = schema.shard_column
+    common = [column for column in (usual, *(keys[0] if keys else ())) if all(column in key for key in keys)]
+    if not common:
+        return replace(schema, shard_by=usual, shards=1)
+    return replace(schema, shard_by=common[0])
 
 
 def factor(schema: TableSchema, shards: int) -> int:

@@ -31,7 +31,7 @@ async def open_deployment(kind: str, path: Path) -> Deployment:
     if kind == "fake":
         return FakeDeployment()
     if kind in ("cluster", "remote"):
-        return await open_cluster(path, maps=kind == "cluster", read_timeout=0.2, plain=False)
+        return await open_cluster(path, maps=kind == "cluster", read_timeout=1.0, plain=False)
     shards = 3 if kind == "sharded" else 1
     return await LocalDeployment.open(path, memory_limit=64_000_000, domains=2, shards=shards, read_timeout=0.2)
 

@@ -10,8 +10,8 @@ from controller.cluster.fleet import Timing
 from controller.cluster.handles import WorkerGone
 from controller.cluster.leader import Leader, LeaderSettings
 from controller.cluster.leader_door import NoLeader
+from controller.cluster.leader_status import status_of
 from controller.deployment import MigrationStatus
-from domains.errors import Unavailable
 from migrations.recipe import Entry
 from worker.messages import Role
 from worker.wire import Connection, connect, greeting
@@ -84,7 +84,7 @@ class LeadingDoor:
         return self.leader
 
     async def status(self) -> dict[str, Any]:
-        raise Unavailable("not asked for in process")
+        return status_of(self._leader())
 
     async def close(self) -> None:
         """The leader outlives the api process."""

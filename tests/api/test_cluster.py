@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -158,9 +158,9 @@ async def test_before_the_first_start_everything_says_so() -> None:
 
 
 class _NoDoor:
-    def __getattr__(self, name: str) -> Callable[[], object]:
-        async def nothing() -> None:
-            return None
+    def __getattr__(self, name: str) -> Callable[[], Awaitable[dict[str, object]]]:
+        async def nothing() -> dict[str, object]:
+            return {}
 
         return nothing
 

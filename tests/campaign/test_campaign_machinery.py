@@ -10,10 +10,12 @@ from tests.campaign.cases import case_of
 from tests.campaign.evaluated import Evaluated
 from tests.campaign.execution import Execution, Finding
 from tests.campaign.judge import Judge
+from tests.campaign.kinds import INT
 from tests.campaign.run import Campaign, TooLong, time_limit
+from tests.campaign.schema import Column, Table
 from tests.campaign.shrink import Recipe, Shrinker, parse_recipe
 from tests.campaign.simplify import simpler
-from tests.campaign.statements import CreateView, Delete, Insert, Operation, Update
+from tests.campaign.statements import CreateTable, CreateView, Delete, Insert, Operation, Update
 from tests.campaign.subject import Answer, Setting
 
 
@@ -81,11 +83,51 @@ def test_a_refusal_that_should_not_be_is_a_finding() -> None:
 
     def run_all() -> None:
         for seed in range(20):
-            Execution(Strict(Setting(seed)), Judge(), seed).run(case_of(seed).operations)
+            setting = Setting(seed)
+            Execution(Strict(setting), Judge(), seed).run(case_of(seed, setting).operations)
 
     with pytest.raises(Finding) as found:
         run_all()
     assert found.value.kind.startswith("KeyError")
+
+
+def test_cases_of_several_shards_have_tables_in_several() -> None:
+    operations = [op for seed in range(40) for op in case_of(seed, Setting(seed, shards=4)).operations]
+    tables = [operation.table for operation in operations if isinstance(operation, CreateTable)]
+    assert 0.6 < sum(table.spread for table in tables) / len(tables) < 1
+    assert {table.ddl().partition(" SHARDS ")[2] for table in tables} == {"", "1", "2", "3", "4"}
+    assert all(table.shard_by in key for table in tables if table.spread for key in table.keys)
+
+
+def test_cases_of_one_shard_do_not_speak_of_it() -> None:
+    assert not [op for seed in range(20) for op in texts(case_of(seed, Setting(seed)).operations) if "SHARD" in op]
+
+
+def test_a_refused_insert_into_several_shards_comes_row_by_row() -> None:
+    """One row is refused in its shard, the others are done: so each is judged by itself."""
+
+    inserts: list[str] = []
+
+    class Recorder(Evaluated):
+        def execute(self, sql: str) -> list[Answer]:
+            if sql.startswith("INSERT"):
+                inserts.append(sql)
+            return super().execute(sql)
+
+    subject = Recorder(Setting(shards=3))
+    column = Column("c0", INT, "INT", nullable=False)
+    for spread, statements in ((True, 5), (False, 2)):
+        table = Table(
+            "b0", (column,), ("c0",), shard_by="c0", clause="" if spread else " SHARD BY (c0) SHARDS 1", spread=spread
+        )
+        one, several = (Insert("b0", ("c0",), rows) for rows in (((1,),), ((2,), (1,), (3,), (4,))))
+        judge = Judge()
+        Execution(subject, judge, 0).run([CreateTable(table), one, several])
+        assert len(inserts) == statements
+        assert sorted(row[0] for row in judge.contents("b0")) == ([1, 2, 3, 4] if spread else [1])
+        assert sorted(row[0] for row in subject.stored()["b0"]) == ([1, 2, 3, 4] if spread else [1])
+        subject.execute("DROP TABLE b0")
+        inserts.clear()
 
 
 def test_a_case_that_hangs_is_stopped() -> None:

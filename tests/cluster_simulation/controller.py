@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from controller.cluster.handles import Wire
 from controller.cluster.leader import Leader, LeaderSettings
+from domains.errors import Unavailable
 from migrations.recipe import Entry
 from tests.cluster_simulation.loop import Process
 from zookeeper.descriptors import ControllerDescriptor
@@ -23,11 +24,13 @@ class SimulatedController:
     async def run(self) -> None:
         cluster = self.cluster
         authority = await cluster.joined(self.process, create=True)
+        term = 0
         while True:
             election = authority.candidate(ControllerDescriptor(self.name, "host", 1, self.incarnation))
             await election.elected()
             cluster.say(f"{self.process} is elected")
-            settings = LeaderSettings(self.name, cluster.shards, cluster.quorum)
+            term += 1
+            settings = LeaderSettings(self.name, cluster.shards, cluster.quorum, process=self.incarnation, term=term)
             self.leader = Leader(authority, Wire(cluster.name, self.name, self.incarnation), settings)
             try:
                 await self.leader.lead(election.lost)
@@ -37,8 +40,9 @@ class SimulatedController:
             await election.resign()
 
     async def change(self, entry: Entry, sql: str) -> None:
-        """Raises Unavailable where it does not lead yet."""
-        assert self.leader is not None
+        """Raises Unavailable where it does not lead, or not yet."""
+        if self.leader is None:
+            raise Unavailable("this controller does not lead")
         await self.leader.serving().run(entry, sql)
 
     async def drain(self, name: str) -> None:

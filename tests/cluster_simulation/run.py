@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from tests.cluster_simulation.cluster import Cluster
 from tests.cluster_simulation.loop import PROCESS
+from tests.cluster_simulation.mutants import MUTANTS, mutated
 from tests.cluster_simulation.scenario import Scenario
 
 TRACE_LINES = 60
@@ -102,7 +103,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with seeds of its own")
     parser.add_argument("--failures", type=int, default=1, help="go on until so many are found")
     parser.add_argument("--calm", action="store_true", help="nothing goes wrong: to see that the simulation itself is right")
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with a mistake that is to be found")
     given = parser.parse_args()
+    with mutated(given.mutant):
+        _do(given)
+
+
+def _do(given: argparse.Namespace) -> None:
     if given.replay is not None:
         problem = run_seed(given.replay, trace=given.trace, calm=given.calm)
         print(problem or f"seed {given.replay}: nothing is wrong")

@@ -92,6 +92,20 @@ def test_every_key_contains_the_column(key: str) -> None:
     assert made(f"CREATE TABLE t (a INT, b INT, {key}) SHARD BY (b) SHARDS 1").shards == 1
 
 
+@pytest.mark.parametrize(
+    ("keys", "by", "shards"),
+    [
+        ("PRIMARY KEY (a, b)", 0, 0),
+        ("PRIMARY KEY (a, b), UNIQUE (b)", 1, 0),
+        ("UNIQUE (b), UNIQUE (c, b)", 1, 0),
+        ("PRIMARY KEY (a), UNIQUE (b)", 0, 1),
+    ],
+)
+def test_undeclared_a_table_is_spread_by_a_column_that_all_keys_have(keys: str, by: int, shards: int) -> None:
+    schema = made(f"CREATE TABLE t (a INT, b INT, c INT, {keys})")
+    assert (schema.shard_by, schema.shards) == (by, shards)
+
+
 TABLES = """
 CREATE TABLE stories (id INT PRIMARY KEY, author INT);
 CREATE TABLE tags (tag INT PRIMARY KEY, n INT) SHARD BY (tag) SHARDS 1;

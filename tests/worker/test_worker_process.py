@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from leading import leading
 
 from domains.packets import Insert
+from worker.messages import NotHere
 
 SQL = """
 CREATE TABLE stories (id INT PRIMARY KEY, author INT NOT NULL) SHARD BY (id);
@@ -33,3 +35,12 @@ async def test_a_sharded_graph_over_two_workers(tmp_path: Path) -> None:
         pages = await asyncio.gather(*(led.page("VoteCount", (number,)) for number in range(12)))
         assert pages[5] == b'{"story":5,"n":5}'
         await led.quiet()
+
+
+async def test_what_a_stopping_worker_does_not_take_is_for_another(tmp_path: Path) -> None:
+    async with leading(tmp_path, SQL, names=("a",), shards=1, groups=1) as led:
+        led.workers["a"].dataflow._stopping = True
+        with pytest.raises(NotHere, match="stopping"):
+            await led.write(Insert("stories", ((1, 1),)))
+        led.workers["a"].dataflow._stopping = False
+        await led.write(Insert("stories", ((1, 1),)))

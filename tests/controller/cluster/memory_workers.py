@@ -178,7 +178,7 @@ class MemoryWorker:
             self._send(receiver, packet)
 
     def die(self) -> None:
-        """As by a signal that cannot be caught: its connections break at once, its session ends when it has timed out."""
+        """As by a signal that cannot be caught: its connections break at once, its session ends in its time."""
         self.dead = True
         self.authority.cut()
         self.break_connections()
@@ -324,7 +324,7 @@ class MemoryCluster:
         while True:
             election = authority.candidate(ControllerDescriptor(name, "host", 2, 2))
             await election.elected()
-            settings = LeaderSettings(name, self.shards, self.quorum, self.timing)
+            settings = LeaderSettings(name, self.shards, self.quorum, self.timing, term=len(self.leaders))
             leader = self.leader = Leader(authority, self.connect, settings)
             self.leaders.append(leader)
             await leader.lead(election.lost)

@@ -1,0 +1,128 @@
+"""Mistakes that the simulation must find: the proof that it could have found one.
+
+Each takes away what excludes one race or one loss. ``python -m tests.cluster_simulation --mutant NAME`` runs with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from controller.cluster import barrier, reconcile
+from controller.cluster.asking import Asking
+from domains.links import Links
+from domains.packets import PeerReset
+from tests.cluster_simulation.storage import Disks
+from worker.batch import Batch
+from worker.flusher import Flusher
+from worker.hosted import Hosted
+from worker.hosted_domain import HostedDomain, Reception
+
+Mutant = Callable[[], Any]
+
+
+async def _at_once(*_: Any) -> None:
+    """A barrier that waits for nothing."""
+
+
+def _no_barrier_before_activation() -> Any:
+    return mock.patch.object(barrier, "all_lanes", _at_once)
+
+
+def _no_barrier_before_nodes_come_again() -> Any:
+    return mock.patch.object(barrier, "everything_sent", _at_once)
+
+
+def _answers_before_the_sync() -> Any:
+    flush = Flusher._flush
+
+    def hasty(self: Flusher, run: list[Batch]) -> None:
+        for batch in run:
+            batch.syncs.clear()
+        flush(self, run)
+
+    return mock.patch.object(Flusher, "_flush", hasty)
+
+
+def _early_packets_are_dropped() -> Any:
+    reception = HostedDomain.reception
+
+    def impatient(self: HostedDomain, packet: Any) -> Reception:
+        found = reception(self, packet)
+        return Reception.STALE if found is Reception.HOLD else found
+
+    return mock.patch.object(HostedDomain, "reception", impatient)
+
+
+def _links_keep_their_epoch() -> Any:
+    """Whoever is new is not told from who was there before."""
+    return mock.patch.object(Links, "epoch", lambda self, link: 1)
+
+
+def _survivors_are_not_reset() -> Any:
+    handle = Hosted._handle
+
+    def deaf(self: Hosted, host: HostedDomain, packet: Any, batch: Batch) -> None:
+        if isinstance(packet, PeerReset) and host.linked:
+            host.domain.links.reset(packet.peer, packet.epoch)
+            return
+        handle(self, host, packet, batch)
+
+    return mock.patch.object(Hosted, "_handle", deaf)
+
+
+def _old_leaders_are_obeyed() -> Any:
+    return mock.patch.object(Hosted, "check", lambda self, epoch: None)
+
+
+def _writes_are_repeated() -> Any:
+    ask = Asking.ask
+
+    async def stubborn(self: Asking, *given: Any, repeatable: bool, **named: Any) -> Any:
+        return await ask(self, *given, repeatable=True, **named)
+
+    return mock.patch.object(Asking, "ask", stubborn)
+
+
+def _shards_are_not_fenced() -> Any:
+    open_shard = Disks.open
+
+    def careless(self: Disks, domain: Any, process: Any, host: str, incarnation: int) -> Any:
+        disk = self.disks.get(domain)
+        if disk is not None:
+            disk.owner = None
+        return open_shard(self, domain, process, host, incarnation)
+
+    return mock.patch.object(Disks, "open", careless)
+
+
+def _full_state_is_not_rebuilt() -> Any:
+    return mock.patch.object(reconcile, "_rebuilt", lambda *_: set())
+
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.__name__.strip("_").replace("_", "-"): mutant
+    for mutant in (
+        _no_barrier_before_activation,
+        _no_barrier_before_nodes_come_again,
+        _answers_before_the_sync,
+        _early_packets_are_dropped,
+        _links_keep_their_epoch,
+        _survivors_are_not_reset,
+        _old_leaders_are_obeyed,
+        _writes_are_repeated,
+        _shards_are_not_fenced,
+        _full_state_is_not_rebuilt,
+    )
+}
+
+
+@contextmanager
+def mutated(name: str | None) -> Iterator[None]:
+    if name is None:
+        yield
+        return
+    with MUTANTS[name]():
+        yield

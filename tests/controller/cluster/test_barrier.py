@@ -1,0 +1,71 @@
+"""The barrier: it waits for what was sent before, lane by lane, and for nothing that was sent later."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.cluster.barrier import Reached, all_lanes, everything_sent
+from domains.graph import DomainIndex
+from domains.packets import LinkId, link_between
+
+
+def link(sender: int, receiver: int, lane: int = 0) -> LinkId:
+    return link_between(DomainIndex(sender), DomainIndex(receiver), lane)
+
+
+class Links:
+    """Each look shows the next scene; the last stays."""
+
+    def __init__(self, *scenes: tuple[dict[LinkId, tuple[int, int]], dict[LinkId, tuple[int, int]]]) -> None:
+        self.scenes = [Reached(*scene) for scene in scenes]
+        self.looks = 0
+
+    async def look(self) -> Reached:
+        self.looks += 1
+        if self.looks > 1000:
+            raise TimeoutError
+        return self.scenes[min(self.looks, len(self.scenes)) - 1]
+
+
+A, B, UP = link(0, 1), link(1, 0), link(1, 0, 1)
+
+
+async def test_nothing_is_waited_for_where_there_is_nothing() -> None:
+    links = Links(({}, {}))
+    await all_lanes(links.look, 0.0)
+    await everything_sent(links.look, 0.0)
+
+
+async def test_what_was_sent_is_waited_for_and_not_what_comes_after() -> None:
+    links = Links(({A: (1, 3)}, {A: (1, 1)}), ({A: (1, 9)}, {A: (1, 2)}), ({A: (1, 20)}, {A: (1, 3)}))
+    await everything_sent(links.look, 0.0)
+    assert links.looks == 3
+
+
+async def test_lanes_are_waited_for_in_order() -> None:
+    """What arrives on lane 0 has more sent on lane 1, which is waited for too."""
+    links = Links(
+        ({A: (1, 3), UP: (1, 1)}, {A: (1, 2), UP: (1, 1)}),
+        ({A: (1, 3), UP: (1, 2)}, {A: (1, 3), UP: (1, 1)}),
+        ({A: (1, 3), UP: (1, 2)}, {A: (1, 3), UP: (1, 1)}),
+        ({A: (1, 3), UP: (1, 2)}, {A: (1, 3), UP: (1, 1)}),
+        ({A: (1, 3), UP: (1, 2)}, {A: (1, 3), UP: (1, 2)}),
+    )
+    await all_lanes(links.look, 0.0)
+    assert links.looks >= 5
+
+
+async def test_a_link_that_began_again_is_past_what_it_was() -> None:
+    links = Links(({A: (1, 30)}, {A: (2, 0)}))
+    await everything_sent(links.look, 0.0)
+
+
+async def test_an_older_epoch_is_not_enough() -> None:
+    links = Links(({A: (2, 1)}, {A: (1, 50)}))
+    with pytest.raises(TimeoutError):
+        await everything_sent(links.look, 0.0)
+
+
+async def test_a_link_that_said_nothing_is_not_waited_for() -> None:
+    links = Links(({A: (3, 0), B: (1, 1)}, {B: (1, 1)}))
+    await all_lanes(links.look, 0.0)

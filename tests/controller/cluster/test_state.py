@@ -1,0 +1,174 @@
+"""The state as bytes, and its changes by compare-and-set, also where ZooKeeper's answer is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from controller.cluster.handles import Deposed
+from controller.cluster.ledger import Ledger
+from controller.cluster.state import Assignment, ClusterState
+from domains.errors import LimitExceeded, StorageFailure, Unavailable
+from domains.graph import DomainIndex
+from migrations.recipe import Entry, Recipe
+from zookeeper.errors import AuthorityUnavailable
+from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
+
+STATE = ClusterState(
+    "main",
+    4,
+    3,
+    17,
+    {DomainIndex(2): Assignment("b", 9, "disk"), DomainIndex(0): Assignment("a", 17)},
+    Recipe((Entry(("CREATE TABLE t (id BIGINT PRIMARY KEY)",)), Entry(readers=("v",)))),
+    {"b": 3},
+    "c#1#1",
+)
+
+
+def test_it_comes_back_as_it_was() -> None:
+    assert ClusterState.decode(STATE.encode(), "main") == STATE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"garbage",
+        STATE.encode()[:-5],
+        zlib.compress(b"[]"),
+        zlib.compress(b'{"format": 1}'),
+        zlib.compress(b'{"format": 99}'),
+        zlib.compress(b"0" * 70_000_000),
+    ],
+)
+def test_damage_is_told(data: bytes) -> None:
+    with pytest.raises(StorageFailure):
+        ClusterState.decode(data, "main")
+
+
+def test_another_deployments_state_is_refused() -> None:
+    with pytest.raises(StorageFailure, match='of deployment "main"'):
+        ClusterState.decode(STATE.encode(), "other")
+
+
+def test_it_has_a_limit() -> None:
+    import random
+
+    rng = random.Random(1)
+    texts = ("".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=1000)) for _ in range(2000))
+    recipe = Recipe(tuple(Entry((text,)) for text in texts))
+    with pytest.raises(LimitExceeded, match="is the limit"):
+        replace(STATE, recipe=recipe).encode()
+
+
+# --- the ledger -----------------------------------------------------------------------------------------------------
+
+
+def next_epoch(before: ClusterState | None) -> ClusterState:
+    return ClusterState("main", 1, 1, 1) if before is None else before.next_epoch()
+
+
+async def opened(server: MemoryZooKeeper, writer: str = "first") -> tuple[Ledger, MemoryAuthority]:
+    authority = server.authority()
+    await authority.start(create=True)
+    ledger = Ledger(authority, writer)
+    await ledger.load()
+    return ledger, authority
+
+
+async def test_a_second_leader_deposes_the_first() -> None:
+    """Also where both decide the same: neither may take the other's write for its own."""
+    server = MemoryZooKeeper()
+    first, _ = await opened(server)
+    await first.change(next_epoch, patience=0.0)
+    second, _ = await opened(server, "second")
+    await second.change(next_epoch, patience=0.0)
+    for act in (first.confirm, lambda: first.change(next_epoch, patience=0.0)):
+        with pytest.raises(Deposed):
+            await act()
+    assert second.decided.epoch == 2
+
+
+async def test_who_finds_out_tells() -> None:
+    server = MemoryZooKeeper()
+    authority = server.authority()
+    await authority.start(create=True)
+    told: list[str] = []
+    first = Ledger(authority, "first", told.append)
+    await first.load()
+    second, _ = await opened(server, "second")
+    await second.change(next_epoch, patience=0.0)
+    with pytest.raises(Deposed):
+        await first.change(next_epoch, patience=0.0)
+    assert told
+
+
+class Losing:
+    """An authority whose next writes are lost: before they are done, or after."""
+
+    def __init__(self, authority: MemoryAuthority, losses: list[str]) -> None:
+        self.deployment = authority.deployment
+        self._authority = authority
+        self._losses = losses
+        self.read = authority.read
+
+    async def write(self, data: bytes, version: int) -> int:
+        loss = self._losses.pop(0) if self._losses else ""
+        if loss == "refused":
+            raise AuthorityUnavailable("away")
+        if loss == "lost":
+            raise AuthorityUnavailable("away", maybe_done=True)
+        written = await self._authority.write(data, version)
+        if loss == "done":
+            raise AuthorityUnavailable("away", maybe_done=True)
+        return written
+
+
+@pytest.mark.parametrize("losses", [["refused"], ["lost"], ["done"], ["lost", "refused", "done"], ["done", "lost"]])
+async def test_a_lost_answer_is_found_out(losses: list[str]) -> None:
+    server = MemoryZooKeeper()
+    authority = server.authority()
+    await authority.start(create=True)
+    ledger = Ledger(Losing(authority, list(losses)), "first")  # type: ignore[arg-type]
+    await ledger.load()
+    assert (await ledger.change(next_epoch, patience=5.0)).epoch == 1
+    assert (await ledger.change(next_epoch, patience=5.0)).epoch == 2
+    data, _ = await authority.read()
+    assert data == ledger.decided.encode()
+
+
+@pytest.mark.parametrize(("loss", "epoch"), [("lost", 0), ("done", 1)])
+async def test_a_doubt_stays_until_it_is_settled(loss: str, epoch: int) -> None:
+    server = MemoryZooKeeper()
+    authority = server.authority()
+    await authority.start(create=True)
+    ledger = Ledger(Losing(authority, [loss]), "first")  # type: ignore[arg-type]
+    await ledger.load()
+    with pytest.raises(Unavailable, match="nothing can be changed now"):
+        await ledger.change(next_epoch, patience=0.0)
+    await ledger.settle()
+    assert (0 if ledger.state is None else ledger.state.epoch) == epoch
+
+
+async def test_a_decision_that_is_withdrawn_writes_nothing() -> None:
+    ledger, authority = await opened(MemoryZooKeeper())
+    await ledger.change(next_epoch, patience=0.0)
+
+    def refuse(before: ClusterState | None) -> ClusterState:
+        raise Unavailable("not now")
+
+    with pytest.raises(Unavailable, match="not now"):
+        await ledger.change(refuse, patience=5.0)
+    assert (await authority.read())[0] == ledger.decided.encode()
+
+
+async def test_changes_at_once_are_made_one_after_another() -> None:
+    ledger, _ = await opened(MemoryZooKeeper(delay=0.001))
+    act: Callable[[ClusterState | None], ClusterState] = next_epoch
+    await asyncio.gather(*(ledger.change(act, patience=0.0) for _ in range(10)))
+    assert ledger.decided.epoch == 10
