@@ -152,9 +152,10 @@ class Overview:
 def with_leaders_view(shown: Document, led: Document) -> Document:
     """The status with what only the leader knows: whether a recovery is under way, and when it heard of each worker."""
     workers = {each["name"]: each for each in led.get("workers", ())}
+    seen = {name: led[name] for name in LED if name in led}
     return {
         **shown,
-        "cluster": {**shown["cluster"], "leader_answers": bool(led), **{name: led[name] for name in LED if name in led}},
+        "cluster": {**shown["cluster"], "leader_answers": bool(led), **seen},
         "workers": [{**each, **_seen(workers.get(each["worker"], {}))} for each in shown["workers"]],
     }
 

@@ -11,7 +11,7 @@ from headrace.demo import directory as directories
 from headrace.demo.directory import Contents
 from headrace.demo.loading import describe, load, make_program
 from headrace.demo.printing import Printer
-from headrace.demo.telling import Story
+from headrace.demo.telling import Story, Then
 from headrace.errors import ConnectionFailed
 from headrace.server import Running, StartFailed, listen, serve
 from headrace.settings import Settings
@@ -71,7 +71,7 @@ def run_against(url: str, *, scale: float = 1.0, printer: Printer | None = None)
         make_program(db, printer)
         load(db, data, printer)
         describe(data, printer)
-        Story(db, url, data, printer).tell(once=True)
+        Story(db, url, data, printer).tell(Then.WAS_THERE)
 
 
 def _port(host: str, port: int, once: bool) -> int:
@@ -135,4 +135,4 @@ class _Telling:
                 load(db, data, printer)
                 directories.note(path, Contents(contents.scale, contents.seed, loaded=True))
             describe(data, printer)
-            Story(db, url, data, printer).tell(once=self._once)
+            Story(db, url, data, printer).tell(Then.ENDS if self._once else Then.SERVES_ON)

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -37,6 +38,14 @@ def timed(act: Callable[[], Answer]) -> tuple[Answer, float]:
     return answer, (time.perf_counter() - started) * 1000
 
 
+class Then(Enum):
+    """What the server does when the story is told."""
+
+    ENDS = "This run ends here. A demo without [b]--once[/b] leaves its server running for these lines:"
+    SERVES_ON = "The server keeps running. From another terminal:"
+    WAS_THERE = "The server goes on as it was. For it, from here:"
+
+
 class Story:
     """Tells of one story of the site: ``number`` is its id, ``short_id`` its name in the page's address."""
 
@@ -52,14 +61,14 @@ class Story:
         self.short_id = str(db.view("stories_by_id").lookup(id=[self.number])[0]["short_id"])
         self.path = f"/v1/views/{VIEW}?short_id={self.short_id}"
 
-    def tell(self, *, once: bool) -> None:
+    def tell(self, then: Then) -> None:
         self._warm_up()
         miss = self._miss()
         self._upquery()
         self._hit(miss)
         self._vote()
         self._eviction()
-        self._how_to_go_on(once)
+        self._how_to_go_on(then)
 
     # --- the acts ---------------------------------------------------------------------------------------------------
 
@@ -166,17 +175,13 @@ class Story:
         took = median(timed(lambda: self._view.lookup(short_id=self.short_id))[1] for _ in range(HITS))
         printer.outcome("hit", "green", took, "and from now on again")
 
-    def _how_to_go_on(self, once: bool) -> None:
+    def _how_to_go_on(self, then: Then) -> None:
         printer, url = self._printer, self._url
         printer.heading(6, "How to go on")
         author = self._read()["user_id"]
         select = f"SELECT title, score FROM story_with_votes WHERE user_id = {author} ORDER BY score DESC LIMIT 5"
         vote = _json({"rows": [{"user_id": self._voter(), "story_id": self.number, "vote": 1}]})
-        printer.say(
-            "This run ends here. A demo without [b]--once[/b] leaves its server running for these lines:"
-            if once
-            else "The server keeps running. From another terminal:"
-        )
+        printer.say(then.value)
         printer.command("read a view", f"curl '{url}{self.path}'")
         printer.command("vote", f"curl {url}/v1/tables/votes/rows -d '{vote}'")
         printer.command(
@@ -185,7 +190,7 @@ class Story:
         printer.command("the same as a table", f'{_headrace()} sql "{select}"{_url_option(url)}')
         printer.command("see a view's dataflow", f"curl -H 'accept: text/plain' {url}/v1/views/frontpage_ids/explain")
         printer.command("health, memory, counters", f"curl {url}/v1/status")
-        if not once:
+        if then is Then.SERVES_ON:
             printer.say(f"All calls: [b]{url}/docs[/b]. Stop with [b]Ctrl-C[/b].")
         printer.blank()
 
