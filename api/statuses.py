@@ -26,6 +26,10 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.Cancelled: 409,
     errors.StorageFailure: 503,
     errors.Unavailable: 503,
+    errors.OutcomeUnknown: 503,
+    errors.NotServed: 503,
+    errors.NoLeader: 503,
+    errors.LeaderLost: 503,
 }
 
 INTERNAL_ERROR = "internal_error"

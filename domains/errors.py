@@ -18,6 +18,10 @@
     ├── Cancelled                  409  the migration was cancelled
     ├── StorageFailure             503  the disk refused (full, corrupt, locked by another process)
     └── Unavailable                503  stopping, or not started yet
+        ├── OutcomeUnknown         503  in a cluster: a write was sent, and no answer came
+        ├── NotServed              503  in a cluster: nobody hosts what was asked for; nothing was done
+        ├── NoLeader               503  in a cluster: nobody takes changes of the graph; nothing was changed
+        └── LeaderLost             503  in a cluster: the leader was lost after it was asked for one
 
 What cannot happen is an ``AssertionError``, never one of these. The statuses live in ``api/statuses.py``.
 Messages are lower case, identifiers are in double quotes, and ``hint`` says what to do.
@@ -107,3 +111,23 @@ class StorageFailure(HeadraceError):
 
 class Unavailable(HeadraceError):
     code = "unavailable"
+
+
+class OutcomeUnknown(Unavailable):
+    """A write was done or not. It is never repeated by itself."""
+
+    code = "outcome_unknown"
+
+
+class NotServed(Unavailable):
+    code = "not_served"
+
+
+class NoLeader(Unavailable):
+    code = "no_leader"
+
+
+class LeaderLost(Unavailable):
+    """The change is made by the next leader, or was never begun."""
+
+    code = "leader_lost"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from controller.cluster.following import Follower
 from controller.cluster.handles import Connect
 from controller.cluster.leader import Leader, LeaderSettings
 from controller.cluster.leader_status import status_of
@@ -49,6 +50,7 @@ class Candidate:
         self._settings = settings
         self._now = now
         self._began = now()
+        self._follower = Follower(authority)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until ``stopping`` is set: then it resigns, so that another leads at once."""
@@ -68,7 +70,9 @@ class Candidate:
 
     async def _stand(self, election: Election, stop: asyncio.Task[Any]) -> None:
         elected = asyncio.create_task(election.elected())
+        self._follower.start()
         await asyncio.wait([elected, stop], return_when=asyncio.FIRST_COMPLETED)
+        replica = await self._follower.stop()
         if not elected.done():
             elected.cancel()
             await asyncio.gather(elected, return_exceptions=True)
@@ -76,7 +80,7 @@ class Candidate:
         elected.result()
         self.terms += 1
         settings = replace(self._settings, term=self.terms)
-        self.leader = Leader(self._authority, self._connect, settings)
+        self.leader = Leader(self._authority, self._connect, settings, replica)
         leading = asyncio.create_task(self.leader.lead(election.lost))
         try:
             await asyncio.wait([leading, stop], return_when=asyncio.FIRST_COMPLETED)

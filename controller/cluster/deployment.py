@@ -21,12 +21,12 @@ from typing import Any, Self, TypeVar
 from controller.cluster.cluster_hosts import ClusterHosts
 from controller.cluster.connections import Connections
 from controller.cluster.directory import Directory
-from controller.cluster.leader_door import LeaderDoor, LeaderLost, NoLeader
+from controller.cluster.leader_door import LeaderDoor
 from controller.cluster.overview import PATIENCE, Overview, with_leaders_view
 from controller.cluster.reader_maps import ReaderMaps
 from controller.deployment import MigrationStatus
 from controller.serving import Serving
-from domains.errors import HeadraceError, Unavailable
+from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, Unavailable
 from migrations.parse import Parsed
 from migrations.plan import State
 from migrations.recipe import Entry
@@ -128,8 +128,9 @@ class ClusterDeployment(Serving):
         while True:
             try:
                 return await ask()
-            except (NoLeader, LeaderLost) as error:
-                over = isinstance(error, LeaderLost) and not again
+            except (NoLeader, LeaderLost, Cancelled) as error:
+                # What runs when a leader gives the lead up is cancelled; nobody else cancels what may be asked again.
+                over = not again and not isinstance(error, NoLeader)
                 if over or self._loop.time() + LEADER_PAUSE >= deadline:
                     raise
             await asyncio.sleep(LEADER_PAUSE)

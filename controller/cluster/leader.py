@@ -338,7 +338,14 @@ class Leader:
         process = member.descriptor.incarnation
         await self._decide(lambda before: replace(before, draining={**before.draining, worker: process}))
         self.disturb(f'draining worker "{worker}"')
-        await self.calm.wait()
+        try:
+            async with asyncio.timeout(self.settings.timing.calm_patience):
+                await self.calm.wait()
+        except TimeoutError:
+            raise Unavailable(
+                f'worker "{worker}" is given no more domains, but has not lost all of its own yet: {self.trouble}',
+                hint="they go to others as soon as that is over; look at the status",
+            ) from None
         if any(given.worker == worker for given in self.ledger.decided.placement.values()):
             raise Unavailable(f'worker "{worker}" has domains still: no other could take them', hint="see the status")
 

@@ -5,31 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from controller.deployment import MigrationStatus
-from domains.errors import Unavailable
 from migrations.recipe import Entry
 
 
-class NoLeader(Unavailable):
-    """No controller leads, or none that can be reached. Nothing was changed."""
-
-    code = "no_leader"
-
-    def __init__(self, why: str) -> None:
-        super().__init__(
-            f"no controller leads: {why}",
-            hint="reads and writes of what is there go on; changes are taken again when a controller leads",
-        )
-
-
-class LeaderLost(Unavailable):
-    """The leader was lost after it was asked: the change is made by the next one, or was never begun."""
-
-    code = "leader_lost"
-
-
 class LeaderDoor(Protocol):
-    """Raises what the leader answers, and :class:`NoLeader`; what was asked may have been done where it raises
-    :class:`LeaderLost`."""
+    """Raises what the leader answers, and NoLeader; what was asked may have been done where it raises LeaderLost."""
 
     async def run(self, entry: Entry, sql: str) -> None:
         """Have a migration done, and wait for its end; raises what made it fail."""

@@ -31,7 +31,7 @@ class Assignment:
     worker: str
     incarnation: int
     data: str = ""
-    """The data directory that has the domain's base shard: only workers with the same one can open it."""
+    """What the data directory with its base shard calls itself: only workers that have that one can open the domain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from typing import Any
 
 import httpx
 
+from controller.cluster.candidate import NotLeading
 from controller.cluster.directory import Directory
-from controller.cluster.leader_door import LeaderLost, NoLeader
+from controller.cluster.errors import LeaderLost, no_leader
+from controller.cluster.handles import Deposed
 from controller.deployment import MigrationStatus
-from headrace.errors import rebuild
+from headrace.errors import HeadraceError, rebuild
 from migrations.recipe import Entry
 from zookeeper.descriptors import ControllerDescriptor
 
@@ -33,7 +35,7 @@ class LeaderClient:
         started = await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": True})
         error = _status(started).error
         if error is not None:
-            raise rebuild(*error)
+            raise _error(*error)
 
     async def start(self, sql: str) -> MigrationStatus:
         entry = Entry((sql,))
@@ -55,7 +57,7 @@ class LeaderClient:
     async def _ask(self, method: str, path: str, body: Any = None) -> Any:
         leader = self._directory.leader
         if leader is None:
-            raise NoLeader("none was ever heard of")
+            raise no_leader("none was ever heard of")
         url = f"http://{leader.host}:{leader.port}{path}"
         asking = asyncio.ensure_future(self._http.request(method, url, json=body))
         try:
@@ -64,7 +66,7 @@ class LeaderClient:
                     raise _lost(leader, "another leads now")
             answer = asking.result()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise NoLeader(f'controller "{leader.name}" does not answer') from error
+            raise no_leader(f'controller "{leader.name}" does not answer') from error
         except httpx.HTTPError as error:
             raise _lost(leader, str(error)) from error
         finally:
@@ -88,9 +90,16 @@ def _read(answer: httpx.Response) -> Any:
     if answer.is_success:
         return document
     told = document["error"]
-    if told["code"] in (NoLeader.code, "not_leading"):
-        raise NoLeader(told["message"])
-    raise rebuild(told["code"], told["message"], told["hint"])
+    raise _error(told["code"], told["message"], told["hint"])
+
+
+def _error(code: str, message: str, hint: str | None) -> HeadraceError:
+    """A controller that does not lead, or no more, says so by its own errors; to us they say where to ask."""
+    if code == NotLeading.code:
+        return no_leader(message)
+    if code == Deposed.code:
+        return LeaderLost(message, hint=hint)
+    return rebuild(code, message, hint)
 
 
 def _status(document: dict[str, Any]) -> MigrationStatus:
@@ -102,5 +111,5 @@ def _status(document: dict[str, Any]) -> MigrationStatus:
         document["step"],
         document["progress"],
         tuple(document["steps"]),
-        None if error is None else (error["code"], error["message"], error["hint"]),
+        None if error is None else (error[0], error[1], error[2]),
     )

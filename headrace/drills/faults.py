@@ -9,6 +9,8 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
+import httpx
+
 from headrace.drills.observer import Sight
 from headrace.drills.stage import Stage
 
@@ -16,6 +18,8 @@ DETECTION_SECONDS = 15.0
 """Whoever is not missed by then is not going to be."""
 HANG_SECONDS = 8.0
 """Longer than a worker may be silent, so that it wakes up as one that has been replaced."""
+REFUSAL_SECONDS = 15.0
+"""For the answer that a change cannot be made: an api process looks for a leader for as long as a read may take."""
 AWAY_SECONDS = 5.0
 """How long ZooKeeper is stopped where all of it is."""
 
@@ -67,9 +71,25 @@ async def stop_zookeeper(stage: Stage) -> None:
     names = [name for name in stage.cluster.pids() if name.startswith("zookeeper-")]
     stage.begin(())
     stage.cluster.signal(names, signal.SIGSTOP)
-    await asyncio.sleep(AWAY_SECONDS)
+    await asyncio.sleep(AWAY_SECONDS / 2)
+    await _refused_meanwhile(stage)
+    await asyncio.sleep(max(0.0, stage.faults[-1].at + AWAY_SECONDS - stage.now))
     stage.cluster.signal(names, signal.SIGKILL)
     stage.amend(healed=stage.now)
+
+
+async def _refused_meanwhile(stage: Stage) -> None:
+    """A change of the graph cannot be made now: that is to be said, and soon."""
+    sql = f"CREATE TABLE made_meanwhile_{len(stage.faults)} (id BIGINT NOT NULL PRIMARY KEY)"
+    async with httpx.AsyncClient(base_url=stage.cluster.url, timeout=REFUSAL_SECONDS) as client:
+        try:
+            answer = await client.post("/v1/sql", json={"sql": sql})
+        except httpx.HTTPError as error:
+            stage.broken.append(f"a change while ZooKeeper was away was not answered: {error!r}")
+            return
+    stage.notes["change while it was away"] = f"{answer.status_code} {answer.text[:300]}"
+    if answer.status_code != 503:
+        stage.broken.append(f"a change while ZooKeeper was away was not refused: {answer.text[:300]}")
 
 
 async def restart_all(stage: Stage) -> None:

@@ -19,6 +19,9 @@ STARTED_SECONDS = 20.0
 AFTER_SECONDS = 60.0
 LOOK_AGAIN = 0.005
 
+DELAY_MAX = 0.9
+"""The leader is killed after at most this share of the time that the migration takes when nobody is killed."""
+
 TABLE = "CREATE TABLE bulk (id BIGINT NOT NULL PRIMARY KEY, kind BIGINT NOT NULL, amount BIGINT NOT NULL)"
 
 
@@ -31,31 +34,48 @@ async def load_bulk(stage: Stage) -> None:
             answer = await client.post("/v1/tables/bulk/rows", json={"rows": rows})
             if not answer.is_success:
                 raise DrillFailed(f"rows for the migration were refused: {answer.text[:300]}")
+        began = stage.now
+        location = await _begin(client, _sql_of(0))
+        while (await client.get(location)).json()["state"] in ("queued", "running"):
+            await asyncio.sleep(LOOK_AGAIN)
+        stage.notes |= {"migration_s": round(stage.now - began, 3), "migrations": 1, "after": []}
 
 
 async def kill_leader_mid_migration(stage: Stage) -> None:
-    number = stage.notes.get("migrations", 0)
+    number = stage.notes["migrations"]
     stage.notes["migrations"] = number + 1
-    name = f"Built{number}"
-    # Its own filter, so that no view of an earlier round can be reused and there is something to build.
-    sql = (
-        f"CREATE VIEW {name} AS SELECT kind, COUNT(*) AS n, SUM(amount) AS total FROM bulk WHERE id >= {number} "
-        "GROUP BY kind ORDER BY kind"
-    )
+    name = _name(number)
     async with _client(stage) as client:
-        answer = await client.post("/v1/migrations", json={"sql": sql})
-        if answer.status_code != 202:
-            raise DrillFailed(f"the migration was refused: {answer.text[:300]}")
-        delay = stage.random.uniform(0.0, 0.6)
-        await _until_running(stage, client, answer.headers["location"])
-        await asyncio.sleep(delay)
+        location = await _begin(client, _sql_of(number))
+        await _until_running(stage, client, location)
+        await asyncio.sleep(stage.random.uniform(0.0, DELAY_MAX) * stage.notes["migration_s"])
         await kill_leader(stage)
         await stage.until_whole()
         there = await _exists(client, name)
-        stage.notes.setdefault("after", []).append("new graph" if there else "old graph")
+        stage.notes["after"].append("new graph" if there else "old graph")
         if not there:
-            await _again(stage, client, sql)
+            await _again(stage, client, _sql_of(number))
         await _check(stage, client, name, number)
+
+
+def _name(number: int) -> str:
+    return f"Built{number}"
+
+
+def _sql_of(number: int) -> str:
+    """Its own filter, so that no view of an earlier round can be reused and there is something to build."""
+    return (
+        f"CREATE EXT VIEW {_name(number)} AS SELECT kind, COUNT(*) AS n, SUM(amount) AS total FROM bulk "
+        f"WHERE id >= {number} GROUP BY kind ORDER BY kind"
+    )
+
+
+async def _begin(client: httpx.AsyncClient, sql: str) -> str:
+    """Where the migration tells of itself."""
+    answer = await client.post("/v1/migrations", json={"sql": sql})
+    if answer.status_code != 202:
+        raise DrillFailed(f"the migration was refused: {answer.text[:300]}")
+    return answer.headers["location"]
 
 
 async def _until_running(stage: Stage, client: httpx.AsyncClient, location: str) -> None:

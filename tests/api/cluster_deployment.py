@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from leading import LeadingDoor
+from leading import Leading
 
 from controller.cluster.barrier import Reached, all_lanes
 from controller.cluster.deployment import ClusterDeployment
-from controller.cluster.leader_door import LeaderDoor, NoLeader
+from controller.cluster.errors import no_leader
 from controller.cluster.reader_maps import ReaderMaps
 from controller.cluster.state import Assignment, ClusterState
 from controller.deployment import MigrationStatus
@@ -116,7 +116,7 @@ class PlainLeader:
 
     async def run(self, entry: Entry, sql: str) -> None:
         if self.away:
-            raise NoLeader("it is away")
+            raise no_leader("it is away")
         async with self._turn:
             for part in entries_of(entry):
                 await self._carry_out(part)
@@ -139,7 +139,7 @@ class PlainLeader:
 
     async def migration(self, id: str) -> MigrationStatus:
         if self.away:
-            raise NoLeader("it is away")
+            raise no_leader("it is away")
         if id not in self._migrations:
             raise NotFound(f'no migration "{id}"')
         return self._migrations[id]
@@ -184,12 +184,8 @@ async def open_cluster(path: Path, *, maps: bool = True, read_timeout: float = 0
         settings = Settings(name=f"w{number}", data=path, worker_port=0, memory_limit=32_000_000)
         workers.append(await around.enter_async_context(running(settings, authority)))
     leader = PlainLeader(first, workers)
-    door: LeaderDoor = leader
-    if plain:
-        await leader.first_start()
-    else:
-        door = leading = LeadingDoor(first, SHARDS, WORKERS)
-        await leading.begin(around)
+    leading = Leading(first, SHARDS, WORKERS)
+    await (leader.first_start() if plain else leading.begin(around))
     authority = zookeeper.authority()
     await authority.start()
     around.push_async_callback(authority.close)
@@ -204,7 +200,7 @@ async def open_cluster(path: Path, *, maps: bool = True, read_timeout: float = 0
     deployment = await InProcess.open(
         authority,
         greeting("main", Role.API, "api", 1),
-        lambda _: door,
+        lambda directory: leader if plain else leading.door(directory),
         read_timeout=read_timeout,
         maps=ReaderMaps(attach),
     )

@@ -13,9 +13,7 @@ from cluster_deployment import SHARDS, InProcess, open_cluster
 
 from controller.cluster.deployment import ClusterDeployment
 from controller.cluster.directory import Directory
-from controller.cluster.errors import NotServed, OutcomeUnknown
-from controller.cluster.leader_door import NoLeader
-from domains.errors import AlreadyExists, NotFound, Unavailable
+from domains.errors import AlreadyExists, NoLeader, NotFound, NotServed, OutcomeUnknown, Unavailable
 from domains.graph import DomainIndex
 from worker.messages import Role, WriteRequest
 from worker.wire import ConnectionLost, greeting

@@ -14,7 +14,7 @@ from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Un
 from tests.campaign.comparison import Different, WrongType, compare
 from tests.campaign.judge import MOST_ROWS, Judge, Verdict
 from tests.campaign.kinds import Kind, Type, Value, absent, draw, literal
-from tests.campaign.queries import Query, View, read_tables, read_views, used_columns
+from tests.campaign.queries import Query, Select, Stored, View, read_tables, read_views, selects, used_columns
 from tests.campaign.rendering import parameters, view_text
 from tests.campaign.statements import (
     AddColumn,
@@ -323,6 +323,14 @@ class Execution:
             all(self.views.get(view.name) is view for view in read_views(query))
             and all(table in self.judge.tables for table in read_tables(query))
             and all(self._has(table, (name,)) for table, name in used_columns(query))
+            and all(self._is_all_of_it(select) for select in selects(query) if select.star)
+        )
+
+    def _is_all_of_it(self, select: Select) -> bool:
+        """Whether ``*`` still means the columns that it meant: a view may have kept one from being dropped."""
+        relation = select.sources[0].relation
+        return not isinstance(relation, Stored) or self.judge.tables[relation.name].names == tuple(
+            name for name, _ in relation.columns
         )
 
 

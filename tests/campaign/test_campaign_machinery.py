@@ -125,7 +125,7 @@ def test_a_refused_insert_into_several_shards_comes_row_by_row() -> None:
         Execution(subject, judge, 0).run([CreateTable(table), one, several])
         assert len(inserts) == statements
         assert sorted(row[0] for row in judge.contents("b0")) == ([1, 2, 3, 4] if spread else [1])
-        assert sorted(row[0] for row in subject.stored()["b0"]) == ([1, 2, 3, 4] if spread else [1])
+        assert {row[0] for row in subject.stored()["b0"]} == ({1, 2, 3, 4} if spread else {1})
         subject.execute("DROP TABLE b0")
         inserts.clear()
 

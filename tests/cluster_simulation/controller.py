@@ -45,6 +45,14 @@ class SimulatedController:
             raise Unavailable("this controller does not lead")
         await self.leader.serving().run(entry, sql)
 
+    def cancel_all(self) -> None:
+        """Give up every migration that has not ended."""
+        if self.leader is not None and self.leader.migrator is not None:
+            for id, migration in list(self.leader.migrator._migrations.items()):
+                if not migration.ended.is_set():
+                    self.cluster.say(f"migration {id} is cancelled")
+                    self.leader.migrator.cancel(id)
+
     async def drain(self, name: str) -> None:
         if self.leader is not None:
             await self.leader.drain(name)

@@ -41,6 +41,8 @@ class Size:
     seconds: float
     faults: int
     views: int
+    pace: float
+    """Seconds between two requests of a client, about."""
     any_views: bool
     """A case of the campaign is done besides."""
 
@@ -51,9 +53,10 @@ class Size:
             workers=random.choice((1, 2, 2, 3, 3, 4)),
             controllers=random.choice((1, 1, 2, 3)),
             clients=random.choice((1, 2, 3)),
-            seconds=random.choice((3.0, 6.0, 10.0)),
-            faults=random.choice((0, 1, 2, 3, 5, 8, 12)),
+            seconds=random.choice((2.0, 4.0, 8.0)),
+            faults=random.choice((0, 1, 2, 2, 3, 3, 5, 8, 12)),
             views=random.choice((2, 3, 5)),
+            pace=random.choice((0.05, 0.2, 0.5)),
             any_views=random.random() < 0.35,
         )
 
@@ -175,7 +178,7 @@ class Scenario:
     # --- what clients do ------------------------------------------------------------------------------------------
 
     def _seconds(self) -> float:
-        return self.random.random() * self.random.choice((0.02, 0.1, 0.5))
+        return self.random.random() * self.size.pace * self.random.choice((0.1, 1.0, 2.0))
 
     async def _write_on(self, client: Client) -> None:
         end = self.loop.time() + self.size.seconds
@@ -244,6 +247,8 @@ class Scenario:
             await asyncio.sleep(random.random() * 2.0)
             state = client.directory.state
             present = sorted(name for name in self.views if name in state.catalog.views)
+            if random.random() < 0.15:
+                self._cancel_soon()
             if present and random.random() < 0.4:
                 name = random.choice(present)
                 await self._change(Entry((f"DROP VIEW {name}",)), f"DROP VIEW {name}")
@@ -256,6 +261,18 @@ class Scenario:
                 if view.name not in present:
                     self.views[view.name] = view
                     await self._change(Entry((view.create(),)), view.create())
+
+    def _cancel_soon(self) -> None:
+        """What is changed next is given up again, perhaps."""
+        controller = self.cluster.leader()
+
+        def cancel() -> None:
+            if controller is not None and controller.leader is not None and controller.leader.migrator is not None:
+                controller.cancel_all()
+
+        later = self.random.choice((0.0, 0.002, 0.01, 0.05)) + self.random.random() * 0.02
+        if controller is not None:
+            self.loop.call_later(later, cancel, context=controller.process.context.copy())
 
     # --- the end --------------------------------------------------------------------------------------------------
 

@@ -41,10 +41,14 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serving(directory: Path, environment: dict[str, str]) -> Iterator[str]:
-    """``headrace serve`` of the real deployment on a free port; its host and port."""
+def serving(directory: Path, environment: dict[str, str], *command: str) -> Iterator[str]:
+    """``headrace serve``, or another command that serves, on a free port; its host and port."""
     process = subprocess.Popen(
-        [COMMAND, "serve", "--port", "0"], cwd=directory, env=environment, stdout=subprocess.PIPE, text=True
+        [COMMAND, *(command or ("serve",)), "--port", "0"],
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     try:
@@ -86,6 +90,16 @@ def test_the_tour_works_as_printed(tmp_path: Path, environment: dict[str, str]) 
                 assert agrees(json.loads(text), json.loads(answer)), (text, answer)
             else:
                 run([sys.executable, "-c", here], tmp_path, known)
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java, for ZooKeeper")
+def test_the_cluster_and_the_demo_on_it(tmp_path: Path, environment: dict[str, str]) -> None:
+    up, demo = (text.strip() for kind, text in BLOCK.findall(section("A cluster")) if kind == "sh")
+    assert up == f"{COMMAND} up --workers 3"
+    with serving(tmp_path, environment, *up.split()[1:]) as host:
+        told = run([*demo.replace("127.0.0.1:8080", host).split(), "--scale", "0.03"], tmp_path, environment)
+    assert "An eviction" in told
+    assert "3 workers" in told
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

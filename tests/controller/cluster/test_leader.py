@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from domains.errors import Unavailable
+from domains.errors import BadRequest, Unavailable
 from domains.graph import DomainIndex
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
 
@@ -268,6 +268,73 @@ def test_zookeeper_is_away() -> None:
         await program.vote(10)
         await program.check()
         await cluster.migrate("CREATE TABLE more (id BIGINT PRIMARY KEY)")
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_shard_that_one_worker_cannot_open_goes_to_another() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        lost = placement(cluster)["w3"]
+        cluster.workers["w1"].refuses.update(DomainIndex(domain) for domain in lost)
+        cluster.workers["w3"].die()
+        await cluster.until(lambda: set(lost) <= set(placement(cluster).get("w2", ())) and cluster.led.calm)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_shard_that_nobody_can_open_does_not_stop_the_others() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(3, shards=3)
+        (lost,) = placement(cluster)["w3"]
+        for name in ("w1", "w2"):
+            cluster.workers[name].refuses.add(DomainIndex(lost))
+        cluster.workers["w3"].die()
+        await cluster.until(lambda: cluster.led.closed)
+        assert f"the disk of shard {lost} cannot be read" in cluster.led.trouble
+        for story in range(STORIES):
+            if story % 3 != lost:
+                await asyncio.wait_for(
+                    cluster.write(f"UPDATE stories SET author = 'a{story % 3}' WHERE id = {story}"), 1
+                )
+        with pytest.raises(Unavailable, match="cannot be read"):
+            await cluster.migrate("CREATE TABLE more (id BIGINT PRIMARY KEY)")
+        with pytest.raises(Unavailable, match="is given no more domains"):
+            await cluster.led.drain("w2")
+        await cluster.led.undrain("w2")
+        cluster.workers["w1"].refuses.clear()
+        await cluster.calm()
+        assert not cluster.led.closed
+        await program.vote(5)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_rows_stay_with_their_directory() -> None:
+    async def scenario() -> None:
+        cluster = MemoryCluster(shards=2, quorum=2)
+        await cluster.start_worker("w1", "disk1")
+        await cluster.start_worker("w2", "disk2")
+        await cluster.start_controller("c1")
+        await cluster.calm()
+        program = Program(cluster)
+        await program.start()
+        before = placement(cluster)
+        cluster.workers["w2"].die()
+        await cluster.until(lambda: cluster.led.closed)
+        assert 'has the data directory "disk2"' in cluster.led.trouble
+        await cluster.start_worker("w3", "disk2")
+        await cluster.calm()
+        assert placement(cluster) == {"w1": before["w1"], "w3": before["w2"]}
+        with pytest.raises(BadRequest, match="no other worker can take domain"):
+            await cluster.led.drain("w3")
+        await program.vote(5)
+        await program.check()
         await cluster.close()
 
     simulated(scenario())

@@ -1,0 +1,75 @@
+"""Candidates: one leads, another takes over with the recipe played already, and a stop gives the lead up at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from controller.cluster.candidate import Candidate, NotLeading
+from controller.cluster.leader import LeaderSettings
+from tests.controller.cluster.memory_workers import MemoryCluster, simulated
+from zookeeper.descriptors import ControllerDescriptor
+
+
+async def candidate(cluster: MemoryCluster, name: str) -> tuple[Candidate, asyncio.Event, asyncio.Task[None]]:
+    authority = cluster.zookeeper.authority()
+    await authority.start(create=True)
+    loop = asyncio.get_running_loop()
+    settings = LeaderSettings(name, cluster.shards, cluster.quorum, cluster.timing)
+    made = Candidate(authority, cluster.connect, settings, ControllerDescriptor(name, name, 7070, 1), loop.time)
+    stopping = asyncio.Event()
+    return made, stopping, asyncio.create_task(made.run(stopping))
+
+
+def test_one_leads_and_the_other_says_who() -> None:
+    async def scenario() -> None:
+        cluster = MemoryCluster(shards=2)
+        await cluster.start_worker("w1")
+        first, stop_first, first_task = await candidate(cluster, "c1")
+        await cluster.until(lambda: first.leader is not None and first.leader.calm)
+        second, stop_second, second_task = await candidate(cluster, "c2")
+        await asyncio.sleep(0.1)
+        with pytest.raises(NotLeading, match='controller "c1" leads') as raised:
+            await second.leading()
+        assert raised.value.hint == "ask c1:7070"
+        cluster.leader = await first.leading()
+        await cluster.migrate("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+        await asyncio.sleep(0.1)
+        assert second._follower.replica is not None
+        played = second._follower.replica.state
+        assert "t" in played.catalog.tables
+
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        stop_first.set()
+        await cluster.until(lambda: second.leader is not None and second.leader.calm)
+        assert loop.time() - began < 0.5, "a leader that stops does not keep the others waiting"
+        led = await second.leading()
+        assert led.serving().state is played, "it was not planned again"
+        with pytest.raises(NotLeading):
+            await first.leading()
+        assert first.status()["leads"] is False
+        assert second.status()["calm"] is True
+        stop_second.set()
+        await asyncio.gather(first_task, second_task)
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_leader_that_lost_its_session_stands_again() -> None:
+    async def scenario() -> None:
+        cluster = MemoryCluster(shards=2)
+        await cluster.start_worker("w1")
+        only, stop, task = await candidate(cluster, "c1")
+        await cluster.until(lambda: only.leader is not None and only.leader.calm)
+        before = only.leader
+        only._authority.expire()  # type: ignore[attr-defined]
+        await cluster.until(lambda: only.leader not in (None, before) and only.leader.calm)  # type: ignore[union-attr]
+        assert only.terms == 2
+        stop.set()
+        await task
+        await cluster.close()
+
+    simulated(scenario())

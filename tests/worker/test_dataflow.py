@@ -1,0 +1,326 @@
+"""Two dataflows with all their threads, connected by nothing but each other's inboxes; and what a dataflow refuses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from leading import planned
+
+from domains.commands import CreateTable, Feed
+from domains.errors import LimitExceeded, NotFound, StorageFailure, Unavailable
+from domains.graph import DomainIndex
+from domains.memory_store import MemoryStore
+from domains.packets import Insert, LinkUpdate, Operation, Written, link_between
+from domains.sharding import physical, shard_of
+from domains.types import Row
+from migrations.plan import State, plan_start
+from migrations.routing import shard_of_key
+from worker import dataflow as dataflow_module
+from worker.batch import LinkPacket
+from worker.dataflow import Dataflow
+from worker.embedded import open_embedded
+from worker.hosted import destination
+from worker.messages import NotHere, StaleEpoch
+from worker.rocks.store import RocksStore
+
+SQL = """
+CREATE TABLE stories (id INT PRIMARY KEY, author INT NOT NULL) SHARD BY (id);
+CREATE TABLE votes (story INT NOT NULL, user INT NOT NULL) SHARD BY (story);
+CREATE VIEW VoteCount AS SELECT story, COUNT(*) AS n FROM votes WHERE story = ? GROUP BY story;
+CREATE VIEW Karma AS SELECT author, COUNT(*) AS n FROM votes JOIN stories ON story = id WHERE author = ? GROUP BY author
+"""
+SHARDS, GROUPS = 2, 3
+BASE = DomainIndex(0)
+
+
+class Pair:
+    """Domains with even numbers are in one dataflow, those with odd numbers in the other."""
+
+    def __init__(self, directory: Path) -> None:
+        self.state = planned(SQL, SHARDS, GROUPS)
+        self.both = [
+            Dataflow(directory / f"readers{number}", memory_limit=2**30, deliver=self.deliver) for number in range(2)
+        ]
+        for group in range(GROUPS):
+            for shard in range(SHARDS):
+                index = physical(DomainIndex(group), shard, SHARDS)
+                own = self.of(index)
+                if group:
+                    own.hosted.open(index, MemoryStore(), shard=shard, shards=SHARDS, linked=True)
+                    continue
+                store = RocksStore(directory / f"base{shard}")
+                own.hosted.open(
+                    index, store, shard=shard, shards=SHARDS, linked=True, sync=store.sync, close=store.close
+                )
+        for own in self.both:
+            own.start()
+        for shard in range(SHARDS):
+            for schema in self.state.catalog.tables.values():
+                self.of(DomainIndex(shard)).command(DomainIndex(shard), CreateTable(schema)).result(10)
+        for step in plan_start(self.state.flow).steps:
+            while not self.of(step.domain).command(step.domain, step.command).result(10).finished:
+                pass
+
+    def of(self, index: DomainIndex) -> Dataflow:
+        return self.both[index % 2]
+
+    def deliver(self, sends: Sequence[tuple[DomainIndex, LinkPacket]]) -> None:
+        for own in self.both:
+            mine = [packet for receiver, packet in sends if self.of(receiver) is own]
+            if mine:
+                assert all(self.of(destination(packet)) is own for packet in mine)
+                own.receive(mine)
+
+    def write(self, operation: Operation, key: Any) -> tuple[DomainIndex, Future[Any]]:
+        index = physical(BASE, shard_of(key, SHARDS), SHARDS)
+        return index, self.of(index).write(index, operation)
+
+    def page(self, view: str, key: Row, token: dict[str, int]) -> bytes | None:
+        node = self.state.flow.readers[view]
+        index = physical(self.state.flow.node(node).domain, shard_of_key(self.state.flow, node, key), SHARDS)
+        own = self.of(index)
+        own.reached(index, node, token).result(10)
+        layout, client = own.layouts[index, node], own.client()
+        return own.read(index, node, (key,), lambda: client.page(layout, key)).result(10)
+
+    def close(self) -> None:
+        """What the last batches of one send would come to the other's inbox, which may be closed already."""
+        for own in self.both:
+            own.flusher._deliver = lambda sends: None
+        for own in self.both:
+            own.close()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    assert [own.failure for own in made.both] == [None, None]
+    made.close()
+
+
+def test_writers_and_readers_of_two_dataflows(pair: Pair) -> None:
+    """Each thread reads its own writes by their token, wherever they were made."""
+    seed = 3
+    print("seed", seed)
+    authors = {story: story % 3 for story in range(9)}
+    for story, author in authors.items():
+        pair.write(Insert("stories", ((story, author),)), story)[1].result(10)
+    failures: list[BaseException] = []
+    votes: list[int] = []
+
+    def work(number: int) -> None:
+        random = Random(f"{seed} {number}")
+        try:
+            for _ in range(40):
+                story = random.randrange(9)
+                written = pair.write(Insert("votes", ((story, number),)), story)[1].result(10)
+                assert isinstance(written, Written)
+                votes.append(story)
+                before = votes.count(story)
+                page = pair.page("votecount", (story,), written.clock) or b""
+                assert int(page.split(b":")[-1][:-1]) >= before
+                author = authors[story]
+                known = sum(authors[vote] == author for vote in list(votes))
+                page = pair.page("karma", (author,), written.clock) or b""
+                assert int(page.split(b":")[-1][:-1]) > 0
+                assert known > 0
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    positions = [own.published for own in pair.both]
+    token = {base: at for each in positions for clock in each.values() for base, at in clock.items()}
+    for author in range(3):
+        count = sum(authors[vote] == author for vote in votes)
+        assert pair.page("karma", (author,), token) == b'{"author":%d,"n":%d}' % (author, count)
+
+
+# --- one dataflow -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def alone(path: Path, **given: Any) -> Iterator[tuple[Dataflow, State]]:
+    state = planned("CREATE TABLE t (a INT)", 1, 1)
+    own = Dataflow(path / "readers", memory_limit=2**30, **given)
+    own.hosted.open(BASE, MemoryStore(), linked=True)
+    own.start()
+    try:
+        own.command(BASE, CreateTable(state.catalog.table("t"))).result(10)
+        yield own, state
+    finally:
+        own.close()
+
+
+def table(name: str) -> CreateTable:
+    return CreateTable(planned(f"CREATE TABLE {name} (a INT)", 1, 1).catalog.table(name))
+
+
+def insert(number: int) -> Insert:
+    return Insert("t", ((number,),))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_what_comes_from_outside_waits_while_others_are_behind(tmp_path: Path) -> None:
+    waiting = [0]
+    with alone(tmp_path, outbound_waiting=lambda: waiting[0]) as (own, _):
+        own.write(BASE, insert(1)).result(10)
+        waiting[0] = dataflow_module.OUTBOUND_MAX + 1
+        writes = [own.write(BASE, insert(2)), own.write(BASE, insert(3))]
+        asked = own.call(lambda: len(writes))
+        fed = own.command(BASE, Feed(10), epoch=1)
+        taken = threading.Event()
+        own.receive([LinkUpdate(link_between(BASE, DomainIndex(9)), 1, 1, {})], taken.set)
+        assert taken.wait(10), "what comes over links is always taken"
+        assert own.control(lambda hosted, batch: hosted.counters.unhosted).result(10) == 1
+        assert own.command(BASE, table("u"), epoch=1).result(10)
+        assert not any(each.done() for each in (*writes, asked, fed))
+        assert own.waiting_inputs == 4
+        waiting[0] = dataflow_module.OUTBOUND_MAX
+        assert [write.result(10).clock for write in writes] == [{"t": 2}, {"t": 3}]
+        assert asked.result(10) == 2
+        assert fed.result(10).finished
+
+
+def test_a_full_inbox_refuses_requests_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataflow_module, "INBOX_MAX", 4)
+    waiting = [dataflow_module.OUTBOUND_MAX + 1]
+    with alone(tmp_path, outbound_waiting=lambda: 0) as (own, _):
+        own._outbound_waiting = lambda: waiting[0]
+        writes = [own.write(BASE, insert(number)) for number in range(4)]
+        with pytest.raises(LimitExceeded, match="4 requests"):
+            own.write(BASE, insert(4))
+        command = own.command(BASE, table("u"))
+        own.receive([])
+        waiting[0] = 0
+        assert len([write.result(10) for write in writes]) == 4
+        assert command.result(10)
+
+
+def test_what_waits_is_done_before_it_stops(tmp_path: Path) -> None:
+    with alone(tmp_path) as (own, _):
+        own._outbound_waiting = lambda: 2**60
+        write = own.write(BASE, insert(1))
+    assert isinstance(write.result(0), Written)
+    with pytest.raises(Unavailable, match="stopping"):
+        own.write(BASE, insert(2))
+
+
+def test_a_step_that_fails_stops_everything_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = threading.Event()
+    with alone(tmp_path) as (own, _):
+        own.listeners.append(lambda: told.set() if own.failure is not None else None)
+        never = own.reached(BASE, 77, {"t": 99})  # type: ignore[arg-type]
+        assert never.result(10), "a reader that is not there is not waited for"
+
+        def fail(*_: Any) -> None:
+            raise ZeroDivisionError("a bug")
+
+        future = own.control(fail)
+        with pytest.raises(Unavailable, match="a bug"):
+            future.result(10)
+        assert told.wait(10)
+        for act in (lambda: own.write(BASE, insert(1)), lambda: own.receive([]), lambda: own.call(lambda: 1)):
+            with pytest.raises(Unavailable, match="a bug"):
+                act()
+    assert "a step failed" in caplog.text
+
+
+def test_a_sync_that_fails_stops_everything_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def full() -> None:
+        raise StorageFailure("the disk is full")
+
+    own = Dataflow(tmp_path / "readers", memory_limit=2**30)
+    own.hosted.open(BASE, MemoryStore(), linked=True, sync=full)
+    own.start()
+    told = threading.Event()
+    own.listeners.append(lambda: told.set() if own.failure is not None else None)
+    own.command(BASE, table("t")).result(10)
+    with pytest.raises(StorageFailure, match="full"):
+        own.write(BASE, insert(1)).result(10)
+    assert told.wait(10)
+    with pytest.raises(StorageFailure, match="full"):
+        own.write(BASE, insert(2))
+    own.close()
+    assert "could not be made durable" in caplog.text
+
+
+def test_a_refused_request_fails_alone(tmp_path: Path) -> None:
+    with alone(tmp_path) as (own, _):
+        refused = [
+            own.write(DomainIndex(5), insert(1)),
+            own.read(DomainIndex(5), 1, ((1,),), lambda: None),  # type: ignore[arg-type]
+            own.reached(DomainIndex(5), 1, {}),  # type: ignore[arg-type]
+            own.evict(DomainIndex(5), 1, ((1,),)),  # type: ignore[arg-type]
+        ]
+        for future in refused:
+            with pytest.raises(NotHere):
+                future.result(10)
+        with pytest.raises(NotFound):
+            own.write(BASE, Insert("nothing", ((1,),))).result(10)
+        assert isinstance(own.write(BASE, insert(1)).result(10), Written)
+
+
+def test_a_leader_that_was_deposed_while_its_command_waited(tmp_path: Path) -> None:
+    with alone(tmp_path) as (own, state):
+        holding, held = threading.Event(), threading.Event()
+        own.control(lambda hosted, batch: (held.set(), holding.wait(10)))
+        assert held.wait(10)
+        command = own.command(BASE, table("u"), epoch=3)
+        own.hosted.fence(4)
+        holding.set()
+        with pytest.raises(StaleEpoch):
+            command.result(10)
+        assert own.call(lambda: len(own.stores[BASE].tables())).result(10) == len(state.catalog.tables)
+
+
+def test_who_waits_for_a_token_may_give_up(tmp_path: Path) -> None:
+    state = planned("CREATE TABLE t (a INT); CREATE VIEW V AS SELECT a FROM t WHERE a = ?", 1, 1)
+    with alone(tmp_path) as (own, _):
+        for step in plan_start(state.flow).steps:
+            own.command(step.domain, step.command).result(10)
+        node = state.flow.readers["v"]
+        waits = [own.reached(BASE, node, {"t": 1}) for _ in range(2)]
+        own.call(lambda: None).result(10)
+        assert waits[0].cancel()
+        own.write(BASE, insert(1)).result(10)
+        with pytest.raises(CancelledError):
+            waits[0].result(10)
+        assert waits[1].result(10)
+        until(lambda: len(own.hosted.waits) == 0)
+
+
+# --- embedded -----------------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_shards_of_a_directory_is_fixed(tmp_path: Path) -> None:
+    for name, shards, others in (("one", 1, (2, 4)), ("several", 3, (1, 2))):
+        path = tmp_path / name
+        opened = open_embedded(path, groups=2, memory_limit=2**30, shards=shards)
+        assert sorted(opened.domains) == list(range(2 * shards))
+        with pytest.raises(StorageFailure, match="in use"):
+            open_embedded(path, groups=2, memory_limit=2**30, shards=shards)
+        opened.close()
+        for other in others:
+            with pytest.raises(StorageFailure, match=f"has {shards} shards, not {other}"):
+                open_embedded(path, groups=2, memory_limit=2**30, shards=other)
+        open_embedded(path, groups=1, memory_limit=2**30, shards=shards).close()
