@@ -43,7 +43,7 @@ def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES) -> Hot
     fastapi.add_exception_handler(HeadraceError, _known)
     fastapi.add_exception_handler(RequestValidationError, _invalid)
     fastapi.add_exception_handler(HTTPException, _refused)
-    return HotRoute(fastapi, lookups, requests, max_body)
+    return HotRoute(fastapi, lookups, deployment, requests, max_body)
 
 
 async def _known(request: Request, error: Exception) -> Response:

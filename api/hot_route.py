@@ -1,8 +1,9 @@
-"""The short door: the two calls that an application makes all day, as plain ASGI in front of FastAPI.
+"""The short door: the calls that an application makes all day, as plain ASGI in front of FastAPI.
 
-A request through FastAPI costs some 150 µs of Python; the look-up itself is done in a few. So this door takes
-``GET /v1/views/{view}`` and ``POST /v1/views/{view}/lookup`` and hands everything else on. FastAPI declares the two
-as well (``routes/views.py``), for the documentation and for who mounts it without this door.
+A request through FastAPI costs some 150 µs of Python; a look-up itself is done in a few, and what an api process of a
+cluster has to do for a write in some tens. So this door takes ``GET /v1/views/{view}``,
+``POST /v1/views/{view}/lookup`` and ``POST /v1/tables/{table}/rows`` and hands everything else on, inserts of browsers
+too. FastAPI declares them as well (``routes/``), for the documentation and for who mounts it without this door.
 """
 
 from __future__ import annotations
@@ -13,28 +14,40 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api import tokens
+from api.dependencies import checked
+from api.encoding import serialize
 from api.limits import read_body
 from api.lookups import Lookups, parse_keys, parse_query
 from api.metrics import Requests
+from api.routes.tables import written
+from api.schemas import RowsRequest
 from api.statuses import describe
+from controller.deployment import Deployment
 from domains.packets import Clock
 
 PREFIX = "/v1/views/"
 LOOKUP = "/lookup"
+TABLES = "/v1/tables/"
+ROWS = "/rows"
 PAGE_ROUTE = "GET /v1/views/{view}"
 LOOKUP_ROUTE = "POST /v1/views/{view}/lookup"
+INSERT_ROUTE = "POST /v1/tables/{table}/rows"
 JSON = (b"content-type", b"application/json")
 
 
 class HotRoute:
     """The whole application: answers look-ups itself, passes other requests to ``app``."""
 
-    def __init__(self, app: ASGIApp, lookups: Lookups, requests: Requests, max_body: int) -> None:
+    def __init__(
+        self, app: ASGIApp, lookups: Lookups, deployment: Deployment, requests: Requests, max_body: int
+    ) -> None:
         self.app = app
         self._lookups = lookups
         self._max_body = max_body
         self._page_times = requests.route(PAGE_ROUTE)
         self._lookup_times = requests.route(LOOKUP_ROUTE)
+        self._deployment = deployment
+        self._insert_times = requests.route(INSERT_ROUTE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -45,6 +58,10 @@ class HotRoute:
                     return await self._page(name, scope, send)
                 if method == "POST" and name.endswith(LOOKUP) and name.count("/") == 1 and name != LOOKUP:
                     return await self._lookup(name[: -len(LOOKUP)], scope, receive, send)
+            elif path.startswith(TABLES) and path.endswith(ROWS) and scope["method"] == "POST":
+                table = path[len(TABLES) : -len(ROWS)]
+                if table and "/" not in table and not _is_from_a_browser(scope["headers"]):
+                    return await self._insert(table, scope, receive, send)
         return await self.app(scope, receive, send)
 
     async def _page(self, view: str, scope: Scope, send: Send) -> None:
@@ -73,6 +90,22 @@ class HotRoute:
             status, body = describe(error, LOOKUP_ROUTE)
         await _answer(send, status, body)
         self._lookup_times.add(status, perf_counter() - started)
+
+    async def _insert(self, table: str, scope: Scope, receive: Receive, send: Send) -> None:
+        started = perf_counter()
+        status = 200
+        try:
+            request = checked(RowsRequest, await read_body(scope["headers"], receive, self._max_body))
+            body = serialize(written(await self._deployment.insert(table, request.rows)))
+        except Exception as error:
+            status, body = describe(error, INSERT_ROUTE)
+        await _answer(send, status, body)
+        self._insert_times.add(status, perf_counter() - started)
+
+
+def _is_from_a_browser(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Those have rules of their own (``json_body``)."""
+    return any(name == b"origin" for name, _ in headers)
 
 
 async def _answer(send: Send, status: int, body: bytes) -> None:

@@ -15,6 +15,9 @@ from headrace.sizes import format_size
 NUMBERS = ("INT", "BOOL", "FLOAT", "DOUBLE", "DECIMAL")
 """What a numeric type's name contains; its column stands to the right."""
 
+IDENTIFIERS = ("pid", "port", "process", "domain", "shard", "incarnation", "epoch")
+"""Numbers that name something, and are not read as amounts."""
+
 PIPED_WIDTH = 10_000
 """Where nobody looks, lines are as long as they are, so that the next program sees one row a line."""
 
@@ -91,7 +94,7 @@ def _readable(name: str, value: Any) -> Any:
     """Bytes and seconds in units, by the name that the status gives them."""
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or name.rpartition(".")[2] in IDENTIFIERS:
         return value
     if "bytes" in name or name.startswith("memory"):
         return format_size(value)

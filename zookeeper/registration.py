@@ -14,8 +14,8 @@ POLL_SECONDS = 0.1
 REPEAT_SECONDS = 1.0
 """Between attempts to register again where something keeps us out."""
 SUCCESSOR_SECONDS = 0.5
-"""For whoever deleted our znode while our session lived to make theirs: it is a newer process of our name, which does so
-in the next request. Were ours made again at once, the two would take turns for as long as both live."""
+"""For whoever deleted our znode while our session lived to make theirs: it is a newer process of our name, which does
+so in its next request. Were ours made again at once, the two would take turns for as long as both live."""
 
 _log = logging.getLogger("headrace.zookeeper")
 

@@ -47,10 +47,15 @@ async def delete(
 
 
 def _written(result: WriteResult) -> Response:
+    return answer(written(result))
+
+
+def written(result: WriteResult) -> dict[str, Any]:
+    """What a write is answered with."""
     shown: dict[str, Any] = {"rows_affected": result.rows_affected, "token": tokens.encode(result.clock)}
     if result.first_id is not None:
         shown["first_id"] = result.first_id
-    return answer(shown)
+    return shown
 
 
 def _table(schema: TableSchema) -> dict[str, Any]:

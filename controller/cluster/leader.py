@@ -26,7 +26,7 @@ from controller.cluster.handles import Connect, Deposed
 from controller.cluster.ledger import RETRY_SECONDS, Ledger
 from controller.cluster.performing import Calm, ClusterBook, ClusterExecutor
 from controller.cluster.placing import place, rebalance
-from controller.cluster.recovery import Recovery, Refusals, loads
+from controller.cluster.recovery import Recovery, loads
 from controller.cluster.replica import Replica
 from controller.cluster.state import ClusterState
 from controller.executor import Interrupted
@@ -85,7 +85,7 @@ class Leader:
         """What keeps it from calm, if anything does."""
         self._replica = replica
         self._over = asyncio.Event()
-        self._refused: Refusals = {}
+        self._refused: dict[tuple[str, DomainIndex], float] = {}
         self._news = asyncio.Event()
         """Set at whatever the steering task or somebody else may be waiting for."""
         self._newcomers: dict[str, None] = {}

@@ -8,15 +8,18 @@ followed them would never rest).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from controller.cluster.state import Assignment
 from domains.graph import DomainIndex
 
 Load = Mapping[DomainIndex, float]
+NEVER = float("-inf")
 NO_LOAD: Load = MappingProxyType({})
-NONE_REFUSED: frozenset[tuple[str, DomainIndex]] = frozenset()
+Refusals = Mapping[tuple[str, DomainIndex], float]
+"""(worker, domain) → when the worker could not open the domain."""
+NONE_REFUSED: Refusals = MappingProxyType({})
 
 
 def place(
@@ -25,12 +28,12 @@ def place(
     placement: Mapping[DomainIndex, Assignment],
     *,
     load: Load = NO_LOAD,
-    refused: Collection[tuple[str, DomainIndex]] = NONE_REFUSED,
+    refused: Refusals = NONE_REFUSED,
 ) -> dict[DomainIndex, str]:
     """A worker for each of the domains; one that no worker can take is left out.
 
     ``workers`` are those that may be given domains, with their data directories: a domain that has been open goes only
-    where its directory is. ``refused`` are pairs that failed lately: they are the last choice.
+    where its directory is. Whoever has refused a domain is asked last, and of several the one whose refusal is oldest.
     """
     wanted = sorted(homeless)
     hosts = {domain: given.worker for domain, given in placement.items() if domain not in wanted}
@@ -43,7 +46,7 @@ def place(
         hosts[domain] = found[domain] = min(
             able,
             # At its old worker only its files are warm; where it is one of equals, that decides.
-            key=lambda name: ((name, domain) in refused, *_burden(name, hosts, load), name != before, name),
+            key=lambda name: (refused.get((name, domain), NEVER), *_burden(name, hosts, load), name != before, name),
         )
     return found
 

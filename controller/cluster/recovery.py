@@ -34,7 +34,7 @@ from controller.cluster.fleet import Fleet, Timing
 from controller.cluster.handles import Deposed
 from controller.cluster.ledger import Ledger
 from controller.cluster.performing import look
-from controller.cluster.placing import place
+from controller.cluster.placing import Refusals, place
 from controller.cluster.reconcile import (
     Repair,
     Reports,
@@ -63,12 +63,9 @@ from worker.messages import (
     WorkerReport,
 )
 
-REFUSED_SECONDS = 5.0
-"""For how long a worker that could not open a domain is asked last. Some reasons pass: a lock that a dying process
-still holds, a disk that was full."""
-
-Refusals = dict[tuple[str, DomainIndex], float]
-"""(worker, domain) → the loop's time at which the worker could not open the domain."""
+REFUSED_SECONDS = 60.0
+"""For how long a worker that could not open a domain is asked last. Many reasons pass: a lock that a dying process
+still holds, a disk that was full. Much longer than the pause between two rounds, so that all have their turn."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -91,7 +88,7 @@ class Recovery:
         replica: Replica,
         timing: Timing,
         check: Callable[[], None],
-        refused: Refusals,
+        refused: dict[tuple[str, DomainIndex], float],
     ) -> None:
         self.step = ""
         """What is being done, for status."""
@@ -185,9 +182,9 @@ class Recovery:
         wanted = {d: worker for d, worker in moves.items() if worker in takers and state.placement[d].worker != worker}
         return {**place(drained, takers, state.placement, refused=self._refusals()), **wanted}
 
-    def _refusals(self) -> set[tuple[str, DomainIndex]]:
+    def _refusals(self) -> Refusals:
         now = asyncio.get_running_loop().time()
-        return {pair for pair, when in self._refused.items() if now - when < REFUSED_SECONDS}
+        return {pair: when for pair, when in self._refused.items() if now - when < REFUSED_SECONDS}
 
     def _why(self, domain: DomainIndex) -> str:
         given = self._ledger.decided.placement.get(domain)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import cluster, drilling, keeping, queries, serving, showing
+from headrace.cli import cluster, draining, drilling, keeping, queries, serving, showing
 from headrace.errors import HeadraceError
 from headrace.render import console
 
@@ -31,6 +31,7 @@ for command in (serving.serve, queries.sql, queries.status, queries.explain, sho
 app.add_typer(showing.bench, name="bench")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
     app.command(rich_help_panel="Clusters")(part)
+app.command(rich_help_panel="Clusters")(draining.drain)
 app.command(rich_help_panel="Clusters")(keeping.state)
 app.command(rich_help_panel="Clusters")(drilling.drill)
 

@@ -16,6 +16,8 @@ from loadgen.drills.records import Record
 
 SLOW = 0.05
 """Seconds. Who waits longer for an answer is without service: five times what one takes on a machine of two cores."""
+SLOW_RATIO = 3.0
+"""… unless the machine is so busy that one answer in a hundred took a third of that already before the fault."""
 QUIET = 1.0
 """Seconds without a bad request after which an outage is over: a bad one that comes later is another story."""
 BEFORE = 5.0
@@ -62,6 +64,8 @@ class Round:
     lost_shards: list[int]
     outage_s: float
     """Until no touched request failed or waited any more."""
+    slow_ms: float
+    """Who took longer than that has waited."""
     detected_s: float | None
     healed_s: float | None
     whole_s: float | None
@@ -96,11 +100,12 @@ def touched(record: Record, lost: Collection[int], shards: int) -> bool:
     return bool(lost) and (record.kind not in BY_STORY or record.key % shards in lost)
 
 
-def outage_end(records: Iterable[Record], at: float) -> float:
-    """When the last bad request of the outage that began at ``at`` had its answer; ``at`` if there was none."""
+def outage_end(records: Iterable[Record], at: float, slow: float = SLOW) -> float:
+    """When the last bad request of the outage that began at ``at`` had its answer; ``at`` if there was none. Bad is
+    what failed, or took longer than ``slow`` seconds."""
     end = at
     for record in sorted(record for record in records if record.end > at):
-        if not record.good or record.latency > SLOW:
+        if not record.good or record.latency > slow:
             if record.due - end > QUIET:
                 break
             end = max(end, record.end)
@@ -111,7 +116,9 @@ def examine(records: Sequence[Record], fault: Fault, shards: int) -> Round:
     """One round: its records may contain those of others."""
     near = [each for each in records if fault.at - BEFORE <= each.due]
     hit, spared = split(near, lambda each: touched(each, fault.lost, shards))
-    outage = outage_end(hit if fault.lost else near, fault.at)
+    usual = percentile([each.latency for each in near if each.due < fault.at], 0.99) or 0.0
+    slow = max(SLOW, SLOW_RATIO * usual)
+    outage = outage_end(hit if fault.lost else near, fault.at, slow)
     until = max(outage, fault.at + DURING)
 
     def within(chosen: list[Record], low: float, high: float) -> list[Record]:
@@ -124,6 +131,7 @@ def examine(records: Sequence[Record], fault: Fault, shards: int) -> Round:
     return Round(
         lost_shards=sorted(fault.lost),
         outage_s=round(outage - fault.at, 3),
+        slow_ms=round(1000 * slow, 1),
         detected_s=since(fault.detected),
         healed_s=since(fault.healed),
         whole_s=since(fault.whole),

@@ -7,8 +7,9 @@ does not matter: the judge is given the rows that are stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.campaign.cases import case_of
 from tests.campaign.comparison import Different, compare
 from tests.campaign.execution import draw_values
 from tests.campaign.judge import MOST_ROWS, Judge, Verdict, plain
+from tests.campaign.queries import View
 from tests.campaign.rendering import parameters
 from tests.campaign.schema import Column, Table
 from tests.campaign.statements import (
@@ -31,15 +33,15 @@ from tests.campaign.statements import (
     Evict,
     Insert,
     Lookup,
-    Pressure,
     Update,
 )
-from tests.campaign.queries import View
 from tests.campaign.subject import Setting
 from tests.cluster_simulation.client import Client, Ending
 
 Change = Callable[[str], Awaitable[Exception | None]]
 """Has a statement done by the leader: None when it is, else what it answered (TimeoutError: nothing)."""
+At = Callable[[Client, Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]]
+"""Has a client's process do something."""
 
 
 class AnyViews:
@@ -54,16 +56,19 @@ class AnyViews:
         self._added: dict[str, list[Column]] = {}
         self._about = Judge()
         """What the tables hold, about: for values that meet rows, and views that are not too large."""
-        self._writing: set[asyncio.Task[None]] = set()
         self.counts: dict[str, int] = {}
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
 
-    async def run(self, clients: list[Client], at: Callable[[Client, Callable[[], Awaitable[Any]]], Awaitable[Any]]) -> None:
+    async def run(self, clients: list[Client], at: At) -> None:
         """All operations, spread over the time that there is."""
         pause = 2 * self._seconds / len(self.operations)
-        tasks = []
+        tasks: list[asyncio.Task[Any]] = []
+
+        def begin(client: Client, act: Callable[[], Awaitable[Any]]) -> None:
+            tasks.append(asyncio.ensure_future(at(client, act)))
+
         for operation in self.operations:
             client = self.random.choice(clients)
             match operation:
@@ -71,15 +76,13 @@ class AnyViews:
                     await self._define(operation)
                 case Insert() | Update() | Delete():
                     if self._may_write(operation):
-                        tasks.append(asyncio.ensure_future(at(client, lambda c=client, o=operation: self._write(c, o))))  # type: ignore[misc]
+                        begin(client, partial(self._write, client, operation))
                 case Lookup(name, salt, count):
                     for number in range(count):
-                        tasks.append(
-                            asyncio.ensure_future(at(client, lambda c=client, n=name, s=salt + number: self._read(c, n, s)))  # type: ignore[misc]
-                        )
+                        begin(client, partial(self._read, client, name, salt + number))
                 case Evict(name, salt):
-                    tasks.append(asyncio.ensure_future(at(client, lambda c=client, n=name, s=salt: self._evict(c, n, s))))  # type: ignore[misc]
-                case Pressure():
+                    begin(client, partial(self._evict, client, name, salt))
+                case _:
                     continue
             await asyncio.sleep(pause * self.random.random())
         await asyncio.gather(*tasks)
@@ -95,7 +98,7 @@ class AnyViews:
                 self._about.create_table(table)
             case CreateView():
                 await self._create_view(operation)
-            case DropView(name):
+            case DropView():
                 await self._change(operation.text())
             case AddColumn(table_name, column):
                 self._added.setdefault(table_name, []).append(column)
@@ -189,4 +192,3 @@ class AnyViews:
                 compare(found, expected, [output.term.type for output in view.query.outputs], view.query.order)
             except Different as error:
                 raise AssertionError(f"{CreateView(view).text()}\n{name} {values}: {error}") from error
-

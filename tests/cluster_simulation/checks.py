@@ -17,6 +17,7 @@ from domains.types import Row
 from migrations.plan import State
 from tests.cluster_simulation.client import Ending
 from tests.cluster_simulation.program import LedgerView
+from tests.cluster_simulation.storage import CrashStore
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster
@@ -60,7 +61,9 @@ class Ledger:
 
     def _judge_answer(self, seen: Seen, stored: dict[str, list[Row]], order: dict[str, Any]) -> None:
         known = {row[0] for row in stored.get(seen.table, ())}
-        assert seen.ids <= known, f"{seen.view} showed {sorted(seen.ids - known)}, which are lost: not durable when shown"
+        assert seen.ids <= known, (
+            f"{seen.view} showed {sorted(seen.ids - known)}, which are lost: not durable when shown"
+        )
         missing = seen.at_least - seen.ids
         assert not missing, f"{seen.view} did not show {sorted(missing)}, which its token covers"
         for places in order.get(seen.table, {}).values():
@@ -114,9 +117,7 @@ def _unsettled(worker: SimulatedWorker, index: DomainIndex, decided: ClusterStat
         return f"{len(domain.ingresses.pending)} holes await other domains, {len(domain.parked)} reads wait for them"
     tables = {schema.name: schema for schema in domain.store.tables()}
     known = {
-        schema.name: schema
-        for schema in state.catalog.tables.values()
-        if index < (schema.shards or decided.shards)
+        schema.name: schema for schema in state.catalog.tables.values() if index < (schema.shards or decided.shards)
     }
     return "" if tables == known else f"tables {sorted(tables)} instead of {sorted(known)}, or of other schemas"
 
@@ -160,21 +161,30 @@ def check_engine(cluster: Cluster, decided: ClusterState) -> None:
     check_links(sorted(domains, key=lambda domain: domain.index))
 
 
-def stored_rows(cluster: Cluster, state: State) -> dict[str, list[Row]]:
+def _store(cluster: Cluster, decided: ClusterState, shard: int) -> CrashStore:
+    given = decided.placement[DomainIndex(shard)]
+    return cluster.disks.disks[given.data, DomainIndex(shard)].store
+
+
+def stored_rows(cluster: Cluster, decided: ClusterState, state: State) -> dict[str, list[Row]]:
     """The rows of every table as the disks have them, duplicates repeated; dropped columns left out by the caller."""
     found: dict[str, list[Row]] = {}
     for schema in state.catalog.tables.values():
         rows = found[schema.name] = []
         for shard in range(schema.shards or cluster.shards):
-            table = cluster.disks.disks[DomainIndex(shard)].store.table(schema.name)
+            table = _store(cluster, decided, shard).table(schema.name)
             factor = schema.shards or cluster.shards
             for row, weight in table.find((), ()):
-                assert shard_of(row[schema.shard_column], factor) == shard, f"{row} of {schema.name} is in shard {shard}"
+                assert shard_of(row[schema.shard_column], factor) == shard, (
+                    f"{row} of {schema.name} is in shard {shard}"
+                )
                 rows += [row] * weight
     return found
 
 
-def log_order(cluster: Cluster, state: State, tables: Sequence[str]) -> dict[str, dict[int, dict[int, int]]]:
+def log_order(
+    cluster: Cluster, decided: ClusterState, state: State, tables: Sequence[str]
+) -> dict[str, dict[int, dict[int, int]]]:
     found: dict[str, dict[int, dict[int, int]]] = {}
     for name in tables:
         if name not in state.catalog.tables:
@@ -182,7 +192,7 @@ def log_order(cluster: Cluster, state: State, tables: Sequence[str]) -> dict[str
         schema = state.catalog.table(name)
         for shard in range(schema.shards or cluster.shards):
             places = found.setdefault(name, {}).setdefault(shard, {})
-            store = cluster.disks.disks[DomainIndex(shard)].store
+            store = _store(cluster, decided, shard)
             for sequence, deltas in store.log(name, 0, 1 << 30):
                 for row, _ in deltas:
                     places[row[0]] = sequence

@@ -42,6 +42,9 @@ class Cluster:
         """How many of the flushes are followed by a check of the invariants."""
         self.ambushes: list[Callable[[object, SimulatedWorker], bool]] = []
         """Asked of everything that a leader says to a worker, until one of them answers True and is done."""
+        self.directories = ("/data",)
+        """Data directories, each on a host of its own."""
+        self._data: dict[str, str] = {}
         self._incarnations = 0
 
     def say(self, text: str) -> None:
@@ -81,13 +84,19 @@ class Cluster:
         """A process under this name; the one before it, if any, is dead or about to be replaced."""
         self._incarnations += 1
         process = Process(self.loop, f"{name}.{self._incarnations}")
-        worker = process.context.copy().run(SimulatedWorker, self, process, name, self._incarnations, "host")
+        worker = process.context.copy().run(
+            SimulatedWorker, self, process, name, self._incarnations, self._data_of(name)
+        )
         self.workers[name] = worker
         self.every_worker.append(worker)
         process.at_death.append(lambda: self._crashed(process))
         process.spawn(worker.run())
         self.say(f"{process} starts")
         return worker
+
+    def _data_of(self, name: str) -> str:
+        """A worker's data directory, the same at each start."""
+        return self._data.setdefault(name, self.random.choice(self.directories))
 
     def start_controller(self, name: str) -> SimulatedController:
         self._incarnations += 1
@@ -131,8 +140,7 @@ class Cluster:
             process.context.copy().run(self.authorities[process].mend)
 
     def living(self) -> list[Process]:
-        return [each.process for each in (*self.every_worker, *self.controllers.values())
-                if not each.process.is_dead]
+        return [each.process for each in (*self.every_worker, *self.controllers.values()) if not each.process.is_dead]
 
     # --- who leads ------------------------------------------------------------------------------------------------
 
@@ -165,5 +173,8 @@ class Cluster:
 
     def hosted(self, domain: DomainIndex) -> list[SimulatedWorker]:
         """The living workers that have the domain open."""
-        return [worker for worker in self.every_worker
-                if not worker.process.is_dead and worker.is_up and domain in worker.dataflow.hosted.hosts]
+        return [
+            worker
+            for worker in self.every_worker
+            if not worker.process.is_dead and worker.is_up and domain in worker.dataflow.hosted.hosts
+        ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from domains.commands import Activate, AddNodes, BuildIndex, CreateTable, Feed, RemoveNodes
 from domains.errors import HeadraceError
+from domains.graph import DomainIndex
 from tests.cluster_simulation.loop import Condition, Process
 from tests.cluster_simulation.network import Weather
 from worker.messages import CloseDomain, OpenDomain, Perform, Positions, Reconfigure, Report
@@ -35,10 +36,23 @@ KINDS = {
     "drain": 2,
     "kill_all": 1,
     "namesake": 2,
+    "disk": 2,
     "ambush": 12,
 }
 
-AMBUSHED = (OpenDomain, CloseDomain, Reconfigure, Report, Positions, CreateTable, AddNodes, BuildIndex, Feed, Activate, RemoveNodes)
+AMBUSHED = (
+    OpenDomain,
+    CloseDomain,
+    Reconfigure,
+    Report,
+    Positions,
+    CreateTable,
+    AddNodes,
+    BuildIndex,
+    Feed,
+    Activate,
+    RemoveNodes,
+)
 """What a leader says when it repairs or changes something: the moments at which things are half done."""
 
 
@@ -78,6 +92,7 @@ class Faults:
         for process in list(cluster.authorities):
             cluster.mend(process)
         cluster.ambushes.clear()
+        cluster.disks.refused.clear()
         self._start_the_dead()
 
     # --- at a certain moment --------------------------------------------------------------------------------------
@@ -85,7 +100,17 @@ class Faults:
     async def _ambush(self) -> None:
         """Something goes wrong just when a worker is told a certain thing for the so manieth time from now."""
         kind, left = self.random.choice(AMBUSHED), self.random.choice((1, 1, 2, 3, 6))
-        acts = ("kill_it", "kill_leader", "kill_both", "stop_it", "stop_leader", "cut", "part", "kill_other", "expire_leader")
+        acts = (
+            "kill_it",
+            "kill_leader",
+            "kill_both",
+            "stop_it",
+            "stop_leader",
+            "cut",
+            "part",
+            "kill_other",
+            "expire_leader",
+        )
         act = self.random.choice(acts)
 
         def met(message: object, worker: SimulatedWorker) -> bool:
@@ -257,7 +282,9 @@ class Faults:
 
     async def _weather(self) -> None:
         self.cluster.network.weather = Weather(
-            self.random.choice((0.0001, 0.01, 0.05)), self.random.choice((0.001, 0.05, 0.3)), self.random.choice((0, 0.01))
+            self.random.choice((0.0001, 0.01, 0.05)),
+            self.random.choice((0.001, 0.05, 0.3)),
+            self.random.choice((0, 0.01)),
         )
         await asyncio.sleep(self._pause())
         self.cluster.network.weather = Weather()
@@ -270,6 +297,14 @@ class Faults:
         for worker in self.cluster.workers.values():
             if worker.is_up:
                 worker.dataflow.memory_limit = self.cluster.memory_limit
+
+    async def _disk(self) -> None:
+        """Some shards cannot be opened for a while; those that are open go on."""
+        refused = {DomainIndex(shard) for shard in range(self.cluster.shards) if self.random.random() < 0.5}
+        self.cluster.say(f"shards {sorted(refused)} cannot be opened")
+        self.cluster.disks.refused |= refused
+        await asyncio.sleep(self._pause())
+        self.cluster.disks.refused -= refused
 
     async def _join(self) -> None:
         name = f"w{len(self.cluster.workers)}"

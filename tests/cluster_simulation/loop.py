@@ -141,10 +141,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Nobody waits in another thread."""
 
-    async def create_connection(self, factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+    async def create_connection(  # type: ignore[override]
+        self, factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
         return await self.connector.connect(factory, host, port)
 
-    async def create_server(self, factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+    async def create_server(  # type: ignore[override]
+        self, factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
         return self.connector.listen(factory, host, port)
 
 

@@ -58,7 +58,7 @@ def _early_packets_are_dropped() -> Any:
 
 def _links_keep_their_epoch() -> Any:
     """Whoever is new is not told from who was there before."""
-    return mock.patch.object(Links, "epoch", lambda self, link: 1)
+    return mock.patch.object(Links, "epoch", return_value=1)
 
 
 def _survivors_are_not_reset() -> Any:
@@ -74,7 +74,7 @@ def _survivors_are_not_reset() -> Any:
 
 
 def _old_leaders_are_obeyed() -> Any:
-    return mock.patch.object(Hosted, "check", lambda self, epoch: None)
+    return mock.patch.object(Hosted, "check", return_value=None)
 
 
 def _writes_are_repeated() -> Any:
@@ -89,17 +89,17 @@ def _writes_are_repeated() -> Any:
 def _shards_are_not_fenced() -> Any:
     open_shard = Disks.open
 
-    def careless(self: Disks, domain: Any, process: Any, host: str, incarnation: int) -> Any:
-        disk = self.disks.get(domain)
+    def careless(self: Disks, place: Any, process: Any, host: str, incarnation: int) -> Any:
+        disk = self.disks.get(place)
         if disk is not None:
             disk.owner = None
-        return open_shard(self, domain, process, host, incarnation)
+        return open_shard(self, place, process, host, incarnation)
 
     return mock.patch.object(Disks, "open", careless)
 
 
 def _full_state_is_not_rebuilt() -> Any:
-    return mock.patch.object(reconcile, "_rebuilt", lambda *_: set())
+    return mock.patch.object(reconcile, "_rebuilt", return_value=set())
 
 
 MUTANTS: dict[str, Mutant] = {

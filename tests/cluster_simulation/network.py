@@ -240,7 +240,9 @@ class Network:
             await self.loop.create_future()  # Until whoever waits gives up.
         weather = self._some_weather()
         near = Transport(self, process, factory(), (host, port), weather)
-        far = Transport(self, listener.process, listener.process.context.copy().run(listener.factory), (process.name, 1), weather)
+        far = Transport(
+            self, listener.process, listener.process.context.copy().run(listener.factory), (process.name, 1), weather
+        )
         near.other, far.other = far, near
         self.transports.update({near: None, far: None})
         near.protocol.connection_made(near)

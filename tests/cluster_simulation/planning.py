@@ -1,4 +1,4 @@
-"""Planning is a function, and half of a simulation's time: what one process has planned is not planned by the others."""
+"""Planning is a function, and costs more than anything else here: what one process has planned no other plans again."""
 
 from __future__ import annotations
 

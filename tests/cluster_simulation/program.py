@@ -34,7 +34,12 @@ LEDGER_VIEWS = {
 }
 """Text that both MySQL's dialect and SQLite take, for the oracle."""
 
-_SHOWS = {"marks_of": ("marks", (1,)), "marks_in": ("marks", (2, 1)), "tags_of": ("tags", (1,)), "all_tags": ("tags", ())}
+_SHOWS = {
+    "marks_of": ("marks", (1,)),
+    "marks_in": ("marks", (2, 1)),
+    "tags_of": ("tags", (1,)),
+    "all_tags": ("tags", ()),
+}
 
 PEOPLE, BOXES = 4, 3
 

@@ -102,7 +102,9 @@ def main() -> None:
     parser.add_argument("--trace", action="store_true", help="all that happened in it")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with seeds of its own")
     parser.add_argument("--failures", type=int, default=1, help="go on until so many are found")
-    parser.add_argument("--calm", action="store_true", help="nothing goes wrong: to see that the simulation itself is right")
+    parser.add_argument(
+        "--calm", action="store_true", help="nothing goes wrong: to see that the simulation itself is right"
+    )
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with a mistake that is to be found")
     given = parser.parse_args()
     with mutated(given.mutant):

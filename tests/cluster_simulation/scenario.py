@@ -56,7 +56,7 @@ class Size:
             seconds=random.choice((2.0, 4.0, 8.0)),
             faults=random.choice((0, 1, 2, 2, 3, 3, 5, 8, 12)),
             views=random.choice((2, 3, 5)),
-            pace=random.choice((0.05, 0.2, 0.5)),
+            pace=random.choice((0.1, 0.3, 0.6)),
             any_views=random.random() < 0.35,
         )
 
@@ -69,7 +69,11 @@ class Scenario:
         if calm:
             self.size = replace(self.size, faults=0)
         self.loop = VirtualLoop()
-        self.cluster = Cluster(self.loop, self.random, shards=self.size.shards, quorum=self.random.randint(1, self.size.workers))
+        self.cluster = Cluster(
+            self.loop, self.random, shards=self.size.shards, quorum=self.random.randint(1, self.size.workers)
+        )
+        if self.random.random() < 0.2:
+            self.cluster.directories = ("/data", "/other")
         self.ledger = checks.Ledger()
         self.views: dict[str, LedgerView] = {}
         """Those that were ever asked for."""
@@ -178,7 +182,7 @@ class Scenario:
     # --- what clients do ------------------------------------------------------------------------------------------
 
     def _seconds(self) -> float:
-        return self.random.random() * self.size.pace * self.random.choice((0.1, 1.0, 2.0))
+        return self.random.random() * self.size.pace * self.random.choice((0.2, 1.0, 2.0))
 
     async def _write_on(self, client: Client) -> None:
         end = self.loop.time() + self.size.seconds
@@ -225,7 +229,9 @@ class Scenario:
             return
         table, columns = view.shows
         where = dict(zip(columns, arguments, strict=True))
-        covered = {row[0] for row in known.get(table, ()) if all(row[c] == v for c, v in where.items())} if token else ()
+        covered = (
+            {row[0] for row in known.get(table, ()) if all(row[c] == v for c, v in where.items())} if token else ()
+        )
         self.ledger.seen.append(
             checks.Seen(view.name, table, where, frozenset(int(row[0]) for row in rows), frozenset(covered))
         )
@@ -297,8 +303,8 @@ class Scenario:
         decided, state = client.directory.cluster, client.directory.state
         assert decided is not None
         checks.check_engine(cluster, decided)
-        stored = checks.stored_rows(cluster, state)
-        self.ledger.judge(stored, checks.log_order(cluster, state, ("marks", "tags")))
+        stored = checks.stored_rows(cluster, decided, state)
+        self.ledger.judge(stored, checks.log_order(cluster, decided, state, ("marks", "tags")))
         oracle = checks.LedgerOracle(stored)
         try:
             for view in self.views.values():

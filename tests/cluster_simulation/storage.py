@@ -113,10 +113,16 @@ class Disks:
     def __init__(self, random: Random, kill: Callable[[Process, str], None]) -> None:
         self._random = random
         self._kill = kill
-        self.disks: dict[DomainIndex, Disk] = {}
+        self.disks: dict[tuple[str, DomainIndex], Disk] = {}
+        """By data directory and shard."""
+        self.refused: set[DomainIndex] = set()
+        """Those that cannot be opened now: the disk is full, or broken."""
 
-    def open(self, domain: DomainIndex, process: Process, host: str, incarnation: int) -> CrashStore:
-        disk = self.disks.setdefault(domain, Disk())
+    def open(self, place: tuple[str, DomainIndex], process: Process, host: str, incarnation: int) -> CrashStore:
+        domain = place[1]
+        if domain in self.refused:
+            raise StorageFailure(f"shard {domain} cannot be opened now", hint="see the disk")
+        disk = self.disks.setdefault(place, Disk())
         if disk.owner is not None and disk.owner is not process:
             if disk.host != host:
                 raise StorageFailure(f"shard {domain} is open on host {disk.host}", hint="stop that process")
@@ -129,8 +135,8 @@ class Disks:
         disk.owner, disk.host, disk.incarnation = process, host, incarnation
         return disk.store
 
-    def close(self, domain: DomainIndex, process: Process, incarnation: int) -> None:
-        disk = self.disks[domain]
+    def close(self, place: tuple[str, DomainIndex], process: Process, incarnation: int) -> None:
+        disk = self.disks[place]
         if disk.owner is process and disk.incarnation == incarnation:
             disk.store.sync()
             disk.owner = None

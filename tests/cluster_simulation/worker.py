@@ -38,19 +38,22 @@ class SimulatedServer(WorkerServer):
         return answer
 
     async def _store(self, message: OpenDomain) -> tuple[Store, Callable[[], None], Callable[[], None]]:
-        worker, domain, incarnation = self._worker, message.domain, message.incarnation
+        worker, incarnation = self._worker, message.incarnation
+        place = (worker.data, message.domain)
         disks, process = worker.cluster.disks, worker.process
         await asyncio.sleep(worker.cluster.random.random() * OPENING)
-        store = disks.open(domain, process, worker.host, incarnation)
-        return store, store.sync, lambda: disks.close(domain, process, incarnation)
+        store = disks.open(place, process, worker.host, incarnation)
+        return store, store.sync, lambda: disks.close(place, process, incarnation)
 
 
 class SimulatedWorker:
     """One process; ``incarnation`` grows with each start under the same name."""
 
-    def __init__(self, cluster: Cluster, process: Process, name: str, incarnation: int, host: str) -> None:
+    def __init__(self, cluster: Cluster, process: Process, name: str, incarnation: int, data: str) -> None:
         self.cluster, self.process = cluster, process
-        self.name, self.incarnation, self.host = name, incarnation, host
+        self.name, self.incarnation, self.data = name, incarnation, data
+        self.host = f"host{data}"
+        """Workers of a host share its data directory."""
         self.dataflow: SimulatedDataflow
         self.peers: Peers
         self.is_up = False
@@ -73,11 +76,13 @@ class SimulatedWorker:
         handle = SimulatedServer(self).handle
         server = await serve(self.host, 0, cluster.name, handle, name=self.name, incarnation=self.incarnation)
         authority = await cluster.joined(self.process)
-        descriptor = WorkerDescriptor(self.name, self.host, server.port, self.incarnation, self.incarnation, "/data")
+        descriptor = WorkerDescriptor(self.name, self.host, server.port, self.incarnation, self.incarnation, self.data)
         self.is_up = True
         await self._until(lambda: authority.register_worker(descriptor))
         await authority.superseded.wait()
-        self.cluster.loop.call_soon(self.cluster.kill, self.process, "it is superseded", context=cluster.network.context)
+        self.cluster.loop.call_soon(
+            self.cluster.kill, self.process, "it is superseded", context=cluster.network.context
+        )
 
     async def _until(self, act: Callable[..., object]) -> None:
         """As a process that is started again until it succeeds."""

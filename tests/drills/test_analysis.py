@@ -95,6 +95,15 @@ def test_a_round() -> None:
     assert seen.slowest_during_ms == pytest.approx(1200)
 
 
+def test_on_a_busy_machine_who_takes_long_has_not_waited() -> None:
+    """Answers that take 40 ms before make 100 ms no outage, and 121 ms one."""
+    busy = [each._replace(latency=0.04) for each in steady()]
+    for latency, outage in ((0.1, 0.0), (0.121, 0.621)):
+        late = Record(100.5, latency, "StoryTotals", 1, "ok")
+        seen = examine([*busy, late], FAULT, SHARDS)
+        assert (seen.slow_ms, seen.outage_s) == (120.0, pytest.approx(outage))
+
+
 def test_an_error_of_those_who_should_not_notice_is_counted() -> None:
     spoiled = [*broken(), Record(100.5, 0.5, "Newest", 2, "error")]
     assert examine(spoiled, FAULT, SHARDS).untouched_during.errors == 1

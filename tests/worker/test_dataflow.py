@@ -18,7 +18,7 @@ from domains.commands import CreateTable, Feed
 from domains.errors import LimitExceeded, NotFound, StorageFailure, Unavailable
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
-from domains.packets import Insert, LinkUpdate, Operation, Written, link_between
+from domains.packets import Filled, Insert, LinkUpdate, Operation, Written, link_between
 from domains.sharding import physical, shard_of
 from domains.types import Row
 from migrations.plan import State, plan_start
@@ -188,17 +188,19 @@ def test_what_comes_from_outside_waits_while_others_are_behind(tmp_path: Path) -
         writes = [own.write(BASE, insert(2)), own.write(BASE, insert(3))]
         asked = own.call(lambda: len(writes))
         fed = own.command(BASE, Feed(10), epoch=1)
+        in_turn = own.command(BASE, table("v"))
         taken = threading.Event()
         own.receive([LinkUpdate(link_between(BASE, DomainIndex(9)), 1, 1, {})], taken.set)
         assert taken.wait(10), "what comes over links is always taken"
         assert own.control(lambda hosted, batch: hosted.counters.unhosted).result(10) == 1
         assert own.command(BASE, table("u"), epoch=1).result(10)
-        assert not any(each.done() for each in (*writes, asked, fed))
-        assert own.waiting_inputs == 4
+        assert not any(each.done() for each in (*writes, asked, fed, in_turn))
+        assert own.waiting_inputs == 5
         waiting[0] = dataflow_module.OUTBOUND_MAX
         assert [write.result(10).clock for write in writes] == [{"t": 2}, {"t": 3}]
         assert asked.result(10) == 2
         assert fed.result(10).finished
+        assert in_turn.result(10).finished
 
 
 def test_a_full_inbox_refuses_requests_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,10 +229,13 @@ def test_what_waits_is_done_before_it_stops(tmp_path: Path) -> None:
 
 def test_a_step_that_fails_stops_everything_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     told = threading.Event()
+    state = planned("CREATE TABLE t (a INT); CREATE VIEW V AS SELECT a FROM t WHERE a = ?", 1, 1)
     with alone(tmp_path) as (own, _):
+        for step in plan_start(state.flow).steps:
+            own.command(step.domain, step.command).result(10)
         own.listeners.append(lambda: told.set() if own.failure is not None else None)
-        never = own.reached(BASE, 77, {"t": 99})  # type: ignore[arg-type]
-        assert never.result(10), "a reader that is not there is not waited for"
+        waiting = own.reached(BASE, state.flow.readers["v"], {"t": 99})
+        own.call(lambda: None).result(10)  # A batch of its own: it is not among the inputs that fail.
 
         def fail(*_: Any) -> None:
             raise ZeroDivisionError("a bug")
@@ -239,6 +244,8 @@ def test_a_step_that_fails_stops_everything_and_says_so(tmp_path: Path, caplog: 
         with pytest.raises(Unavailable, match="a bug"):
             future.result(10)
         assert told.wait(10)
+        with pytest.raises(Unavailable, match="a bug"):
+            waiting.result(10)
         for act in (lambda: own.write(BASE, insert(1)), lambda: own.receive([]), lambda: own.call(lambda: 1)):
             with pytest.raises(Unavailable, match="a bug"):
                 act()
@@ -309,6 +316,20 @@ def test_who_waits_for_a_token_may_give_up(tmp_path: Path) -> None:
         until(lambda: len(own.hosted.waits) == 0)
 
 
+def test_giving_up_while_the_answer_is_on_its_way_harms_nobody() -> None:
+    class Late(Future[Any]):
+        """It is cancelled just after it was asked whether it is done."""
+
+        def done(self) -> bool:
+            was = super().done()
+            self.cancel()
+            return was
+
+    late = Late()
+    dataflow_module._answerer(late)(Filled())
+    assert late.cancelled()
+
+
 # --- embedded -----------------------------------------------------------------------------------------------------
 
 
@@ -317,6 +338,12 @@ def test_the_number_of_shards_of_a_directory_is_fixed(tmp_path: Path) -> None:
         path = tmp_path / name
         opened = open_embedded(path, groups=2, memory_limit=2**30, shards=shards)
         assert sorted(opened.domains) == list(range(2 * shards))
+        opened.start()
+        for shard in range(shards):
+            opened.command(DomainIndex(shard), table("t")).result(10)
+            opened.write(DomainIndex(shard), insert(shard)).result(10)
+        bases = ["t"] if shards == 1 else [f"t@{shard}" for shard in range(shards)]
+        assert [opened.published[DomainIndex(shard)] for shard in range(shards)] == [{base: 1} for base in bases]
         with pytest.raises(StorageFailure, match="in use"):
             open_embedded(path, groups=2, memory_limit=2**30, shards=shards)
         opened.close()

@@ -17,6 +17,7 @@ from domains.packets import Publish
 from domains.types import BIGINT, TEXT, Column, Row
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap
 from worker.reader_map import layout as layout_module
+from worker.reader_map.layout import reader_id
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = (Column("id", BIGINT), Column("text", TEXT))
@@ -64,6 +65,46 @@ def test_a_key_of_one_row_is_one_entry(readers: ReaderMap) -> None:
     assert client.page(LAYOUTS[ONE], (1,)) == b""
     change(readers, ONE, (9,), None, (9, "nobody asked"))
     assert client.page(LAYOUTS[ONE], (9,)) is None
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_a_concealed_reader_is_a_hole_until_it_is_revealed(readers: ReaderMap, rows: int) -> None:
+    """What comes meanwhile is found afterwards, in whichever form it is stored."""
+    client, node = readers.client(), NodeIndex(4)
+    full = ReaderLayout(4, Reader("full", (), (), (OrderTerm(0),), 2), COLUMNS)
+    full.concealed = True
+    readers.publish([(full, Publish(node, filled=[((), [])]))])
+    for number in range(rows):
+        readers.publish([(full, Publish(node, deltas=[((), ((number, "x"), 1))]))])
+        assert client.page(full, ()) is None
+        assert client.rows(full, [()]) is None
+        assert client.parts(full, [()]) is None
+        assert client.holes(full, [()]) == [()]
+    readers.reveal(full)
+    assert client.page(full, ()) == b",".join(b'{"id":%d,"text":"x"}' % number for number in range(rows))
+    assert client.holes(full, [()]) == []
+    readers.publish([(full, Publish(node, deltas=[((), ((9, "y"), 1))]))])
+    assert (client.page(full, ()) or b"").endswith(b'{"id":9,"text":"y"}')
+    readers.drop(full)
+    assert client.page(full, ()) is None
+    with readers._environment.begin() as transaction:
+        assert transaction.stat()["entries"] == 0
+
+
+def test_a_reader_that_is_dropped_before_it_is_revealed_leaves_nothing(readers: ReaderMap) -> None:
+    full = ReaderLayout(4, Reader("full", (), (), (), 2), COLUMNS)
+    full.concealed = True
+    rows = [((number, "x"), 1) for number in range(3)]
+    readers.publish([(full, Publish(NodeIndex(4), filled=[((), rows)]))])
+    readers.drop(full)
+    with readers._environment.begin() as transaction:
+        assert transaction.stat()["entries"] == 0
+    assert readers.bytes_of(4) == 0
+
+
+def test_shards_of_a_reader_have_numbers_of_their_own() -> None:
+    numbers = {reader_id(NodeIndex(node), shard) for node in range(5) for shard in range(256)}
+    assert len(numbers) == 5 * 256
 
 
 def test_rows_come_in_order_and_only_the_visible_columns(readers: ReaderMap) -> None:

@@ -47,9 +47,11 @@ def test_a_domain_goes_only_where_its_rows_are() -> None:
 
 def test_who_has_refused_is_asked_last() -> None:
     placement = given({0: "a"})
-    refused = {("a", DomainIndex(0))}
+    refused = {("a", DomainIndex(0)): 7.0}
     assert place([DomainIndex(0)], workers("a", "b"), placement, refused=refused) == {0: "b"}
     assert place([DomainIndex(0)], workers("a"), placement, refused=refused) == {0: "a"}
+    both = {("a", DomainIndex(0)): 7.0, ("b", DomainIndex(0)): 6.0}
+    assert place([DomainIndex(0)], workers("a", "b"), placement, refused=both) == {0: "b"}, "they take turns"
 
 
 def test_a_worker_that_came_back_is_given_its_own() -> None:

@@ -1,0 +1,50 @@
+"""``headrace drain``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from headrace.cli.queries import Url
+from headrace.cli.serving import Config
+from headrace.client.calls import Call
+from headrace.client.connection import Connection
+from headrace.errors import BadRequest, Unavailable
+from headrace.settings import load
+
+DRAIN_SECONDS = 120.0
+"""A domain closes after its writes are on disk and opens elsewhere: tenths of a second each, and there may be many."""
+
+
+def drain(
+    worker: Annotated[str, typer.Argument(help="The worker's name, as headrace status has it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Let it have domains again.")] = False,
+    url: Url = None,
+    config: Config = None,
+) -> None:
+    """Move a worker's domains to others, so that it can be stopped without anybody noticing.
+
+    Returns when it has none any more. It is given domains again after --undo, or when it has been started anew.
+
+    Examples:
+
+      headrace drain worker-2
+    """
+    settings = load(config, url=url)
+    with Connection(settings.url) as server:
+        shown = server.status()
+    if "cluster" not in shown:
+        raise BadRequest(f"the server at {settings.url} is no cluster, and has no workers")
+    leader = shown["cluster"].get("leader")
+    if leader is None:
+        raise Unavailable("no controller leads, and only a leader moves domains", hint="try again")
+    call = Call("DELETE" if undo else "POST", f"/v1/workers/{quote(worker, safe='')}/drain", dict)
+    with Connection(f"http://{_bracketed(leader['host'])}:{leader['port']}", timeout=DRAIN_SECONDS) as controller:
+        controller.send(call)
+    typer.echo(f'worker "{worker}" {"may have domains again" if undo else "has no domains any more"}')
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
