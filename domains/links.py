@@ -72,7 +72,7 @@ class Links:
         self._routes_of.setdefault(egress, []).append((route.link, route.ingress, route.part))
 
     def add_incoming(self, links: Iterable[LinkId]) -> None:
-        """Links that feed an ingress here. They begin again with their sender, even if nothing has come over them yet."""
+        """Links that feed an ingress here. They begin again with their sender, even if nothing came over them yet."""
         for link in links:
             self.incoming.setdefault(link, Incoming())
 

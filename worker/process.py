@@ -18,7 +18,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -87,10 +87,6 @@ async def run(settings: Settings) -> None:
     """
     if settings.zookeeper is None:
         raise BadRequest("a worker needs the address of ZooKeeper", hint="--zookeeper host:port")
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
     authority = KazooAuthority(
         settings.zookeeper,
         settings.deployment,
@@ -100,18 +96,30 @@ async def run(settings: Settings) -> None:
     try:
         with as_headrace_errors():
             await authority.start()
-        async with running(settings, authority) as worker:
-            await _first(stopping, worker.failed, authority.superseded)
-            # Gone from ZooKeeper first: then nobody is sent here any more.
-            await authority.close()
-            if worker.dataflow.failure is not None:
-                _log.critical('worker "%s" cannot go on: %s', worker.descriptor.name, worker.dataflow.failure)
-                raise worker.dataflow.failure
-            if authority.superseded.is_set():
-                raise Unavailable(f'a newer process is worker "{worker.descriptor.name}"; this one ends')
-            _log.info('worker "%s" stops', worker.descriptor.name)
+        await work(settings, authority)
     finally:
         await authority.close()
+
+
+async def work(
+    settings: Settings, authority: ClusterAuthority, ready: Callable[[Worker], None] = lambda worker: None
+) -> None:
+    """``run`` with an authority that is started; ``ready`` is called once the worker is registered."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with running(settings, authority) as worker:
+        ready(worker)
+        await _first(stopping, worker.failed, authority.superseded)
+        # Gone from ZooKeeper first: then nobody is sent here any more.
+        await authority.close()
+        if worker.dataflow.failure is not None:
+            _log.critical('worker "%s" cannot go on: %s', worker.descriptor.name, worker.dataflow.failure)
+            raise worker.dataflow.failure
+        if authority.superseded.is_set():
+            raise Unavailable(f'a newer process is worker "{worker.descriptor.name}"; this one ends')
+        _log.info('worker "%s" stops', worker.descriptor.name)
 
 
 async def _first(*events: asyncio.Event) -> None:

@@ -5,6 +5,10 @@ more machines to help: that a request costs no more *processor time* when the sa
 So real clusters (``headrace up``) run side by side and are asked alike, in turn, by one load process, and the processor
 time of all server processes is divided by the requests. What slows the machine for a while slows a round of all.
 
+What a write costs depends on how many share a batch and its sync to disk, and so on how many clients a worker has. So
+a cluster is asked by as many clients *for each worker*; and, to see what that hides, by the *same clients* however many
+workers share them.
+
 Two series: the *same shards* in all clusters, so that only the number of workers changes, and as *many shards as
 workers*. Two programs: the votes stand where they are counted (SHARD BY their story), so that a write concerns one
 worker; and *ballots*, which stand by user and are counted by story, so that each write is shuffled.
@@ -19,26 +23,20 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import httpx
-from rich.table import Table
 
-from headrace.bench import report
 from headrace.bench.mixed_load import STORIES
 from headrace.bench.program import VIEW, VIEWS, story
-from headrace.bench.scale_counts import KINDS, Meter, Spent
+from headrace.bench.scale_counts import KINDS, Meter, Sample, Spent, Subject
+from headrace.bench.scale_plan import PHASES, QUICK, SHARDS, SHUFFLED, WHOLE, Effort, Phase
+from headrace.bench.scale_report import costs_table, document, messages_table, verdict
 from headrace.drills.cluster import Cluster, Shape
 from headrace.errors import BadRequest
 from headrace.render import console
 
-GOAL = 1.15
-"""Processor time of a request with the most workers, over that with the fewest, with the same shards."""
-SHARDS = 4
-"""Of the first series: each of four workers has one."""
 WORKERS_MAX = 8
 """Past that, two cores are busy with the processes themselves."""
 
@@ -57,73 +55,6 @@ TOGETHER = 1_000
 FILL_SECONDS = 120.0
 
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """What the load asks for: see ``mixed_load.MIXES``."""
-
-    name: str
-    mix: str
-    table: str = "votes"
-    view: str = VIEW
-
-
-PHASES = (Phase("mix", "mix"), Phase("reads", "reads"), Phase("singles", "singles"), Phase("batches", "batches"))
-SHUFFLED = (
-    Phase("shuffled singles", "singles", "ballots", "BallotsOfStory"),
-    Phase("shuffled batches", "batches", "ballots", "BallotsOfStory"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How long everything is measured."""
-
-    rounds: int
-    seconds: float
-    """A phase's, in each round, on each cluster."""
-    connections: int = 64
-    idle_seconds: float = 5.0
-
-
-WHOLE = Effort(rounds=7, seconds=3.0)
-QUICK = Effort(rounds=2, seconds=0.7, connections=16, idle_seconds=1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One phase of one round on one cluster."""
-
-    requests: int
-    writes: int
-    rows: int
-    seconds: float
-    spent: Spent
-
-    @property
-    def microseconds(self) -> float:
-        """Of processor time a request, without ZooKeeper's."""
-        return 1e6 * self.spent.servers() / self.requests
-
-
-@dataclass(slots=True)
-class Subject:
-    """A cluster that is measured."""
-
-    cluster: Cluster
-    meter: Meter
-    idle: Spent | None = None
-    samples: dict[str, list[Sample]] = field(default_factory=dict)
-    """By phase."""
-
-    @property
-    def workers(self) -> int:
-        return self.cluster.shape.workers
-
-    @property
-    def shards(self) -> int:
-        return self.cluster.shape.shards
 
 
 class LoadProcess:
@@ -151,9 +82,6 @@ class LoadProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
-
-
-# --- measuring --------------------------------------------------------------------------------------------------
 
 
 def run(workers: str, out: Path | None, quick: bool) -> None:
@@ -255,7 +183,7 @@ async def _sample(subject: Subject, phase: Phase, load: LoadProcess, effort: Eff
         mix=phase.mix,
         table=phase.table,
         view=phase.view,
-        connections=effort.connections,
+        connections=effort.connections(phase, subject.workers),
         seconds=effort.seconds,
         seed=seed,
     )
@@ -291,118 +219,3 @@ def _votes(stories: range) -> list[dict[str, int]]:
 async def _post(client: httpx.AsyncClient, path: str, body: dict[str, Any]) -> None:
     answer = await client.post(path, json=body)
     assert answer.is_success, answer.text
-
-
-# --- showing ----------------------------------------------------------------------------------------------------
-
-
-def compared(subject: Subject, base: Subject, phase: str) -> float:
-    """Processor time of a request against that of another cluster: the median of the rounds' ratios."""
-    pairs = zip(subject.samples[phase], base.samples[phase], strict=True)
-    return median(ours.microseconds / theirs.microseconds for ours, theirs in pairs)
-
-
-def cost(samples: Sequence[Sample], *kinds: str) -> float:
-    """µs of processor time a request, of these kinds of parts: the median of the rounds."""
-    return median(1e6 * sum(each.spent.cpu[kind] for kind in kinds) / each.requests for each in samples)
-
-
-def each_write(samples: Sequence[Sample], name: str) -> float:
-    """How many of what is counted come to one write, over all rounds."""
-    return sum(each.spent.said[name] for each in samples) / max(1, sum(each.writes for each in samples))
-
-
-def costs_table(name: str, subjects: Sequence[Subject]) -> Table:
-    shown = Table(title=f"µs of processor time a request, {name}", header_style="bold", title_justify="left")
-    for column in ("requests", "workers", "a second", "µs", "api", "workers'", "controller", "+ ZooKeeper", "ratio"):
-        shown.add_column(column, justify="left" if column == "requests" else "right")
-    for phase in (*PHASES, *SHUFFLED):
-        for each in subjects:
-            samples = each.samples[phase.name]
-            shown.add_row(
-                phase.name,
-                str(each.workers),
-                f"{median(one.requests / one.seconds for one in samples):,.0f}",
-                f"{cost(samples, 'api', 'worker', 'controller'):.0f}",
-                f"{cost(samples, 'api'):.0f}",
-                f"{cost(samples, 'worker'):.0f}",
-                f"{cost(samples, 'controller'):.1f}",
-                f"{cost(samples, *KINDS):.0f}",
-                f"{compared(each, subjects[0], phase.name):.2f}",
-                end_section=each is subjects[-1],
-            )
-    return shown
-
-
-MESSAGES = {
-    "packets": "packets",
-    "beats": "of these beats",
-    "sent": "to other workers",
-    "frames": "frames",
-    "acks": "acks",
-    "sent_bytes": "bytes",
-    "asked": "api messages",
-    "asked_bytes": "api bytes",
-    "batches": "batches",
-    "syncs": "syncs",
-}
-
-
-def messages_table(subjects: Sequence[Subject]) -> Table:
-    shown = Table(title="messages and bytes a write", header_style="bold", title_justify="left")
-    for column in ("requests", "shards", "workers", *MESSAGES.values()):
-        shown.add_column(column, justify="left" if column == "requests" else "right")
-    for phase in (*PHASES[2:], *SHUFFLED):
-        for each in subjects:
-            samples = each.samples[phase.name]
-            figures = [f"{each_write(samples, name):,.2f}" for name in MESSAGES]
-            shown.add_row(phase.name, str(each.shards), str(each.workers), *figures, end_section=each is subjects[-1])
-    return shown
-
-
-def verdict(subjects: Sequence[Subject]) -> str:
-    ratio = compared(subjects[-1], subjects[0], "mix")
-    met = "met" if ratio <= GOAL else "not met"
-    return (
-        f"the mix costs {ratio:.2f} times as much with {subjects[-1].workers} workers as with {subjects[0].workers}; "
-        f"the goal is {GOAL:g} at most: {met}"
-    )
-
-
-def document(series: Mapping[str, Sequence[Subject]], effort: Effort, quick: bool) -> dict[str, Any]:
-    first = series[next(iter(series))]
-    ratio = compared(first[-1], first[0], "mix")
-    return {
-        **report.document([], quick),
-        "rounds": effort.rounds,
-        "seconds": effort.seconds,
-        "connections": effort.connections,
-        "ratio": round(ratio, 3),
-        "goal": GOAL,
-        "met": ratio <= GOAL,
-        "series": {name: [_shown(each, subjects[0]) for each in subjects] for name, subjects in series.items()},
-    }
-
-
-def _shown(subject: Subject, base: Subject) -> dict[str, Any]:
-    assert subject.idle is not None
-    return {
-        "workers": subject.workers,
-        "shards": subject.shards,
-        "idle_cpu": {kind: round(share, 4) for kind, share in subject.idle.cpu.items()},
-        "phases": {
-            phase: {
-                "requests_per_second": round(median(each.requests / each.seconds for each in samples), 1),
-                "requests": sum(each.requests for each in samples),
-                "writes": sum(each.writes for each in samples),
-                "rows": sum(each.rows for each in samples),
-                "cpu_us": round(cost(samples, "api", "worker", "controller"), 2),
-                "cpu_us_with_zookeeper": round(cost(samples, *KINDS), 2),
-                "cpu_us_by_part": {kind: round(cost(samples, kind), 2) for kind in KINDS},
-                "cpu_us_of_rounds": [round(each.microseconds, 1) for each in samples],
-                "ratio": round(compared(subject, base, phase), 3),
-                "a_write": {name: round(each_write(samples, name), 3) for name in samples[0].spent.said},
-            }
-            for phase, samples in subject.samples.items()
-        },
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import psutil
@@ -117,3 +117,38 @@ def _said(document: Mapping[str, Any]) -> dict[str, int]:
         "batches": document["batches"],
         "syncs": document["syncs"],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One phase of one round on one cluster."""
+
+    requests: int
+    writes: int
+    rows: int
+    seconds: float
+    spent: Spent
+
+    @property
+    def microseconds(self) -> float:
+        """Of processor time a request, without ZooKeeper's."""
+        return 1e6 * self.spent.servers() / self.requests
+
+
+@dataclass(slots=True)
+class Subject:
+    """A cluster that is measured."""
+
+    cluster: Cluster
+    meter: Meter
+    idle: Spent | None = None
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    """By phase."""
+
+    @property
+    def workers(self) -> int:
+        return self.cluster.shape.workers
+
+    @property
+    def shards(self) -> int:
+        return self.cluster.shape.shards

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
+from controller.cluster.state import ClusterState
 from headrace.cluster.backoff import Backoff
 from headrace.cluster.child import Child, Part
 from headrace.cluster.directory import ClusterDirectory
@@ -25,7 +26,7 @@ from zookeeper.server import Ensemble
 SHARDS = 4
 """Of a new cluster, unless it is told. They are what can be spread over workers, and cannot become more later."""
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 """From the start of the processes until all of them serve. On a quiet machine it is two or three."""
 LOOK_AGAIN = 0.05
 
@@ -115,6 +116,7 @@ class Supervisor:
             for child in reversed(self._children):
                 await child.start()
             await self._until_there(authority)
+            await self._compare(authority)
         finally:
             await authority.close()
 
@@ -177,6 +179,17 @@ class Supervisor:
                     f"after {READY_SECONDS:g} s there is still no {missing}", hint=f'see "{self._directory.logs}"'
                 )
             await asyncio.sleep(LOOK_AGAIN)
+
+    async def _compare(self, authority: KazooAuthority) -> None:
+        """Say so where a number was given that counts at a deployment's first start only."""
+        data, _ = await authority.read()
+        if data is None or "shards" not in self.settings.model_fields_set:
+            return
+        shards = ClusterState.decode(data, authority.deployment).shards
+        if shards != self.settings.shards:
+            self.tell(
+                f"this cluster has {shards} shards since its first start; {self.settings.shards} are not made of it"
+            )
 
     async def _missing(self, authority: KazooAuthority) -> str:
         """What there is not yet; empty if all is there. A name that is registered may still be a dead process's."""

@@ -25,6 +25,7 @@ DEPLOYMENT = "main"
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
 LOOK_AGAIN = 0.05
+ANSWERS = "headrace.api: answers at"
 STATUS_SECONDS = 3.0
 """More than an api process waits for a worker that hangs."""
 
@@ -132,6 +133,12 @@ class Cluster:
     def pids(self) -> dict[str, int]:
         """Part → process number, of those that run. A part that died a moment ago may still be named."""
         return {name: int(part["pid"]) for name, part in self._record()["parts"].items()}
+
+    def answers(self, api: str) -> int:
+        """How often an api process of this name has begun to answer. All of them answer at one address, so that it can
+        only be told by what it logs."""
+        log = self.data / "logs" / f"{api}.log"
+        return log.read_text(errors="replace").count(ANSWERS) if log.exists() else 0
 
     def away(self) -> list[str]:
         """Parts that do not run at this moment."""

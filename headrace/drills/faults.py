@@ -12,7 +12,7 @@ from contextlib import suppress
 import httpx
 
 from headrace.drills.observer import Sight
-from headrace.drills.stage import Stage
+from headrace.drills.stage import WHOLE_SECONDS, Stage
 
 DETECTION_SECONDS = 15.0
 """Whoever is not missed by then is not going to be."""
@@ -103,11 +103,14 @@ async def restart_all(stage: Stage) -> None:
 async def rolling_restart(stage: Stage) -> None:
     """Each part in turn is asked to end and comes back; the next one follows when all is whole."""
     for name in sorted(stage.cluster.pids(), key=_order_of_restart):
-        pid = stage.cluster.pids()[name]
+        pid, answered = stage.cluster.pids()[name], stage.cluster.answers(name)
         stage.begin(await stage.hosted_by(name) if name.startswith("worker-") else ())
         os.kill(pid, signal.SIGTERM)
-        while stage.cluster.pids().get(name, pid) == pid:
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(WHOLE_SECONDS):
+            while stage.cluster.pids().get(name, pid) == pid:
+                await asyncio.sleep(0.02)
+            while name.startswith("api-") and stage.cluster.answers(name) == answered:
+                await asyncio.sleep(0.02)
         stage.amend(whole=await stage.until_whole())
         stage.amend(settled=await stage.until_settled())
         # What follows at once would be counted to the outage before it.

@@ -106,8 +106,10 @@ async def _round(drill: Drill, stage: Stage, load: LoadProcess, *, first: bool) 
         stage.amend(whole=await stage.until_whole())
         stage.amend(settled=await stage.until_settled())
         await asyncio.sleep(max(AFTER, stage.faults[-1].at + DURING - stage.now))
-    except DrillFailed as error:
-        stage.broken.append(error.message)
+    except (DrillFailed, TimeoutError) as error:
+        stage.broken.append(
+            error.message if isinstance(error, DrillFailed) else "a part that was restarted is not back"
+        )
     await load.order("pause")
     try:
         return await load.order("judge", within=JUDGE_SECONDS)

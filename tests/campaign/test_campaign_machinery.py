@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import pytest
 
@@ -138,3 +139,14 @@ def test_a_case_that_hangs_is_stopped() -> None:
 
     with pytest.raises(TooLong):
         hang()
+
+
+def test_a_case_that_waits_for_ever_is_stopped() -> None:
+    """It uses no processor time, so the clock has to tell."""
+
+    def wait() -> None:
+        with time_limit(0.02):
+            threading.Event().wait()
+
+    with pytest.raises(TooLong):
+        wait()

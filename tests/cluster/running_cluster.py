@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 60.0
+DEADLINE = 120.0
 NO_JAVA = shutil.which("java") is None
 
 

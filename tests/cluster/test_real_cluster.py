@@ -140,11 +140,12 @@ def test_up_write_read_lose_drain_stop_and_start_again(launch: Launch) -> None:
     code, _, err = running.stop()
     assert (code, err) == (0, "")
 
-    again = launch("--workers", "2").serves()
+    again = launch("--workers", "2", "--shards", "8").serves()
+    assert any("has 6 shards since its first start" in line for line in again.lines)
     with connect(again.url) as db:
         assert votes(db) == [count + 1 for count in counted]
         assert by_author(db) == [(0, 8), (1, 8), (2, 8)]
-        assert db.execute("SELECT COUNT(*) FROM later").rows == [(2,)]
+        assert db.execute("SELECT COUNT(*) FROM later").rows == ((2,),)
         assert db.status()["cluster"]["shards"] == 6
     assert again.stop()[0] == 0
 

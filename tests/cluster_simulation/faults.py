@@ -29,7 +29,7 @@ KINDS = {
     "part": 4,
     "zookeeper": 3,
     "expire": 3,
-    "isolate": 2,
+    "isolate": 4,
     "weather": 2,
     "memory": 3,
     "join": 2,
@@ -110,6 +110,8 @@ class Faults:
             "part",
             "kill_other",
             "expire_leader",
+            "isolate_leader",
+            "isolate_leader",
         )
         act = self.random.choice(acts)
 
@@ -150,6 +152,9 @@ class Faults:
             self._later(self._part_pair(leader.process, process))
         if act == "expire_leader" and leader is not None and cluster.zookeeper.running:
             leader.process.context.copy().run(cluster.authorities[leader.process].expire)
+
+        if act == "isolate_leader" and leader is not None:
+            self._later(self._cut_off(leader.process))
 
     def _later(self, coroutine: Coroutine[None, None, None]) -> None:
         self._tasks.append(asyncio.ensure_future(coroutine))
@@ -248,6 +253,8 @@ class Faults:
             return
         one = self.random.choice(living)
         others = self.random.sample(living, self.random.randint(1, len(living)))
+        if self.random.random() < 0.3:
+            others += [process for process in self.cluster.authorities if process.name.startswith("client")]
         self.cluster.say(f"{one} is parted from {others}")
         for other in others:
             self.cluster.network.part(one, other)
@@ -272,13 +279,15 @@ class Faults:
             process.context.copy().run(self.cluster.authorities[process].expire)
 
     async def _isolate(self) -> None:
-        """A process loses ZooKeeper, and nothing else."""
-        process = self.random.choice(self.cluster.living() or [None])  # type: ignore[list-item]
-        if process is not None:
-            self.cluster.say(f"{process} is cut off from ZooKeeper")
-            self.cluster.authorities[process].cut()
-            await asyncio.sleep(self._pause())
-            self.cluster.mend(process)
+        """A process loses ZooKeeper, and nothing else: a client then knows only what was, a leader commands on."""
+        clients = [process for process in self.cluster.authorities if process.name.startswith("client")]
+        await self._cut_off(self.random.choice(self.cluster.living() + clients))
+
+    async def _cut_off(self, process: Process) -> None:
+        self.cluster.say(f"{process} is cut off from ZooKeeper")
+        self.cluster.authorities[process].cut()
+        await asyncio.sleep(self._pause())
+        self.cluster.mend(process)
 
     async def _weather(self) -> None:
         self.cluster.network.weather = Weather(

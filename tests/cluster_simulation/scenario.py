@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -51,7 +52,7 @@ class Size:
         return cls(
             shards=random.choice((1, 2, 2, 3, 4)),
             workers=random.choice((1, 2, 2, 3, 3, 4)),
-            controllers=random.choice((1, 1, 2, 3)),
+            controllers=random.choice((1, 2, 2, 3)),
             clients=random.choice((1, 2, 3)),
             seconds=random.choice((2.0, 4.0, 8.0)),
             faults=random.choice((0, 1, 2, 2, 3, 3, 5, 8, 12)),
@@ -266,7 +267,14 @@ class Scenario:
                 (view,) = ledger_views(random, 1)
                 if view.name not in present:
                     self.views[view.name] = view
-                    await self._change(Entry((view.create(),)), view.create())
+                    if await self._change(Entry((view.create(),)), view.create()):
+                        await self._read_at_once(client, view)
+
+    async def _read_at_once(self, client: Client, view: LedgerView) -> None:
+        """What is said to be there must be whole from the first answer on."""
+        await self._of(client, client.directory.refresh)
+        for _ in range(3):
+            await self._of(client, partial(self._read, client, view))
 
     def _cancel_soon(self) -> None:
         """What is changed next is given up again, perhaps."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from controller.executor import LocalBook
 from controller.local import LocalDeployment
 from domains.errors import StorageFailure
 
@@ -47,7 +48,8 @@ async def state_of(deployment: LocalDeployment) -> State:
     """Tables with their schemas and rows, views with their answers."""
     found: State = {}
     for schema in deployment.tables():
-        rows = deployment.dataflow.stores[0].table(schema.name).find((), ())
+        stores = list(deployment.dataflow.stores.values())[: deployment.state.shards]
+        rows = [row for store in stores for row in store.table(schema.name).find((), ())]
         found[f"table {schema.name}"] = (schema, sorted(rows))
     for view in deployment.views():
         arguments = [10 for _ in view.parameters]
@@ -56,12 +58,18 @@ async def state_of(deployment: LocalDeployment) -> State:
     return found
 
 
-async def opened(path: Path, domains: int) -> State:
-    deployment = await LocalDeployment.open(path, domains=domains)
+async def opened(path: Path, domains: int, shards: int = 1) -> State:
+    deployment = await LocalDeployment.open(path, domains=domains, shards=shards)
     try:
         return await state_of(deployment)
     finally:
         await deployment.close()
+
+
+def book_of(deployment: LocalDeployment) -> LocalBook:
+    book = deployment.migrator._book
+    assert isinstance(book, LocalBook)
+    return book
 
 
 def copies_of(deployment: LocalDeployment, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
@@ -72,7 +80,7 @@ def copies_of(deployment: LocalDeployment, path: Path, monkeypatch: pytest.Monke
         copies.append(path.with_name(f"copy {len(copies)}"))
         shutil.copytree(path, copies[-1])
 
-    perform, authority = deployment.dataflow.command, deployment.migrator._authority
+    perform, authority = deployment.dataflow.command, book_of(deployment)._authority
     write = authority.write
 
     def command(*arguments: Any) -> Any:
@@ -93,12 +101,12 @@ def copies_of(deployment: LocalDeployment, path: Path, monkeypatch: pytest.Monke
     return copies
 
 
-@pytest.mark.parametrize("domains", [1, 2])
+@pytest.mark.parametrize(("domains", "shards"), [(1, 1), (2, 1), (1, 2)])
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_crash_at_each_point_of_a_migration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, domains: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, domains: int, shards: int
 ) -> None:
-    deployment = await LocalDeployment.open(tmp_path / "data", domains=domains)
+    deployment = await LocalDeployment.open(tmp_path / "data", domains=domains, shards=shards)
     await deployment.execute(BEFORE)
     before = await state_of(deployment)
     with monkeypatch.context() as patching:
@@ -112,12 +120,12 @@ async def test_a_crash_at_each_point_of_a_migration(
         allowed.append({name: state for name, state in before.items() if name != "table old"})
     reached = []
     for copy in copies:
-        state = await opened(copy, domains)
+        state = await opened(copy, domains, shards)
         assert state in allowed, f"{copy.name}: {state}"
         reached.append(allowed.index(state))
     assert reached[0] == 0
     assert reached[-1] == 1
-    assert await opened(tmp_path / "data", domains) == after
+    assert await opened(tmp_path / "data", domains, shards) == after
 
 
 async def test_a_recipe_that_was_half_written_beside_the_old_one(tmp_path: Path) -> None:
@@ -167,7 +175,7 @@ async def test_a_recipe_that_cannot_be_written_leaves_the_old_graph(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patching:
-        patching.setattr(deployment.migrator._authority, "write", full)
+        patching.setattr(book_of(deployment)._authority, "write", full)
         for change in CHANGES:
             with pytest.raises(StorageFailure, match="No space left"):
                 await deployment.execute(change)

@@ -28,6 +28,7 @@ from worker.messages import (
     Positions,
     ReadRequest,
     Reconfigure,
+    Report,
     Role,
     WriteRequest,
 )
@@ -35,6 +36,7 @@ from worker.process import Worker, running
 from worker.reader_map import BoundLookup
 from worker.schema_version import version_of
 from worker.wire import Connection, connect, greeting
+from zookeeper.descriptors import WorkerDescriptor
 from zookeeper.memory import MemoryZooKeeper
 
 
@@ -60,22 +62,29 @@ class Led:
 
     data: Path
     state: State
-    workers: dict[str, Worker] = field(default_factory=dict)
+    workers: dict[str, WorkerDescriptor] = field(default_factory=dict)
+    own: dict[str, Worker] = field(default_factory=dict)
+    """Those of the workers that are in this process."""
     controls: dict[str, Connection] = field(default_factory=dict)
     apis: dict[str, Connection] = field(default_factory=dict)
     homes: dict[DomainIndex, tuple[str, int]] = field(default_factory=dict)
     epoch: int = 1
 
     async def enter(self, name: str, opened: AsyncExitStack, zookeeper: MemoryZooKeeper) -> None:
+        """A worker in this process."""
         authority = zookeeper.authority("main")
         await authority.start(create=True)
         opened.push_async_callback(authority.close)
-        worker = await opened.enter_async_context(running(Told(name, self.data), authority))
-        self.workers[name] = worker
+        self.own[name] = await opened.enter_async_context(running(Told(name, self.data), authority))
+        await self.join(self.own[name].descriptor, opened)
+
+    async def join(self, descriptor: WorkerDescriptor, opened: AsyncExitStack) -> None:
+        """A worker, wherever it is."""
+        self.workers[descriptor.name] = descriptor
         for role, into in ((Role.CONTROLLER, self.controls), (Role.API, self.apis)):
             hello = greeting("main", role, f"test {role}", 1)
-            into[name] = await connect("127.0.0.1", worker.descriptor.port, hello)
-            opened.callback(into[name].close)
+            into[descriptor.name] = await connect("127.0.0.1", descriptor.port, hello)
+            opened.callback(into[descriptor.name].close)
 
     async def ask(self, name: str, message: Any) -> Any:
         return await self.controls[name].request(message)
@@ -94,7 +103,8 @@ class Led:
             await self.ask(name, Reconfigure(self.epoch, self.placement()))
 
     async def _build(self, index: DomainIndex, name: str) -> None:
-        stored = {schema.name for schema in self.workers[name].dataflow.stores[index].tables()}
+        report = await self.ask(name, Report(self.epoch))
+        stored = {schema.name for schema in report.domains[index].tables}
         for schema in self.state.catalog.tables.values():
             if schema.name not in stored and index < (schema.shards or self.state.shards):
                 await self.ask(name, Perform(self.epoch, index, CreateTable(schema)))
@@ -108,9 +118,9 @@ class Led:
             index: Placed(
                 name,
                 "127.0.0.1",
-                self.workers[name].descriptor.port,
+                self.workers[name].port,
                 incarnation,
-                self.workers[name].descriptor.incarnation,
+                self.workers[name].incarnation,
             )
             for index, (name, incarnation) in self.homes.items()
         }

@@ -1,0 +1,104 @@
+"""What an api process makes of a controller that does not lead, is lost, or hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import httpx
+import pytest
+
+from api.statuses import error_body
+from controller.cluster.directory import Directory
+from domains.errors import AlreadyExists, LeaderLost, NoLeader
+from headrace.cluster import leader_client
+from headrace.cluster.leader_client import LeaderClient
+from migrations.recipe import Entry
+from zookeeper.descriptors import ControllerDescriptor
+from zookeeper.memory import MemoryZooKeeper
+
+LEADER = ControllerDescriptor("c1", "leader", 7070, 1)
+ENTRY = Entry(("CREATE VIEW v AS SELECT 1",))
+DONE = {"id": "1", "sql": "x", "state": "done", "step": "", "progress": 1.0, "steps": ["a"], "error": None}
+
+Answering = Callable[[httpx.Request], httpx.Response] | Callable[[httpx.Request], Awaitable[httpx.Response]]
+
+
+def client(answering: Answering, leader: ControllerDescriptor | None = LEADER) -> LeaderClient:
+    directory = Directory(MemoryZooKeeper().authority())
+    directory.leader = leader
+    return LeaderClient(directory, httpx.MockTransport(answering))  # type: ignore[arg-type]
+
+
+async def test_a_migration_is_sent_whole_and_its_end_awaited() -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json=DONE)
+
+    door = client(answer)
+    await door.run(ENTRY, "CREATE VIEW …")
+    assert str(seen[0].url) == "http://leader:7070/v1/migrations"
+    body = json.loads(seen[0].content)
+    assert body["wait"] is True
+    assert body["entry"] == {"statements": list(ENTRY.statements), "readers": [], "ad_hoc": False, "forget": []}
+    assert (await door.migration("1")).steps == ("a",)
+    await door.close()
+
+
+async def test_what_made_it_fail_is_raised() -> None:
+    failed = {**DONE, "state": "failed", "error": ["already_exists", '"v" exists already', "drop it"]}
+    with pytest.raises(AlreadyExists) as raised:
+        await client(lambda _: httpx.Response(200, json=failed)).run(ENTRY, "x")
+    assert raised.value.hint == "drop it"
+    refused = error_body("already_exists", '"v" exists already')
+    with pytest.raises(AlreadyExists):
+        await client(lambda _: httpx.Response(409, content=refused)).start("x")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("not_leading", NoLeader), ("deposed", LeaderLost), ("leader_lost", LeaderLost)]
+)
+async def test_a_controller_that_does_not_lead(code: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        await client(lambda _: httpx.Response(503, content=error_body(code, "another leads"))).run(ENTRY, "x")
+
+
+async def test_no_leader_at_all() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    with pytest.raises(NoLeader, match="c1"):
+        await client(refuse).run(ENTRY, "x")
+    with pytest.raises(NoLeader):
+        await client(refuse, None).run(ENTRY, "x")
+
+
+async def test_a_leader_that_dies_while_it_is_asked() -> None:
+    def break_off(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("reset", request=request)
+
+    with pytest.raises(LeaderLost) as raised:
+        await client(break_off).run(ENTRY, "x")
+    assert "before you ask again" in str(raised.value.hint)
+    with pytest.raises(LeaderLost):
+        await client(lambda _: httpx.Response(502, content=b"<html>")).run(ENTRY, "x")
+
+
+async def test_a_leader_that_hangs_is_given_up_when_another_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_client, "LOOK_SECONDS", 0.005)
+    asked = asyncio.Event()
+
+    async def hang(request: httpx.Request) -> httpx.Response:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it hangs for ever")
+
+    door = client(hang)
+    running = asyncio.create_task(door.run(ENTRY, "x"))
+    await asked.wait()
+    door._directory.leader = ControllerDescriptor("c2", "other", 7070, 2)
+    with pytest.raises(LeaderLost, match="another leads"):
+        await asyncio.wait_for(running, 5)

@@ -1,0 +1,80 @@
+"""``headrace bench scale``: its own parts, and the paper model of docs/scaling.md against what a dataflow really sends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from controller.local import LocalDeployment
+from domains.sharding import shard_of
+from headrace.bench import mixed_load
+from headrace.bench.scale import BALLOTS, parse_workers
+from headrace.bench.scale_counts import KINDS, SAID, Sample, Spent
+from headrace.bench.scale_report import cost, each_write
+from headrace.bench.scaling_model import Cluster, markdown
+from headrace.errors import BadRequest
+from tests.test_house import ROOT
+
+TWICE = """
+CREATE VIEW Histogram AS SELECT ballots, COUNT(*) AS stories FROM BallotCount GROUP BY ballots;
+CREATE EXT VIEW StoriesWith AS SELECT ballots, stories FROM Histogram WHERE ballots = ?;
+"""
+"""A view with a second shuffle: counts stand by story, and how often each comes stands by count."""
+
+
+def test_the_table_in_the_docs_is_the_models() -> None:
+    text = (ROOT / "docs/scaling.md").read_text("utf-8")
+    assert markdown() in text, "docs/scaling.md: put in what python -m headrace.bench.scaling_model prints"
+
+
+@pytest.mark.parametrize("shards", [2, 4, 8])
+@pytest.mark.parametrize("shuffles", [1, 2])
+async def test_a_lone_write_sends_as_many_packets_as_the_model_says(tmp_path: Path, shards: int, shuffles: int) -> None:
+    deployment = await LocalDeployment.open(tmp_path, memory_limit=2**28, shards=shards)
+    try:
+        await deployment.execute(BALLOTS + (TWICE if shuffles == 2 else ""))
+        links = {link for domain in deployment.dataflow.domains.values() for link in domain.links.outgoing}
+        await deployment.insert("ballots", [{"user": 1, "story_id": 1}])
+        counters = deployment.dataflow.hosted.counters
+        before, beats = counters.packets, counters.beats
+        await deployment.insert("ballots", [{"user": 1, "story_id": 2}])
+        model = Cluster(shards)
+        assert len(links) == shuffles * model.links()
+        assert counters.packets - before == model.packets_a_batch(shuffles)
+        assert counters.beats > beats
+    finally:
+        await deployment.close()
+
+
+def test_requests_of_a_batch_are_the_shards_that_have_a_row() -> None:
+    random, shards, rows = Random(1), 100, 50
+    drawn = [len({shard_of(random.randrange(10**6), shards) for _ in range(rows)}) for _ in range(400)]
+    assert sum(drawn) / len(drawn) == pytest.approx(Cluster(shards).requests_a_batch(rows), rel=0.02)
+
+
+def test_all_clusters_are_asked_alike() -> None:
+    first, second = (mixed_load.requests("mix", "votes", "V", 3) for _ in range(2))
+    asked = [next(first) for _ in range(500)]
+    assert asked == [next(second) for _ in range(500)]
+    assert {kind for kind, _ in asked} == {"read", "single", "batch"}
+    assert asked != [next(mixed_load.requests("mix", "votes", "V", 4)) for _ in range(500)]
+
+
+def test_zookeeper_is_told_apart() -> None:
+    cpu = dict(zip(KINDS, (1.0, 2.0, 0.5, 4.0), strict=True))
+    sample = Sample(1_000, 100, 100, 1.0, Spent(cpu, dict.fromkeys(SAID, 50)))
+    assert sample.microseconds == 3_500
+    assert cost([sample], "zookeeper") == 4_000
+    assert each_write([sample, sample], "beats") == 0.5
+
+
+@pytest.mark.parametrize("text", ["", "1", "4,1", "2,2", "0,1", "1,99", "one,two"])
+def test_what_is_no_list_of_workers_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest, match="cannot compare the workers"):
+        parse_workers(text)
+
+
+def test_workers_are_a_rising_list() -> None:
+    assert parse_workers("1,2,4") == [1, 2, 4]
