@@ -35,6 +35,13 @@ class ShardedLookup(ViewLookup):
     def shard_of(self, key: Row) -> ReaderShard:
         return self.shards[shard_of(key[self._at], len(self.shards))]
 
+    def _counted_page(self, key: Row) -> bytes | None:
+        shard = self.shard_of(key)
+        assert shard.client is not None
+        page = shard.client.page(shard.layout, key)
+        self._count(page, (key,))
+        return page
+
     def by_shard(self, keys: Iterable[Row]) -> dict[ReaderShard, tuple[Row, ...]]:
         found: dict[ReaderShard, list[Row]] = {}
         for key in keys:

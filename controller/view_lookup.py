@@ -36,6 +36,8 @@ class ViewLookup:
         self._sampled: list[Row] = []
         self._telling = Telling()
         here = bool(shards) and all(shard.client is not None for shard in shards)
+        self._client = shards[0].client if here else None
+        self._layout = shards[0].layout if here else None
         self._single = here and binding.single_integer and shards[0].layout.plain
         self._many = self._single and shards[0].layout.by_integer
         self._name = binding.parameters[0].name if binding.single_key else ""
@@ -51,9 +53,10 @@ class ViewLookup:
         return self.read(self.binding.from_text(text))
 
     def _counted_page(self, key: Row) -> bytes | None:
-        shard = self.shard_of(key)
-        assert shard.client is not None
-        page = shard.client.page(shard.layout, key)
+        # By hand what ``look`` does, without asking for the shard: 0.2 µs, a seventh of it all.
+        assert self._client is not None
+        assert self._layout is not None
+        page = self._client.page(self._layout, key)
         self._count(page, (key,))
         return page
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -48,11 +49,18 @@ class Plan:
 
 
 def run(plan: Plan, tell: Callable[[str], None]) -> Result:
-    """Carry a drill out. Raises NotPossible, DrillFailed."""
-    return asyncio.run(_run(plan, tell))
+    """Carry a drill out. Raises NotPossible, DrillFailed; KeyboardInterrupt also where SIGTERM ends it."""
+    try:
+        return asyncio.run(_run(plan, tell))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 async def _run(plan: Plan, tell: Callable[[str], None]) -> Result:
+    task = asyncio.current_task()
+    assert task is not None
+    # What was started is stopped, and what was mounted is unmounted, whoever ends the drill.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     plan.out.mkdir(parents=True, exist_ok=True)
     data = plan.data or Path(tempfile.mkdtemp(prefix="headrace-drill-"))
     try:

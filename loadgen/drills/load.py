@@ -31,8 +31,9 @@ ROWS_MAX = 3
 """Of one insert."""
 OWN_READS = 5
 """One of so many inserts is read back at once, with its token."""
-DELETABLE_MAX = 2_000
-"""Entries that a delete chooses from, the newest."""
+ENTRIES_MAX = 3_000
+"""Entries that stand; past that a delete takes the place of an insert. A drill of hundreds of rounds is to end with as
+much data as it began with, or it would measure how writes slow down as a story's entries grow in number."""
 
 NOT_DONE = frozenset({"unavailable", "not_served", "not_here"})
 """Codes of answers with status 503 that say that a write was not done."""
@@ -60,7 +61,8 @@ class Load:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _running: asyncio.Task[None] | None = None
     _revising: set[int] = field(default_factory=set)
-    _deletable: deque[int] = field(default_factory=lambda: deque(maxlen=DELETABLE_MAX))
+    _deletable: deque[int] = field(default_factory=deque)
+    """Entries that were acknowledged and that nobody has asked to delete."""
     _turn: int = 0
 
     def go(self) -> None:
@@ -154,7 +156,8 @@ class Load:
     async def _write(self, due: float) -> None:
         kind = _drawn(self.random, WRITES)
         story = self.random.randrange(STORIES)
-        if kind == "delete" and self._deletable:
+        full = kind == "insert" and len(self._deletable) >= ENTRIES_MAX
+        if full or (kind == "delete" and self._deletable):
             await self._delete(due)
         elif kind == "revise" and story not in self._revising:
             await self._revise(due, story)

@@ -82,7 +82,9 @@ class Client:
     async def perform(self, operation: Operation) -> tuple[Ending, Clock]:
         """How it ended, and the token of what was done. Where parts in several shards end differently it is unknown."""
         self.turn += 1
-        schema = self.directory.state.catalog.table(operation.table)
+        schema = self.directory.state.catalog.tables.get(operation.table)
+        if schema is None:
+            return Ending.REFUSED, {}  # It has not heard of the table yet.
         divided = split(operation, schema, self.cluster.shards, self.turn)
         parts = [divided.limited(n, 0) if divided.limit is not None else part for n, part in enumerate(divided)]
         version = version_of(schema)

@@ -28,7 +28,7 @@ class Cluster:
         self.loop, self.random = loop, random
         self.shards, self.quorum = shards, quorum
         self.network = Network(loop, random)
-        self.zookeeper = MemoryZooKeeper(delay=0.001)
+        self.zookeeper = MemoryZooKeeper(delay=random.choice((0.002, 0.005, 0.02)))
         self.disks = Disks(random, self.kill)
         self.workers: dict[str, SimulatedWorker] = {}
         """By name, the process that was started last."""

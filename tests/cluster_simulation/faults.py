@@ -37,6 +37,8 @@ KINDS = {
     "kill_all": 1,
     "namesake": 2,
     "disk": 2,
+    "betrayal": 5,
+    "late_packets": 5,
     "ambush": 12,
 }
 
@@ -282,6 +284,40 @@ class Faults:
         """A process loses ZooKeeper, and nothing else: a client then knows only what was, a leader commands on."""
         clients = [process for process in self.cluster.authorities if process.name.startswith("client")]
         await self._cut_off(self.random.choice(self.cluster.living() + clients))
+
+    async def _betrayal(self) -> None:
+        """A worker that no controller reaches any more, and a client that does not hear that it has a successor."""
+        cluster, name = self.cluster, self._some_worker()
+        if name is None:
+            return
+        process = cluster.workers[name].process
+        cluster.say(f"{process} is parted from the controllers, and the clients from ZooKeeper")
+        for controller in cluster.controllers.values():
+            cluster.network.part(process, controller.process)
+        clients = [each for each in cluster.authorities if each.name.startswith("client")]
+        for each in clients:
+            cluster.authorities[each].cut()
+        await asyncio.sleep(2.0 + 2 * self._pause())
+        for each in clients:
+            cluster.mend(each)
+        cluster.network.join()
+
+    async def _late_packets(self) -> None:
+        """What a worker has sent is still on its way when its domains have gone on elsewhere."""
+        cluster = self.cluster
+        names = [name for name, worker in cluster.workers.items() if not worker.process.is_dead]
+        if len(names) < 2:
+            return
+        one, *others = self.random.sample(names, len(names))
+        cluster.say(f"what {one} sends to other workers is late")
+        for other in others:
+            cluster.network.part(cluster.workers[one].process, cluster.workers[other].process)
+        await asyncio.sleep(0.3)
+        controller = cluster.leader()
+        if controller is not None:
+            controller.process.spawn(self._drained(controller, one))
+        await asyncio.sleep(self.random.random())
+        cluster.network.join()
 
     async def _cut_off(self, process: Process) -> None:
         self.cluster.say(f"{process} is cut off from ZooKeeper")

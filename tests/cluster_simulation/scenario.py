@@ -20,7 +20,7 @@ from tests.cluster_simulation.cluster import Cluster
 from tests.cluster_simulation.faults import Faults
 from tests.cluster_simulation.loop import Process, Stuck, VirtualLoop
 from tests.cluster_simulation.planning import planned_once
-from tests.cluster_simulation.program import BOXES, PEOPLE, LedgerView, ledger_tables, ledger_views
+from tests.cluster_simulation.program import BOXES, LEDGER_VIEWS, PEOPLE, LedgerView, ledger_tables, ledger_views
 
 REST_SECONDS = 90.0
 """Of the simulation's time, for the cluster to come to rest once nothing goes wrong any more."""
@@ -53,7 +53,7 @@ class Size:
             shards=random.choice((1, 2, 2, 3, 4)),
             workers=random.choice((1, 2, 2, 3, 3, 4)),
             controllers=random.choice((1, 2, 2, 3)),
-            clients=random.choice((1, 2, 3)),
+            clients=random.choice((1, 1, 2)),
             seconds=random.choice((2.0, 4.0, 8.0)),
             faults=random.choice((0, 1, 2, 2, 3, 3, 5, 8, 12)),
             views=random.choice((2, 3, 5)),
@@ -265,6 +265,8 @@ class Scenario:
                 await self._change(Entry((sql,)), sql)
             else:
                 (view,) = ledger_views(random, 1)
+                if random.random() < 0.3:
+                    view = LedgerView("all_tags", LEDGER_VIEWS["all_tags"])
                 if view.name not in present:
                     self.views[view.name] = view
                     if await self._change(Entry((view.create(),)), view.create()):

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster_simulation.run import run_seed
 
 FIRST = int(os.environ.get("HEADRACE_SEED", "1"))
-BATCHES, BATCH = 6, 10
+BATCHES, BATCH = 6, 8
 """Some 25 seconds in all."""
 
 

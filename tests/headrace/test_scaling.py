@@ -1,4 +1,4 @@
-"""``headrace bench scale``: its own parts, and the paper model of docs/scaling.md against what a dataflow really sends."""
+"""``headrace bench scale``: its parts, and the paper model of docs/scaling.md against what a dataflow really sends."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from headrace.bench.scale_counts import KINDS, SAID, Sample, Spent
 from headrace.bench.scale_report import cost, each_write
 from headrace.bench.scaling_model import Cluster, markdown
 from headrace.errors import BadRequest
-from tests.test_house import ROOT
 
 TWICE = """
-CREATE VIEW Histogram AS SELECT ballots, COUNT(*) AS stories FROM BallotCount GROUP BY ballots;
-CREATE EXT VIEW StoriesWith AS SELECT ballots, stories FROM Histogram WHERE ballots = ?;
+CREATE TABLE stories (id int, author int) SHARD BY (id);
+CREATE VIEW ByAuthor AS SELECT s.author AS author, COUNT(*) AS ballots
+  FROM ballots b JOIN stories s ON s.id = b.story_id GROUP BY s.author;
+CREATE EXT VIEW BallotsOfAuthor AS SELECT author, ballots FROM ByAuthor WHERE author = ?;
 """
-"""A view with a second shuffle: counts stand by story, and how often each comes stands by count."""
+"""A view with a second shuffle: ballots meet their stories by story, and are counted by author."""
 
 
 def test_the_table_in_the_docs_is_the_models() -> None:
-    text = (ROOT / "docs/scaling.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "docs/scaling.md").read_text("utf-8")
     assert markdown() in text, "docs/scaling.md: put in what python -m headrace.bench.scaling_model prints"
 
 
