@@ -57,7 +57,7 @@ class Drop:
 class Batch:
     """The gathered effects of the steps since the last batch."""
 
-    syncs: set[Callable[[], None]] = field(default_factory=set)
+    syncs: dict[Callable[[], None], None] = field(default_factory=dict)
     """Of the stores that were written to: only these need one."""
     visible: list[Publication | Look | Reveal | Drop] = field(default_factory=list)
     """What is done to the reader map, in the order of the steps."""

@@ -72,7 +72,7 @@ class Dataflow:
     """Hosts domains, with their readers in a new reader map at ``readers``. Any thread may call its public methods.
 
     ``deliver`` takes what is for domains of other workers, on the flusher's thread; ``outbound_waiting`` says how many
-    bytes of it are still on their way.
+    bytes of it are still on their way. ``reserve`` bytes of partial state stay whatever the memory limit is.
     """
 
     def __init__(
@@ -82,8 +82,9 @@ class Dataflow:
         memory_limit: int,
         deliver: Deliver = nowhere,
         outbound_waiting: Callable[[], int] | None = None,
+        reserve: int = 0,
     ) -> None:
-        self.hosted = Hosted(memory_limit=memory_limit)
+        self.hosted = Hosted(memory_limit=memory_limit, reserve=reserve)
         self.reader_map = ReaderMap(readers)
         self.failed: HeadraceError | None = None
         self.listeners: list[Callable[[], None]] = []

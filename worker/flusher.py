@@ -87,7 +87,7 @@ class Flusher:
             self._on_progress()
 
     def _flush(self, run: list[Batch]) -> None:
-        for sync in set[Callable[[], None]]().union(*(batch.syncs for batch in run)):
+        for sync in dict.fromkeys(sync for batch in run for sync in batch.syncs):
             sync()
             self.syncs += 1
         self.batches += len(run)

@@ -69,8 +69,10 @@ class LinkCounters:
 class Hosted:
     """See the module. ``hosts`` is replaced and never changed in place: other threads may walk over it."""
 
-    def __init__(self, *, memory_limit: int) -> None:
+    def __init__(self, *, memory_limit: int, reserve: int = 0) -> None:
         self.memory_limit = memory_limit
+        self.reserve = reserve
+        """See ``relief.py``: for hosts that share links with others."""
         self.epoch = 0
         """The latest leader's that was heard of."""
         self.hosts: dict[DomainIndex, HostedDomain] = {}
@@ -194,7 +196,7 @@ class Hosted:
             self._check_schema(host, operation.table, schema)
         self._moved.add(index)
         if host.sync is not None:
-            batch.syncs.add(host.sync)
+            batch.syncs[host.sync] = None
         self._handle(host, Write(self.requests.new(index, answer), operation), batch)
         self._drain(batch)
 
@@ -321,7 +323,12 @@ class Hosted:
 
     def finish(self, batch: Batch) -> None:
         """Obey the memory limit, tell the clocks to all links, and answer the waits that are over."""
-        relieve(self.hosts, self.memory_limit, lambda host, excess: self._evict(host, excess, batch))
+        relieve(
+            self.hosts,
+            self.memory_limit,
+            lambda host, excess: self._evict(host, excess, batch),
+            reserve=self.reserve,
+        )
         self._beat(batch)
         self.waits.check(self.hosts, batch)
         for index in self._moved:

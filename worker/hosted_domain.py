@@ -68,6 +68,11 @@ class HostedDomain:
             self.bytes, self.weighed = self.domain.accounted_bytes(), True
         return self.bytes
 
+    def partial_bytes(self) -> int:
+        """Those that eviction could free."""
+        indexes = (index for vertex in self.domain.vertices for index in vertex.indexes.values())
+        return sum(index.bytes for index in indexes if index.partial)
+
     def positions(self) -> Clock:
         """Of its base shards."""
         return dict(self.domain.clocks.local)

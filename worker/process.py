@@ -34,6 +34,9 @@ from zookeeper.descriptors import WorkerDescriptor
 from zookeeper.errors import AuthorityError, WrongDeployment
 from zookeeper.kazoo_authority import KazooAuthority
 
+RESERVE = 8 * 2**20
+"""Bytes of partial state that a memory limit leaves, however much of it full state takes: some 20,000 keys, which is
+more than the reads that are under way at any time ask for. Less would save nothing that counts."""
 LAST_TURNS = 20
 """Of the event loop, between the end of the dataflow and that of the connections. The last answers are all in memory
 then; each goes through a future or two until it is written."""
@@ -190,6 +193,7 @@ async def _open(
         memory_limit=settings.memory_limit,
         deliver=lambda sends: peers.send(sends),
         outbound_waiting=lambda: peers.waiting_bytes,
+        reserve=RESERVE,
     )
     peers = Peers(greeting(authority.deployment, Role.WORKER, name, incarnation), dataflow.receive)
     opened.push_async_callback(peers.close)

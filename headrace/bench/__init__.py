@@ -13,10 +13,11 @@ those by the clock.
     new-view   CREATE VIEW, first read  against    CREATE TABLE AS in DuckDB
     memory     a view under a limit     against    the same view full
 
-``headrace bench scale`` is another one, over whole clusters (``scale.py``): what a request costs with 1, 2 and 4 workers.
+``headrace bench scale`` is another one, over whole clusters (``scale.py``): what a request costs with 1, 2 and 4
+workers.
 
-What the figures were, and where the time goes, is in ``docs/performance.md`` and ``docs/scaling.md``. They are no tests: nothing fails here
-because a machine is slow.
+What the figures were, and where the time goes, is in ``docs/performance.md`` and ``docs/scaling.md``. They are no tests:
+nothing fails here because a machine is slow.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
 
 async def fill(stage: Stage) -> None:
     ballast: Path = stage.means["disk"] / "ballast"
-    stage.begin(stage.shards)
     try:
         await asyncio.to_thread(_fill, ballast)
+        stage.begin(stage.shards)
         await asyncio.sleep(FULL_SECONDS)
     finally:
         ballast.unlink()

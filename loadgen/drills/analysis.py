@@ -20,6 +20,8 @@ SLOW_RATIO = 3.0
 """… unless the machine is so busy that one answer in a hundred took a third of that already before the fault."""
 QUIET = 1.0
 """Seconds without a bad request after which an outage is over: a bad one that comes later is another story."""
+ONSET = 3.0
+"""Seconds after a fault within which an outage has begun, if it has one: not all faults are felt at once."""
 BEFORE = 5.0
 """Seconds before a fault that count as before."""
 DURING = 3.0
@@ -106,7 +108,7 @@ def outage_end(records: Iterable[Record], at: float, slow: float = SLOW) -> floa
     end = at
     for record in sorted(record for record in records if record.end > at):
         if not record.good or record.latency > slow:
-            if record.due - end > QUIET:
+            if record.due - end > (QUIET if end > at else ONSET):
                 break
             end = max(end, record.end)
     return end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -59,12 +59,12 @@ AMBUSHED = (
 
 
 class Faults:
-    def __init__(self, cluster: Cluster, random: Random, count: int, seconds: float) -> None:
+    def __init__(self, cluster: Cluster, random: Random, count: int, seconds: float, only: Sequence[str] = ()) -> None:
         self.cluster, self.random = cluster, random
         self.count, self.seconds = count, seconds
-        kinds = list(KINDS)
-        self._kinds = random.sample(kinds, random.choice((1, 2, 4, len(kinds))))
-        if random.random() < 0.5 and "ambush" not in self._kinds:
+        kinds = list(only or KINDS)
+        self._kinds = random.sample(kinds, min(len(kinds), random.choice((1, 2, 4, len(kinds)))))
+        if not only and random.random() < 0.5 and "ambush" not in self._kinds:
             self._kinds.append("ambush")
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -118,6 +118,15 @@ MUTANTS: dict[str, Mutant] = {
     )
 }
 
+FOUND_BY: dict[str, tuple[str, ...]] = {
+    "shards-are-not-fenced": ("betrayal", "stop_worker", "cut"),
+    "links-keep-their-epoch": ("late_packets", "namesake", "kill_worker"),
+}
+"""The faults that lead to a mistake's moment, where all of them together seldom do."""
+
+NOT_FOUND_YET = ("no-barrier-before-activation", "no-barrier-before-nodes-come-again", "old-leaders-are-obeyed")
+"""No seed that was tried has met their moments: what these exclude is argued in the code, and not proven here."""
+
 
 @contextmanager
 def mutated(name: str | None) -> Iterator[None]:

@@ -10,11 +10,12 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
 from tests.cluster_simulation.cluster import Cluster
+from tests.cluster_simulation.faults import KINDS
 from tests.cluster_simulation.loop import PROCESS
 from tests.cluster_simulation.mutants import MUTANTS, mutated
 from tests.cluster_simulation.scenario import Scenario
@@ -22,21 +23,22 @@ from tests.cluster_simulation.scenario import Scenario
 TRACE_LINES = 60
 
 
-def run_seed(seed: int, totals: Counter[str] | None = None, *, trace: bool = False, calm: bool = False) -> str | None:
+def run_seed(
+    seed: int, totals: Counter[str] | None = None, *, trace: bool = False, calm: bool = False, only: Sequence[str] = ()
+) -> str | None:
     """What is wrong, with the end of the trace; None where nothing is."""
     with collected():
-        return _run(seed, Counter() if totals is None else totals, trace, calm)
+        return _run(Scenario(seed, calm=calm, only=only), Counter() if totals is None else totals, trace)
 
 
-def _run(seed: int, totals: Counter[str], trace: bool, calm: bool) -> str | None:
-    scenario = Scenario(seed, calm=calm)
+def _run(scenario: Scenario, totals: Counter[str], trace: bool) -> str | None:
     problem = None
     try:
         with told(scenario.cluster):
             scenario.run()
     except Exception as error:
         text = "".join(traceback.format_exception(error)) if trace else f"{type(error).__name__}: {error}"
-        problem = f"seed {seed} ({scenario.size}): {text}"
+        problem = f"seed {scenario.seed} ({scenario.size}): {text}"
     lines = [f"{at:9.4f}  {line}" for at, line in scenario.cluster.trace]
     if trace:
         print("\n".join(lines))
@@ -105,6 +107,7 @@ def main() -> None:
     parser.add_argument(
         "--calm", action="store_true", help="nothing goes wrong: to see that the simulation itself is right"
     )
+    parser.add_argument("--only", default="", metavar="KINDS", help=f"these faults alone: {', '.join(KINDS)}")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with a mistake that is to be found")
     given = parser.parse_args()
     with mutated(given.mutant):
@@ -113,16 +116,24 @@ def main() -> None:
 
 def _do(given: argparse.Namespace) -> None:
     if given.replay is not None:
-        problem = run_seed(given.replay, trace=given.trace, calm=given.calm)
+        problem = run_seed(given.replay, trace=given.trace, calm=given.calm, only=kinds_of(given.only))
         print(problem or f"seed {given.replay}: nothing is wrong")
         sys.exit(problem is not None)
     sys.exit(not shared(given))
 
 
+def kinds_of(text: str) -> tuple[str, ...]:
+    kinds = tuple(each.strip() for each in text.split(",") if each.strip())
+    unknown = sorted(set(kinds) - KINDS.keys())
+    if unknown:
+        sys.exit(f"no such fault: {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    return kinds
+
+
 def shared(given: argparse.Namespace) -> bool:
     """The campaign, by several processes: number n of j has every j-th seed."""
     jobs = [
-        (given.seconds, given.seed + number, given.seeds, given.failures, given.calm, given.jobs)
+        (given.seconds, given.seed + number, given.seeds, given.failures, given.calm, given.jobs, kinds_of(given.only))
         for number in range(given.jobs)
     ]
     if len(jobs) == 1:
@@ -131,12 +142,20 @@ def shared(given: argparse.Namespace) -> bool:
         return all(list(pool.map(campaign, *zip(*jobs, strict=True))))
 
 
-def campaign(seconds: float, seed: int, seeds: int | None, failures: int, calm: bool = False, step: int = 1) -> bool:
+def campaign(
+    seconds: float,
+    seed: int,
+    seeds: int | None,
+    failures: int,
+    calm: bool = False,
+    step: int = 1,
+    only: Sequence[str] = (),
+) -> bool:
     """Seeds ``seed``, ``seed + step`` …, for so long or (``seeds``) so many; False when something was found."""
     began, number, failed, done = time.monotonic(), seed, 0, 0
     totals: Counter[str] = Counter()
     while (time.monotonic() - began < seconds) if seeds is None else done < seeds:
-        problem = run_seed(number, totals, calm=calm)
+        problem = run_seed(number, totals, calm=calm, only=only)
         done += 1
         if problem is not None:
             failed += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -63,7 +63,8 @@ class Size:
 
 
 class Scenario:
-    def __init__(self, seed: int, *, calm: bool = False) -> None:
+    def __init__(self, seed: int, *, calm: bool = False, only: Sequence[str] = ()) -> None:
+        self.only = only
         self.seed = seed
         self.random = Random(f"cluster {seed}")
         self.size = Size.of(self.random)
@@ -121,7 +122,7 @@ class Scenario:
             cluster.start_controller(f"c{number}")
         for number in range(size.workers):
             cluster.start_worker(f"w{number}")
-        faults = Faults(cluster, self.random, size.faults, size.seconds)
+        faults = Faults(cluster, self.random, size.faults, size.seconds, self.only)
         early = self.random.random() < 0.3
         tasks = [asyncio.ensure_future(faults.run())] if early else []
         for number in range(size.clients):

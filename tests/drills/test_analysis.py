@@ -84,6 +84,11 @@ def test_what_goes_wrong_long_after_is_not_of_the_outage() -> None:
     assert outage_end([*broken(), soon], 100.0) == pytest.approx(soon.end)
 
 
+def test_an_outage_may_begin_later_than_its_fault() -> None:
+    assert outage_end(broken((102.5, 103.5)), 100.0) == pytest.approx(103.5)
+    assert outage_end(broken((103.5, 104.5)), 100.0) == 100.0
+
+
 def test_a_round() -> None:
     seen = examine(broken(), FAULT, SHARDS)
     assert seen.outage_s == pytest.approx(1.2)

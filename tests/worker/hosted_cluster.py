@@ -28,6 +28,8 @@ from worker.hosted import Hosted
 from worker.reader_map import ReaderLayout
 
 Rows = dict[Row, Counter[Row]]
+RESERVE = 20_000
+"""Bytes; what is read in a test needs about half of it."""
 
 
 @dataclass
@@ -77,7 +79,7 @@ class HostedCluster:
         rng.shuffle(self.untold)
 
     def _site(self) -> Site:
-        return Site(Hosted(memory_limit=self._memory_limit))
+        return Site(Hosted(memory_limit=self._memory_limit, reserve=RESERVE))
 
     def start(self) -> None:
         """All domains at once; linked when their sites are told."""

@@ -63,7 +63,7 @@ class Life:
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
-        limit = self.rng.choice([2**40, 2**40, 20_000])
+        limit = self.rng.choice([2**40, 2**40, 20_000, 1])
         self.cluster = HostedCluster(
             self.rng.randrange(1, 4),
             self.rng.randrange(1, 4),
