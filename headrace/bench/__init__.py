@@ -16,8 +16,8 @@ those by the clock.
 ``headrace bench scale`` is another one, over whole clusters (``scale.py``): what a request costs with 1, 2 and 4
 workers.
 
-What the figures were, and where the time goes, is in ``docs/performance.md`` and ``docs/scaling.md``. They are no tests:
-nothing fails here because a machine is slow.
+What the figures were, and where the time goes, is in ``docs/performance.md`` and ``docs/scaling.md``. They are no
+tests: nothing fails here because a machine is slow.
 """
 
 from __future__ import annotations
