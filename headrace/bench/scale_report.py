@@ -88,7 +88,7 @@ def verdict(subjects: Sequence[Subject]) -> str:
 
 def document(series: Mapping[str, Sequence[Subject]], effort: Effort, quick: bool) -> dict[str, Any]:
     first = series[next(iter(series))]
-    ratio = compared(first[-1], first[0], "mix")
+    ratio, same = (compared(first[-1], first[0], phase.name) for phase in PHASES[:2])
     return {
         **report.document([], quick),
         "rounds": effort.rounds,
@@ -96,6 +96,7 @@ def document(series: Mapping[str, Sequence[Subject]], effort: Effort, quick: boo
         "clients_for_each_worker": effort.clients,
         "same_clients": SAME_CLIENTS,
         "ratio": round(ratio, 3),
+        "ratio_with_the_same_clients": round(same, 3),
         "goal": GOAL,
         "met": ratio <= GOAL,
         "series": {name: [_shown(each, subjects[0]) for each in subjects] for name, subjects in series.items()},

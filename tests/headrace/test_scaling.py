@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -11,9 +13,12 @@ from controller.local import LocalDeployment
 from domains.sharding import shard_of
 from headrace.bench import mixed_load
 from headrace.bench.scale import BALLOTS, parse_workers
-from headrace.bench.scale_counts import KINDS, SAID, Sample, Spent
-from headrace.bench.scale_report import cost, each_write
-from headrace.bench.scaling_model import Cluster, markdown
+from headrace.bench.scale_counts import KINDS, SAID, Meter, Sample, Spent, Subject
+from headrace.bench.scale_plan import PHASES, QUICK, SHUFFLED
+from headrace.bench.scale_report import cost, costs_table, document, each_write, messages_table, verdict
+from headrace.bench.scaling_model import Cluster as Paper
+from headrace.bench.scaling_model import markdown
+from headrace.drills.cluster import Cluster, Shape
 from headrace.errors import BadRequest
 
 TWICE = """
@@ -41,7 +46,7 @@ async def test_a_lone_write_sends_as_many_packets_as_the_model_says(tmp_path: Pa
         counters = deployment.dataflow.hosted.counters
         before, beats = counters.packets, counters.beats
         await deployment.insert("ballots", [{"user": 1, "story_id": 2}])
-        model = Cluster(shards)
+        model = Paper(shards)
         assert len(links) == shuffles * model.links()
         assert counters.packets - before == model.packets_a_batch(shuffles)
         assert counters.beats > beats
@@ -52,7 +57,7 @@ async def test_a_lone_write_sends_as_many_packets_as_the_model_says(tmp_path: Pa
 def test_requests_of_a_batch_are_the_shards_that_have_a_row() -> None:
     random, shards, rows = Random(1), 100, 50
     drawn = [len({shard_of(random.randrange(10**6), shards) for _ in range(rows)}) for _ in range(400)]
-    assert sum(drawn) / len(drawn) == pytest.approx(Cluster(shards).requests_a_batch(rows), rel=0.02)
+    assert sum(drawn) / len(drawn) == pytest.approx(Paper(shards).requests_a_batch(rows), rel=0.02)
 
 
 def test_all_clusters_are_asked_alike() -> None:
@@ -79,3 +84,23 @@ def test_what_is_no_list_of_workers_is_refused(text: str) -> None:
 
 def test_workers_are_a_rising_list() -> None:
     assert parse_workers("1,2,4") == [1, 2, 4]
+
+
+def test_figures_are_shown_of_every_cluster_and_phase(tmp_path: Path) -> None:
+    """The second cluster spends twice as much on the same requests, and both say as much."""
+    subjects = []
+    for workers in (1, 2):
+        cpu = dict(zip(KINDS, (1.0 * workers, 2.0 * workers, 0.5 * workers, 4.0), strict=True))
+        sample = Sample(1_000, 100, 100, 1.0, Spent(cpu, dict.fromkeys(SAID, 50)))
+        cluster = Cluster(tmp_path, Shape(workers, 4))
+        phases = {phase.name: [sample] for phase in (*PHASES, *SHUFFLED)}
+        subjects.append(Subject(cluster, cast(Meter, None), Spent(dict.fromkeys(KINDS, 0.01), {}), phases))
+    assert "2.00 times as much with 2 workers as with 1 (2.00 with" in verdict(subjects)
+    assert verdict(subjects).endswith("not met")
+    rows = len(PHASES) + len(SHUFFLED)
+    assert costs_table("4 shards", subjects).row_count == 2 * rows
+    assert messages_table(subjects).row_count == 2 * 4
+    told = json.loads(json.dumps(document({"4 shards": subjects}, QUICK, quick=True)))
+    assert told["ratio"] == told["ratio_with_the_same_clients"] == 2.0
+    assert not told["met"]
+    assert told["series"]["4 shards"][1]["phases"]["singles"]["a_write"]["beats"] == 0.5

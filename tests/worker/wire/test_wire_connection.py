@@ -360,3 +360,19 @@ async def test_fuzz(server: Server, link: Connection, caplog: pytest.LogCaptureF
         writer.close()
     await until(lambda: len(server.connections) == 1)
     await alive(server)
+
+
+async def test_traffic_is_counted_by_role_beyond_the_end_of_a_connection() -> None:
+    server = await serve("127.0.0.1", 0, "news", Worker(), name="w1", incarnation=7)
+    try:
+        link = await connect("127.0.0.1", server.port, HELLO)
+        await link.request(Ping(1))
+        open_still = server.traffic()["api"]
+        assert (open_still["messages_in"], open_still["messages_out"]) == (2, 2), "a greeting and a request"
+        assert open_still["bytes_in"] == link.bytes_out
+        assert open_still["bytes_out"] == link.bytes_in
+        link.close()
+        await until(lambda: not server.connections)
+        assert server.traffic() == {"api": open_still}
+    finally:
+        await server.close()
