@@ -86,6 +86,7 @@ class Leader:
         self._replica = replica
         self._over = asyncio.Event()
         self._refused: dict[tuple[str, DomainIndex], float] = {}
+        self._unopened: set[tuple[DomainIndex, int]] = set()
         self._news = asyncio.Event()
         """Set at whatever the steering task or somebody else may be waiting for."""
         self._newcomers: dict[str, None] = {}
@@ -255,7 +256,9 @@ class Leader:
         while not self.calm:
             number = self.calm.number
             check = functools.partial(self.calm.check, number)
-            self.recovery = Recovery(self.fleet, self.ledger, self._replica, timing, check, self._refused)
+            self.recovery = Recovery(
+                self.fleet, self.ledger, self._replica, timing, check, self._refused, self._unopened
+            )
             if not self.fleet.members:
                 self.trouble = "no worker is there"
                 await self._until_news(None)

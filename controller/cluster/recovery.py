@@ -13,6 +13,8 @@ What excludes each race:
 * *A late packet for a node that is built again.* The old node is removed, and its egress with it, in the step that
   resets the links. Only when everything sent before has arrived (``barrier.everything_sent``) is there a node of that
   number again.
+* *A worker that comes back with what nobody could take over.* While a domain is left out, what is sent to it is
+  dropped. So it is given a new incarnation before it is left out: what comes back is another one, and begins anew.
 * *Rows twice, or not at all.* Nothing is fed before all nodes are there; an egress that feeds again feeds only
   ingresses that are new (``reconcile.py``).
 * *An answer from what is half built.* Reads and upqueries of such nodes are held until ``Activate``, which comes when
@@ -89,7 +91,9 @@ class Recovery:
         timing: Timing,
         check: Callable[[], None],
         refused: dict[tuple[str, DomainIndex], float],
+        unopened: set[tuple[DomainIndex, int]],
     ) -> None:
+        """``refused`` and ``unopened`` (incarnations that were decided and given to nobody) outlive the round."""
         self.step = ""
         """What is being done, for status."""
         self._fleet = fleet
@@ -98,6 +102,7 @@ class Recovery:
         self._timing = timing
         self._check = check
         self._refused = refused
+        self._unopened = unopened
 
     async def round(self, moves: Mapping[DomainIndex, str]) -> Outcome:
         """One round; ``moves`` are domains that are to go to another worker though nothing is wrong.
@@ -149,9 +154,10 @@ class Recovery:
         lost = [domain for domain in homeless(state, reports) if domain not in moving]
         workers = self.takers(reports)
         hosts = {**place(lost, workers, state.placement, load=loads(reports), refused=self._refusals()), **moving}
-        if not hosts:
+        stranded = [d for d in lost if d not in hosts and self._may_be_open(d)]
+        if not hosts and not stranded:
             return []
-        self.step = f"giving {_names(hosts)} to workers"
+        self.step = f"giving {_names([*hosts, *stranded])} to workers"
         _log.info("epoch %d: %s", state.epoch + 1, ", ".join(f"domain {d} to {w}" for d, w in sorted(hosts.items())))
 
         def decide(before: ClusterState | None) -> ClusterState:
@@ -159,11 +165,18 @@ class Recovery:
             self._check()
             epoch = before.epoch + 1
             given = {d: Assignment(w, epoch, self._fleet.members[w].descriptor.data) for d, w in hosts.items()}
+            given |= {d: replace(before.placement[d], incarnation=epoch) for d in stranded}
             return replace(before, epoch=epoch, placement={**before.placement, **given})
 
-        await self._ledger.change(decide, patience=0.0)
+        decided = await self._ledger.change(decide, patience=0.0)
+        self._unopened.update((domain, decided.epoch) for domain in stranded)
         self._check()
         return sorted(hosts)
+
+    def _may_be_open(self, domain: DomainIndex) -> bool:
+        """Whether a worker that cannot be heard may still host the incarnation that is decided."""
+        given = self._ledger.decided.placement.get(domain)
+        return given is not None and (domain, given.incarnation) not in self._unopened
 
     def takers(self, workers: Iterable[str]) -> dict[str, str]:
         """Those of the workers that may be given domains, with their data directories."""
