@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from leading import planned
+from leading_workers import planned
 
 from domains.commands import CreateTable, Feed
 from domains.errors import LimitExceeded, NotFound, StorageFailure, Unavailable

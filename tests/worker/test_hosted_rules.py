@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from leading import planned
+from leading_workers import planned
 
 from domains.commands import Activate, AddNodes, CreateTable, Feed, RemoveNodes
 from domains.errors import Unavailable

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leading import Led, Told, leading, planned
+from leading_workers import Led, Told, leading, planned
 
 from domains.commands import Activate, CreateTable, Progress
 from domains.errors import BadRequest, HeadraceError, NotFound, ReadTimeout, Unavailable

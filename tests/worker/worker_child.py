@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from leading import Told
+from leading_workers import Told
 
 from domains.errors import HeadraceError
 from domains.graph import DomainIndex
