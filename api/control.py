@@ -17,17 +17,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.dependencies import shape_error
+from api.error_answers import answer_errors
 from api.limits import MAX_BODY_BYTES
-from api.statuses import describe
 from controller.cluster.candidate import Candidate
 from controller.cluster.leader_status import directory_of
-from controller.deployment import MigrationStatus
-from domains.errors import HeadraceError
 from migrations.recipe import Entry
 
 
@@ -70,15 +66,15 @@ def create_control_app(candidate: Candidate) -> FastAPI:
         migration = (await candidate.leading()).serving().start(body.entry.entry(), body.sql)
         if body.wait:
             await migration.ended.wait()
-        return _shown(migration.status())
+        return asdict(migration.status())
 
     @app.get("/v1/migrations/{id}")
     async def migration(id: str) -> dict[str, Any]:
-        return _shown((await candidate.leading()).serving().status(id))
+        return asdict((await candidate.leading()).serving().status(id))
 
     @app.delete("/v1/migrations/{id}")
     async def cancel(id: str) -> dict[str, Any]:
-        return _shown((await candidate.leading()).serving().cancel(id))
+        return asdict((await candidate.leading()).serving().cancel(id))
 
     @app.post("/v1/workers/{name}/drain")
     async def drain(name: str) -> dict[str, Any]:
@@ -90,20 +86,5 @@ def create_control_app(candidate: Candidate) -> FastAPI:
         await (await candidate.leading()).undrain(name)
         return {"worker": name, "drained": False}
 
-    app.add_exception_handler(HeadraceError, _answered)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    answer_errors(app)
     return app
-
-
-def _shown(status: MigrationStatus) -> dict[str, Any]:
-    return asdict(status)
-
-
-async def _answered(request: Request, error: Exception) -> Response:
-    status, body = describe(error, request.url.path)
-    return Response(body, status, media_type="application/json")
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return await _answered(request, shape_error(error.errors()))

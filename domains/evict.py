@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from domains.graph import Columns
 from domains.packets import Pattern
@@ -57,8 +57,3 @@ def agreements(key_columns: Columns, pattern: Pattern) -> list[dict[int, Value]]
 def means(key_columns: Columns, key: Row, pattern: Pattern) -> bool:
     """Whether the pattern means this key."""
     return any(all(key[p] == value for p, value in way.items()) for way in agreements(key_columns, pattern))
-
-
-def all_entries(index: Index) -> Iterable[Pattern]:
-    """Patterns for everything that the index holds."""
-    return [entry_pattern(index, key) for key in index.keys()]  # noqa: SIM118
