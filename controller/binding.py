@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from itertools import product
 from typing import Any
 
-from domains.coercion import coercer
-from domains.errors import BadRequest, LimitExceeded, TypeViolation, Unsupported
+from controller.comparand import comparand_maker
+from domains.errors import BadRequest, LimitExceeded, Unsupported
 from domains.graph import Parameter, ParameterKind, Reader
-from domains.types import BIGINT, Kind, Row, SqlType, Value
+from domains.types import BIGINT, Kind, Row, Value
 from worker.reader_map import BoundLookup
 from worker.reader_map.window import Bound
 
 KEYS_PER_LOOKUP = 10_000
 """Keys that one look-up may name through its IN lists. An answer of that many rows is a download, not a page."""
+
+COUNT_MAX = 2**63 - 1
+"""Of LIMIT and OFFSET: a BIGINT's, as MySQL's are."""
 
 _LOWER = (ParameterKind.GREATER, ParameterKind.GREATER_EQUAL)
 _UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
@@ -32,7 +33,7 @@ class Binding:
         self.reader = reader
         self.parameters = tuple(parameters)
         self._names = [parameter.name for parameter in parameters]
-        self._convert = [_converter(parameter) for parameter in parameters]
+        self._convert = [comparand_maker(parameter.type, parameter.name) for parameter in parameters]
         lower = {name.lower(): at for at, name in enumerate(self._names)}
         self._position = lower
         self.single_key = (
@@ -100,21 +101,24 @@ class Binding:
                 raise BadRequest(
                     f'parameter "{parameter.name}" of view "{self.view}" takes one value, not {len(values)}'
                 )
-            converted = [value for each in values if (value := convert(each)) is not None]
             if kind in _COUNTS:
-                counts[kind] = _count(parameter, converted)
+                counts[kind] = _count(parameter, values[0])
                 continue
-            if not converted:
+            wanted = [made for each in values if (made := convert(each)).value is not None]
+            if not wanted:
                 possible = False  # A comparison with NULL is never true.
                 continue
             assert parameter.column is not None
+            # What is given lies between the value and the next one where it is not exactly that value.
+            value, exact = wanted[0].value, wanted[0].exact
             if kind in _LOWER:
-                bound = (converted[0], kind is ParameterKind.GREATER_EQUAL)
+                bound = (value, exact and kind is ParameterKind.GREATER_EQUAL)
                 low[parameter.column] = _tighter(low.get(parameter.column), bound, 1)
             elif kind in _UPPER:
-                bound = (converted[0], kind is ParameterKind.LESS_EQUAL)
+                bound = (value, not exact or kind is ParameterKind.LESS_EQUAL)
                 high[parameter.column] = _tighter(high.get(parameter.column), bound, -1)
             else:
+                converted = [made.value for made in wanted if made.exact]
                 known = equal.get(parameter.column)
                 both = converted if known is None else [value for value in known if value in converted]
                 equal[parameter.column] = list(dict.fromkeys(both))
@@ -146,47 +150,11 @@ class Binding:
         return tuple(product(*values))
 
 
-def _converter(parameter: Parameter) -> Callable[[Any], Value]:
-    """Any value that the column could hold, exactly: 7.5 is no INTEGER key, and is refused rather than rounded."""
-    if parameter.kind in _COUNTS:
-        wanted = BIGINT
-    else:
-        wanted = _unbounded(parameter.type)
-    convert = coercer(wanted, column=parameter.name, from_json=wanted.kind is Kind.BLOB)
-    if wanted.kind not in (Kind.INTEGER, Kind.DECIMAL):
-        return convert
-
-    def exact(value: Any) -> Value:
-        if type(value) is int and wanted.kind is Kind.INTEGER:
-            return convert(value)
-        converted = convert(value)
-        if not _is_same(value, converted):
-            raise TypeViolation(f'parameter "{parameter.name}" is {wanted}, and {value!r} is not')
-        return converted
-
-    return exact
-
-
-def _is_same(given: Any, converted: Value) -> bool:
-    """Whether a number is still what was given (a float is what its shortest text says: 0.1 is the DECIMAL 0.1)."""
-    if converted is None:
-        return True
-    try:
-        return Decimal(str(int(given) if isinstance(given, bool) else given).strip()) == converted
-    except InvalidOperation:
-        return False
-
-
-def _unbounded(type: SqlType) -> SqlType:
-    """Comparing with a text that is too long for the column finds nothing; it is no error."""
-    return replace(type, length=None) if type.length is not None else type
-
-
-def _count(parameter: Parameter, values: Sequence[Value]) -> int:
-    count = values[0] if values else None
-    if not isinstance(count, int) or count < 0:
-        raise BadRequest(f'parameter "{parameter.name}" must be a number from 0')
-    return count
+def _count(parameter: Parameter, given: Any) -> int:
+    made = comparand_maker(BIGINT, parameter.name)(given)
+    if not isinstance(made.value, int) or not made.exact or not 0 <= made.value <= COUNT_MAX:
+        raise BadRequest(f'parameter "{parameter.name}" must be a whole number from 0')
+    return made.value
 
 
 def _within(value: Any, low: Bound | None, high: Bound | None) -> bool:

@@ -25,7 +25,7 @@ from domains.json_rows import json_encoder, json_value
 from domains.temporal import canonical_date, canonical_datetime, utc_text
 from domains.types import Kind, Row, SqlType, Value
 
-__all__ = ["coerce", "coercer", "json_encoder", "json_value", "row_coercer", "text_of"]
+__all__ = ["coerce", "coercer", "exact_number", "json_encoder", "json_value", "row_coercer", "text_of"]
 
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 
@@ -38,6 +38,14 @@ def coerce(value: object, type: SqlType, *, column: str = "", from_json: bool = 
     if value is None:
         return None
     return _COERCIONS[type.kind](value, type, _Place(column, type, from_json))
+
+
+def exact_number(value: object, type: SqlType, *, column: str = "") -> int | Decimal:
+    """The number that ``value`` is, whether or not it fits ``type``: what a number column is compared with.
+
+    TypeViolation where it is none, or is not finite.
+    """
+    return _number(value, _Place(column, type, False))
 
 
 def coercer(type: SqlType, *, column: str = "", from_json: bool = False) -> Callable[[object], Value]:

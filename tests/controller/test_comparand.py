@@ -1,0 +1,134 @@
+"""Parameters that no value of their column equals: no error, and ranges cut where the number line says."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from itertools import product
+from operator import eq, ge, gt, le, lt
+from typing import Any
+
+import pytest
+
+from controller.binding import Binding
+from controller.local import LocalDeployment
+from domains.errors import BadRequest, TypeViolation
+from domains.graph import Parameter, ParameterKind, Reader
+from domains.types import BIGINT, DATE, Kind, SqlType, Value, decimal_type
+from worker.reader_map import BoundLookup
+
+COMPARISONS = {
+    ParameterKind.EQUAL: eq,
+    ParameterKind.LESS: lt,
+    ParameterKind.LESS_EQUAL: le,
+    ParameterKind.GREATER: gt,
+    ParameterKind.GREATER_EQUAL: ge,
+}
+TINYINT = SqlType(Kind.INTEGER, "TINYINT", low=-128, high=127)
+CENTS = SqlType(Kind.DECIMAL, "DECIMAL(3,2)", length=3, scale=2)
+WHOLE = decimal_type(0)
+NUMBERS: list[Any] = [
+    0,
+    1,
+    -1,
+    300,
+    2**64,
+    -(2**70),
+    0.5,
+    1.0,
+    "1.00",
+    "-0.5",
+    "1.005",
+    "-1.005",
+    "1e3",
+    "1e-400",
+    "-1e-400",
+]
+NUMBERS += [Decimal("0.999"), Decimal("1E+70"), "-1e80", "1e999999999", "-1e999999999", True]
+COLUMN_VALUES: dict[SqlType, list[Value]] = {
+    TINYINT: [-128, -2, -1, 0, 1, 2, 127],
+    WHOLE: [Decimal(value) for value in (-(10**64), -2, -1, 0, 1, 2, 10**64)],
+    CENTS: [Decimal(value) for value in ("-9.99", "-1.01", "-1.00", "-0.01", "0.00", "0.99", "1.00", "1.01", "9.99")],
+}
+
+
+def holds(bound: BoundLookup, value: Value) -> bool:
+    """Whether a look-up in a full view, whose parameters are no key, takes a row with this value."""
+    if not bound.keys:
+        return False
+    if bound.seek:
+        return bound.seek[0] == value
+    above = bound.low is None or bound.low[0] < value or (bound.low[0] == value and bound.low[1])  # type: ignore[operator]
+    below = bound.high is None or value < bound.high[0] or (bound.high[0] == value and bound.high[1])  # type: ignore[operator]
+    return above and below
+
+
+def binding(kind: ParameterKind, type: SqlType) -> Binding:
+    parameters = (Parameter("x", kind, 0, type),)
+    return Binding("v", Reader("v", (), (0,), (), 1, parameters), parameters)
+
+
+def exactly(given: Any) -> Decimal:
+    return Decimal(int(given)) if isinstance(given, int) else Decimal(str(given))
+
+
+@pytest.mark.parametrize("type", COLUMN_VALUES, ids=str)
+@pytest.mark.parametrize("kind", COMPARISONS)
+def test_numbers_compare_as_on_the_number_line(kind: ParameterKind, type: SqlType) -> None:
+    bind = binding(kind, type)
+    for given, value in product(NUMBERS, COLUMN_VALUES[type]):
+        expected = COMPARISONS[kind](exactly(value), exactly(given))
+        assert holds(bind.from_json([given]), value) == expected, (value, kind, given)
+        if isinstance(given, str):
+            assert holds(bind.from_text({"x": [given]}), value) == expected, (value, kind, given)
+
+
+@pytest.mark.parametrize("kind", COMPARISONS)
+def test_a_day_compares_with_a_time_as_its_midnight(kind: ParameterKind) -> None:
+    bind = binding(kind, DATE)
+    for given in ("2026-01-31", "2026-01-31 00:00:00", "2026-01-31 08:00:00", "2026-01-31T00:00:00.000001"):
+        for day in ("2026-01-30", "2026-01-31", "2026-02-01"):
+            expected = COMPARISONS[kind](datetime.fromisoformat(day), datetime.fromisoformat(given))
+            assert holds(bind.from_json([given]), day) == expected, (day, kind, given)
+
+
+def test_of_an_in_list_what_cannot_be_equal_drops_out() -> None:
+    parameters = (Parameter("id", ParameterKind.IN, 0, TINYINT),)
+    bind = Binding("v", Reader("v", (0,), (), (), 1, parameters), parameters)
+    assert bind.from_json([[1, 1.5, "7", 99999, None]]).keys == ((1,), (7,), (99999,))
+    assert bind.from_text({"id": ["1.5"]}).keys == ()
+
+
+@pytest.mark.parametrize("given", ["x", "", "1,5", float("nan"), float("inf"), [1], b"\xff"])
+@pytest.mark.parametrize("type", COLUMN_VALUES, ids=str)
+def test_what_is_no_number_is_refused(type: SqlType, given: Any) -> None:
+    with pytest.raises((TypeViolation, BadRequest)) as caught:
+        binding(ParameterKind.EQUAL, type).from_arguments([(given,)])
+    assert "x" in caught.value.message
+
+
+@pytest.mark.parametrize("given", [-1, 1.5, None, 2**63, "1e400"])
+def test_limit_is_a_whole_number(given: Any) -> None:
+    parameters = (Parameter("limit", ParameterKind.LIMIT, None, BIGINT),)
+    bind = Binding("v", Reader("v", (), (), (), 1, parameters), parameters)
+    assert bind.from_json(["3"]).limit == 3
+    with pytest.raises(BadRequest, match="whole number"):
+        bind.from_json([given])
+
+
+async def test_look_ups_of_what_fits_no_column(tmp_path: Any) -> None:
+    """As the campaign found it: ROUND to no digits is DECIMAL(65,0), and is compared with 1.25."""
+    deployment = await LocalDeployment.open(tmp_path)
+    try:
+        await deployment.execute(
+            "CREATE TABLE t (id INT PRIMARY KEY, price DECIMAL(8,2), day DATE);"
+            "CREATE EXT VIEW above AS SELECT id FROM (SELECT id, ROUND(price, 0) AS whole FROM t) AS r WHERE whole > ?;"
+            "CREATE EXT VIEW by_id AS SELECT id FROM t WHERE id = ?;"
+            "CREATE EXT VIEW by_day AS SELECT id FROM t WHERE day = ?;"
+            "INSERT INTO t VALUES (1, 0.90, '2026-01-31'), (2, 1.60, '2026-01-31')"
+        )
+        assert await deployment.pages("above", [["1.25"], [0.5], [2]]) == [b'{"id":2}', b'{"id":1},{"id":2}', b""]
+        assert await deployment.pages("by_id", [[1.0], [1.5], [2**70]]) == [b'{"id":1}', b"", b""]
+        assert await deployment.pages("by_day", [["2026-01-31 08:00:00"]]) == [b""]
+    finally:
+        await deployment.close()
