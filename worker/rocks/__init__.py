@@ -16,7 +16,7 @@ was committed before it. Whoever holds effects back until ``sync`` returns has t
 ``indexes.py``  the secondary indexes of a table, their building and how a look-up picks one
 ``layout.py``   which bytes stand for what: the prefixes, the keys of rows and index entries
 ``log.py``      reading and trimming the base log
-``codec.py``    rows and schemas as bytes
+``codec.py``    rows as bytes
 ``database.py`` the only module that imports rocksdict: options, iteration, errors
 ==============  ================================================================================================
 

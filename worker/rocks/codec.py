@@ -1,4 +1,4 @@
-"""Rows and schemas as bytes.
+"""Rows as bytes.
 
 A row is ``marshal`` of its tuple: 0.06 µs for two integers. Version 2 of the format is pinned: it has no references and
 so is a function of the content alone (what version 3 and later write depends on who else holds an object), which lets a
@@ -11,15 +11,11 @@ has the value that ALTER TABLE gave to the rows of that time. So old and new row
 
 from __future__ import annotations
 
-import json
 import marshal
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from decimal import Decimal
-from typing import Any
 
-from domains.types import Delta, Kind, Row, SqlType, TableColumn, TableSchema, Value
+from domains.types import Delta, Kind, Row, TableSchema, Value
 
 MARSHAL_VERSION = 2
 
@@ -89,57 +85,3 @@ class RowCodec:
 
 def _encode_plain(row: Row) -> bytes:
     return marshal.dumps(row, MARSHAL_VERSION)  # type: ignore[arg-type]  # no Decimal in it
-
-
-# --- schemas ----------------------------------------------------------------------------------------------------
-
-
-def schema_to_json(schema: TableSchema) -> dict[str, Any]:
-    document = asdict(schema)
-    for column, live in zip(document["columns"], schema.columns, strict=True):
-        column["default"] = value_to_json(live.default)
-    return document
-
-
-def schema_from_json(document: dict[str, Any]) -> TableSchema:
-    columns = tuple(
-        TableColumn(
-            **{
-                **column,
-                "type": SqlType(**{**column["type"], "kind": Kind(column["type"]["kind"])}),
-                "default": value_from_json(column["default"]),
-            }
-        )
-        for column in document["columns"]
-    )
-    return TableSchema(
-        name=document["name"],
-        columns=columns,
-        primary_key=tuple(document["primary_key"]),
-        unique=tuple(tuple(positions) for positions in document["unique"]),
-        indexes=tuple(tuple(positions) for positions in document["indexes"]),
-        # A catalog that an earlier version wrote may lack these.
-        index_names=tuple(document.get("index_names", ())),
-        shard_by=document.get("shard_by"),
-        shards=document.get("shards", 0),
-    )
-
-
-def value_to_json(value: Value) -> Any:
-    if isinstance(value, Decimal):
-        return {"decimal": str(value)}
-    if isinstance(value, bytes):
-        return {"bytes": b64encode(value).decode()}
-    return value
-
-
-def value_from_json(document: Any) -> Value:
-    if not isinstance(document, dict):
-        return document  # type: ignore[no-any-return]
-    if "decimal" in document:
-        return Decimal(document["decimal"])
-    return b64decode(document["bytes"])
-
-
-def to_json(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()

@@ -9,12 +9,14 @@ import json
 import marshal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from domains.errors import AlreadyExists, NotFound, StorageFailure
+from domains.schema_json import schema_from_json, value_from_json
 from domains.storage import declared_indexes
 from domains.types import Delta, TableSchema
 from worker.rocks import layout
-from worker.rocks.codec import MARSHAL_VERSION, schema_from_json, to_json, value_from_json
+from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.database import Database, StorageStatistics
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.log import log_key, read_log, trim_log
@@ -123,7 +125,7 @@ class RocksStore:
     def _save_catalog(self, table: RocksTable, delete_ranges: Sequence[tuple[bytes, bytes]]) -> None:
         changes: Pending = {
             layout.STORE_KEY: self._header(),
-            layout.table_prefix(layout.CATALOG, table.number): to_json(table.catalog_entry()),
+            layout.table_prefix(layout.CATALOG, table.number): _to_json(table.catalog_entry()),
             layout.table_prefix(layout.COUNTERS, table.number): self._encode_counters(table),
         }
         self._database.write(changes, delete_ranges=delete_ranges)
@@ -203,3 +205,7 @@ class RocksStore:
 
     def statistics(self) -> StorageStatistics:
         return self._database.statistics()
+
+
+def _to_json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()

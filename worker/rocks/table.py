@@ -12,10 +12,11 @@ from typing import Any
 
 from domains.encoding import Encoder, row_encoder
 from domains.graph import Columns
+from domains.schema_json import schema_to_json, value_to_json
 from domains.storage import added_values
 from domains.types import Delta, Row, TableSchema, Value
 from worker.rocks import layout
-from worker.rocks.codec import RowCodec, schema_to_json, value_to_json
+from worker.rocks.codec import RowCodec
 from worker.rocks.database import Database
 from worker.rocks.indexes import Access, SecondaryIndex, TableIndexes
 from worker.rocks.row_cache import RowCache
