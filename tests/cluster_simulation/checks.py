@@ -34,7 +34,7 @@ class Seen:
     """Column → value, as the view was asked."""
     ids: frozenset[int]
     at_least: frozenset[int]
-    """What the token that went with it covers."""
+    """What its token covers, was written before the view came, or had been shown to the same client before."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,9 @@ class Ledger:
             f"{seen.view} showed {sorted(seen.ids - known)}, which are lost: not durable when shown"
         )
         missing = seen.at_least - seen.ids
-        assert not missing, f"{seen.view} did not show {sorted(missing)}, which its token covers"
+        assert not missing, (
+            f"{seen.view} did not show {sorted(missing)}, which its token covers, were there before it, or were shown"
+        )
         for places in order.get(seen.table, {}).values():
             mine = {
                 id: place

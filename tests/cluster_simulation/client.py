@@ -39,6 +39,10 @@ TRIES_FOR = 4.0
 AGAIN = 0.05
 
 
+Known = dict[str, tuple[Row, ...]]
+"""Table → rows that were acknowledged."""
+
+
 class Ending(StrEnum):
     """How a write ended, as far as its author can tell."""
 
@@ -57,6 +61,12 @@ class Client:
         self.token: Clock = {}
         """What it has written."""
         self.acknowledged: dict[str, list[Row]] = {}
+        self.shown: dict[tuple[str, Row], frozenset[int]] = {}
+        """View and arguments → the numbers of the rows that an answer has shown. What was shown once stays."""
+
+    def known(self) -> Known:
+        """What it has been told is written, up to now."""
+        return {table: tuple(rows) for table, rows in self.acknowledged.items()}
 
     async def start(self) -> None:
         """Returns when the cluster has started."""

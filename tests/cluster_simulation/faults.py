@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from itertools import combinations
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ KINDS = {
     "disk": 2,
     "betrayal": 5,
     "late_packets": 5,
+    "slow_links": 4,
     "ambush": 12,
 }
 
@@ -86,6 +88,7 @@ class Faults:
         for task in self._tasks:
             task.cancel()
         cluster.network.weather = Weather()
+        cluster.network.late.clear()
         cluster.network.join()
         if not cluster.zookeeper.running:
             cluster.zookeeper.start()
@@ -324,6 +327,17 @@ class Faults:
         self.cluster.authorities[process].cut()
         await asyncio.sleep(self._pause())
         self.cluster.mend(process)
+
+    async def _slow_links(self) -> None:
+        """What workers send one another takes long; what leaders and clients say does not."""
+        cluster, late = self.cluster, self.random.choice((0.1, 0.5, 2.0))
+        workers = [worker.process for worker in cluster.workers.values()]
+        cluster.say(f"whatever goes from worker to worker takes {late} s longer")
+        for one, other in combinations(workers, 2):
+            cluster.network.late[frozenset((one, other))] = late
+        await asyncio.sleep(2.0 + self._pause())
+        cluster.network.late.clear()
+        cluster.say("links are as fast as before")
 
     async def _weather(self) -> None:
         self.cluster.network.weather = Weather(

@@ -15,7 +15,7 @@ from domains.packets import Insert
 from migrations.recipe import Entry
 from tests.cluster_simulation import checks
 from tests.cluster_simulation.any_views import AnyViews
-from tests.cluster_simulation.client import Client, Ending
+from tests.cluster_simulation.client import Client, Ending, Known
 from tests.cluster_simulation.cluster import Cluster
 from tests.cluster_simulation.faults import Faults
 from tests.cluster_simulation.loop import Process, Stuck, VirtualLoop
@@ -221,22 +221,21 @@ class Scenario:
                     await self._read(client, self.views[self.random.choice(names)])
             await asyncio.sleep(self._seconds())
 
-    async def _read(self, client: Client, view: LedgerView) -> None:
+    async def _read(self, client: Client, view: LedgerView, before: Known | None = None) -> None:
         arguments = view.arguments(self.random)
-        known = {table: tuple(rows) for table, rows in client.acknowledged.items()}
         token = dict(client.token) if self.random.random() < 0.5 else {}
+        known = client.known() if token else before or {}
+        shown = client.shown.get((view.name, arguments), frozenset())
         rows = await client.read(view.name, arguments, token)
         self.count("reads" if rows is not None else "reads without an answer")
         if rows is None or view.shows is None:
             return
         table, columns = view.shows
         where = dict(zip(columns, arguments, strict=True))
-        covered = (
-            {row[0] for row in known.get(table, ()) if all(row[c] == v for c, v in where.items())} if token else ()
-        )
-        self.ledger.seen.append(
-            checks.Seen(view.name, table, where, frozenset(int(row[0]) for row in rows), frozenset(covered))
-        )
+        covered = {row[0] for row in known.get(table, ()) if all(row[c] == v for c, v in where.items())}
+        ids = frozenset(int(row[0]) for row in rows)
+        client.shown[view.name, arguments] = ids | shown
+        self.ledger.seen.append(checks.Seen(view.name, table, where, ids, shown | covered))
 
     async def _evict(self, client: Client, name: str) -> None:
         state = client.directory.state
@@ -270,14 +269,15 @@ class Scenario:
                     view = LedgerView("all_tags", LEDGER_VIEWS["all_tags"])
                 if view.name not in present:
                     self.views[view.name] = view
+                    before = client.known()
                     if await self._change(Entry((view.create(),)), view.create()):
-                        await self._read_at_once(client, view)
+                        await self._read_at_once(client, view, before)
 
-    async def _read_at_once(self, client: Client, view: LedgerView) -> None:
-        """What is said to be there must be whole from the first answer on."""
+    async def _read_at_once(self, client: Client, view: LedgerView, before: Known) -> None:
+        """What is said to be there must be whole from the first answer on: ``before`` was written before it came."""
         await self._of(client, client.directory.refresh)
         for _ in range(3):
-            await self._of(client, partial(self._read, client, view))
+            await self._of(client, partial(self._read, client, view, before))
 
     def _cancel_soon(self) -> None:
         """What is changed next is given up again, perhaps."""
