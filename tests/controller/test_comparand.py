@@ -125,10 +125,12 @@ async def test_look_ups_of_what_fits_no_column(tmp_path: Any) -> None:
             "CREATE EXT VIEW above AS SELECT id FROM (SELECT id, ROUND(price, 0) AS whole FROM t) AS r WHERE whole > ?;"
             "CREATE EXT VIEW by_id AS SELECT id FROM t WHERE id = ?;"
             "CREATE EXT VIEW by_day AS SELECT id FROM t WHERE day = ?;"
+            "CREATE EXT VIEW summed AS SELECT SUM(id) AS n FROM t WHERE id = ? LIMIT ?;"
             "INSERT INTO t VALUES (1, 0.90, '2026-01-31'), (2, 1.60, '2026-01-31')"
         )
         assert await deployment.pages("above", [["1.25"], [0.5], [2]]) == [b'{"id":2}', b'{"id":1},{"id":2}', b""]
         assert await deployment.pages("by_id", [[1.0], [1.5], [2**70]]) == [b'{"id":1}', b"", b""]
+        assert await deployment.pages("summed", [[None, 1], [None, 0], [3, 0]]) == [b'{"n":null}', b"", b""]
         assert await deployment.pages("by_day", [["2026-01-31 08:00:00"]]) == [b""]
     finally:
         await deployment.close()

@@ -32,7 +32,7 @@ class BoundLookup:
         if len(self.keys) == 1:
             return client.page(layout, self.keys[0], self.seek, self.low, self.high, self.limit, self.offset)
         if not self.keys:
-            return layout.empty or b""
+            return self.joined(layout, [])  # The row of an aggregate over nothing, unless LIMIT cuts it off.
         return client.rows(layout, self.keys, self.seek, self.low, self.high, self.limit, self.offset)
 
     def parts(self, client: ReaderClient, layout: ReaderLayout) -> Parts | None:
