@@ -176,7 +176,7 @@ class MemoryStore:
     def create_table(self, schema: TableSchema) -> MemoryTable:
         if schema.name in self._tables:
             raise AlreadyExists(f'table "{schema.name}" exists')
-        table = self._tables[schema.name] = MemoryTable(schema)
+        table = self._tables[schema.name] = self.make_table(schema)
         self._positions[schema.name] = 0
         self._log[schema.name] = []
         return table
@@ -199,6 +199,10 @@ class MemoryStore:
         if table is None:
             raise NotFound(f'no table "{name}"')
         return table
+    def make_table(self, schema: TableSchema) -> MemoryTable:
+        """What a new table is made of."""
+        return MemoryTable(schema)
+
 
     def tables(self) -> list[TableSchema]:
         """The schemas of all tables, in the order of their creation."""

@@ -9,7 +9,8 @@ Also DISTINCT, which is the aggregate over all columns with no functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from domains import graph
 from domains.deltas import group_by_key, key_function
@@ -69,6 +70,23 @@ class GroupIndex(EntryIndex[dict[Row, Group]]):
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key, {}), self.grouping.build(material)
         return {k: g.row for k, g in mine.items()} == {k: g.row for k, g in anew.items()}
+
+    def exported(self) -> Iterator[Any]:
+        return (self.grouping.export(n, group) for entry in self.entries.values() for n, group in entry.items())
+
+    def load(self, items: Sequence[Any]) -> list[Delta]:
+        """Of a full index. The scalar aggregate's one group is there already, and is replaced."""
+        rows: list[Delta] = []
+        for item in items:
+            key = self.key_of(item[0])
+            if key in self.entries:
+                self.evict(key)
+            group = self.grouping.restore(item)
+            entry = self.entries[key] = {item[0]: group}
+            self.bytes += self._bytes(entry)
+            if group.row is not None:
+                rows.append((group.row, 1))
+        return rows
 
     def apply(self, deltas: list[Delta], refill: Callable[[Row], Found]) -> list[Delta]:
         """Apply the parent's deltas where the key is filled; answers the retractions and insertions of group rows.

@@ -152,7 +152,10 @@ class Reader(Operator):
         return inputs[0]
 
     def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
-        """Those for filled keys; the act publishes them."""
+        return self.kept(deltas)
+
+    def kept(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """Those for filled keys, accounted; whoever asked publishes them."""
         index = self.filled
         once, protected, key_of, weigh = index.once, index.protected, self.key_of, index.weigh
         kept: list[Delta] = []

@@ -105,3 +105,26 @@ class Grouping:
                 group.bytes = self.size(group)
                 built[key] = group
         return built
+
+    # --- out and in again ---------------------------------------------------------------------------------------
+
+    def export(self, key: Row, group: Group) -> tuple[Any, ...]:
+        """A group as plain values: its key, how many rows it has, its row, its accumulators' states."""
+        return (key, group.rows, group.row, tuple(frozen(state) for state in group.states))
+
+    def restore(self, item: tuple[Any, ...]) -> Group:
+        """The group that ``export`` made the item of."""
+        _, rows, row, states = item
+        group = Group(() if self.only_counts else [thawed(state) for state in states])
+        group.rows, group.row = rows, row
+        group.bytes = self.size(group)
+        return group
+
+
+def frozen(state: list[Any]) -> tuple[Any, ...]:
+    """An accumulator's state without a list or a dict: a multiset becomes the tuple of its pairs."""
+    return tuple(tuple(kept.items()) if isinstance(kept, dict) else kept for kept in state)
+
+
+def thawed(state: tuple[Any, ...]) -> list[Any]:
+    return [dict(kept) if isinstance(kept, tuple) else kept for kept in state]

@@ -8,7 +8,8 @@ systems answered too few rows there).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from domains import graph
 from domains.deltas import consolidate, group_by_key, key_function
@@ -102,6 +103,22 @@ class TopIndex(EntryIndex[dict[Row, Group]]):
         mine, anew = self.entries.get(key, {}), self.build(material)
         shown = {k: rows for k, g in mine.items() if (rows := g.show(self.ranking))}
         return shown == {k: rows for k, g in anew.items() if (rows := g.show(self.ranking))}
+
+    def exported(self) -> Iterator[Any]:
+        groups = (group for entry in self.entries.values() for group in entry.values())
+        return ((*(row for _, row in group.ranked), group.whole) for group in groups)
+
+    def load(self, items: Sequence[Any]) -> list[Delta]:
+        """Of a full index, whose key is the group."""
+        rows: list[Delta] = []
+        for *held, whole in items:
+            group = Group()
+            group.ranked, group.whole = [self.ranking.rank(row) for row in held], whole
+            key = self.key_of(held[0])
+            entry = self.entries[key] = {key: group}
+            self.bytes += self._bytes(entry)
+            rows.extend(self._shown(entry))
+        return rows
 
     def apply(self, deltas: list[Delta], refill: Callable[[Row], Found]) -> list[Delta]:
         """Apply the parent's deltas where the key is filled; answers how the shown rows change."""

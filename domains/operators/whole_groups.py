@@ -5,7 +5,8 @@ Without a dict of groups in each entry a count takes 0.35 kB instead of 0.8, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from domains import graph
 from domains.deltas import group_by_key
@@ -53,6 +54,15 @@ class WholeGroups(EntryIndex[Group | None]):
     def agrees(self, key: Row, material: Iterable[Delta]) -> bool:
         mine, anew = self.entries.get(key), self.grouping.build(material).get(key)
         return (mine.row if mine is not None else None) == (anew.row if anew is not None else None)
+
+    def exported(self) -> Iterator[Any]:
+        return (self.grouping.export(key, group) for key, group in self.entries.items() if group is not None)
+
+    def load(self, items: Sequence[Any]) -> list[Delta]:
+        groups = [(item[0], self.grouping.restore(item)) for item in items]
+        for key, group in groups:
+            self._set(key, group)
+        return [(group.row, 1) for _, group in groups if group.row is not None]
 
     # --- updates --------------------------------------------------------------------------------------------
 

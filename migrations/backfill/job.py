@@ -1,0 +1,157 @@
+"""A bulk job as a value: what is read, what is computed in which order, what came of it. Plain and picklable.
+
+::
+
+    Job ── tables: each base shard that is read, with its manifest and the position P at which it is folded
+     └──── stages, one after another; the tasks of a stage know nothing of each other
+            └─ Task: one physical domain in one stage
+                 tables  the base shards that it reads, in the order in which they are to be fed
+                 inputs  the links that feed its ingresses, all of earlier stages
+                 full    the vertices whose states come out
+                 outputs the links whose rows come out, for tasks of later stages
+
+A domain is in a later stage again where what it sends comes back to it (a → b → a): it then computes all that it needs
+anew, and only what it had not given before comes out. So no task ever waits for another one.
+
+Rows between tasks and states in files are *blocks* (``domains/blocks.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domains.archive import ShardManifest
+from domains.commands import Route
+from domains.graph import DomainIndex, Node, NodeIndex
+from domains.packets import LinkId, receiver_of
+from domains.types import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class TableShard:
+    """A base shard as of a position. Its rows are the fold of ``manifest.fold_of(position)``, each in the width of
+    ``schema``: what was archived under an older schema is padded."""
+
+    base: str
+    """As clocks name it: ``votes``, or ``votes@2`` where there are several shards."""
+    schema: TableSchema
+    position: int
+    manifest: ShardManifest | None = None
+    """None where the rows are not in an archive (a test that has them at hand)."""
+    rows: int = 0
+    """About how many, for the order of feeding and for showing progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTable:
+    base: str
+    schema: TableSchema
+    kept: bool
+    """The rows are looked up while others are fed, so the task keeps them in memory. Else they only pass through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The rows for one ingress over one link."""
+
+    link: LinkId
+    ingress: NodeIndex
+
+    @property
+    def receiver(self) -> DomainIndex:
+        return receiver_of(self.link)
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where rows leave a task: an egress or a reader over ``parent``."""
+
+    node: NodeIndex
+    parent: NodeIndex
+    routes: tuple[Route, ...] = ()
+    """Of an egress."""
+    from_state: bool = False
+    """``parent`` has full state in the task: the rows are read from it at the end, and the sink needs no vertex."""
+    grows: bool = False
+    """Nothing is ever retracted on the way to it: rows may leave as they come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One physical domain in one stage. ``nodes`` are in topological order."""
+
+    stage: int
+    domain: DomainIndex
+    shard: int
+    shards: int
+    nodes: tuple[Node, ...]
+    incoming: tuple[Route, ...]
+    tables: tuple[TaskTable, ...]
+    inputs: tuple[Flow, ...]
+    full: tuple[NodeIndex, ...]
+    """Vertices whose own indexes come out (readers are among ``sinks``)."""
+    sinks: tuple[Sink, ...]
+    outputs: tuple[Flow, ...]
+
+    @property
+    def name(self) -> str:
+        return f"stage {self.stage}, domain {self.domain}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    number: int
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """``archive`` and ``staging`` are URLs, or paths of directories; ``id`` is the migration's."""
+
+    id: str
+    archive: str
+    staging: str
+    tables: tuple[TableShard, ...]
+    stages: tuple[Stage, ...]
+
+    @property
+    def rows(self) -> int:
+        """Base rows to be read, about; a base shard that several tasks read counts once for each."""
+        rows = {table.base: table.rows for table in self.tables}
+        return sum(rows[t.base] for stage in self.stages for task in stage.tasks for t in task.tables)
+
+    def table(self, base: str) -> TableShard:
+        return next(table for table in self.tables if table.base == base)
+
+
+# --- what comes out -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """The state of one full vertex in one physical domain: frames of blocks of items (``frames.py``)."""
+
+    domain: DomainIndex
+    node: NodeIndex
+    file: str
+    """Relative to the job's staging directory, with ``/`` between its parts."""
+    items: int
+    bytes: int
+    digest: str
+    """blake2b of the file, hexadecimal: ``frames.Digest``."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a job is. Counts only grow."""
+
+    rows: int = 0
+    """Base rows read so far."""
+    total: int = 0
+    """To be read, about."""
+    stages_done: int = 0
+    stages: int = 0
+    seconds_left: float | None = None
+    """None while nobody can tell."""
+    ui: str | None = None
+    """Where more is shown (Spark's own pages)."""

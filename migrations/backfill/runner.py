@@ -1,0 +1,43 @@
+"""Who runs a bulk job: the protocol. Spark is one (``spark…``), a child process without it another (``controller/``).
+
+A runner never blocks its caller: the controller asks how far the job is every now and then, between which reads and
+writes go on.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from domains.errors import Unavailable
+from migrations.backfill.job import Job, JobProgress, StateFile
+
+
+class BulkFailed(Unavailable):
+    """A bulk job ended without its results. Nothing was changed: the old graph serves as it did."""
+
+    code = "bulk_failed"
+
+
+class BulkRun(Protocol):
+    """One job under way. Any thread may call it; no call waits for the job."""
+
+    def progress(self) -> JobProgress: ...
+
+    def results(self) -> tuple[StateFile, ...] | None:
+        """One file for each (task, full vertex or reader), also where it has no items; None while the job runs.
+
+        Raises BulkFailed, or whatever error of ``domains.errors`` made it fail (a damaged segment, no memory).
+        """
+
+    def cancel(self) -> None:
+        """Stop it, as far as it still runs; may be called at any time, and twice. When it returns, nothing of the job
+        writes any more. What it left in the staging directory is the caller's to remove."""
+
+
+class BulkRunner(Protocol):
+    name: str
+    """As ``GET /v1/migrations/{id}`` says it: ``spark``, ``local``."""
+
+    def start(self, job: Job) -> BulkRun:
+        """Begin, and return at once. Raises Unavailable where it cannot be begun (no Java): then the migration runs in
+        slices, and says why."""

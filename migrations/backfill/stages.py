@@ -1,0 +1,250 @@
+"""From a migration's new nodes to the stages of a bulk job. Pure.
+
+A row that crosses links does so on lanes 0, 1, 2 … (``domains/packets.py``), so what a domain sends on lane k depends
+on its tables and on what came over lanes below k. Stage k is therefore: every domain that sends on lane k, or has a
+new full state that depends on lanes below k and on no other::
+
+    stage 0   domain 0: votes@0 ─► γ ─► egress       domain 1: votes@1 ─► γ ─► egress          (lane 0)
+    stage 1   domain 0: ingress ─► γ ─► reader       domain 1: ingress ─► γ ─► reader
+
+A task has the nodes of its domain that what it is to give is computed from: the new ones, and the running ones without
+state on which they stand. Where they stand on state that runs already, there is no bulk job: that state is fed as it
+is, in slices, and :func:`obstacle` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from domains.commands import AddNodes, Route
+from domains.graph import (
+    Base,
+    DomainIndex,
+    Egress,
+    Filter,
+    Ingress,
+    Join,
+    JoinKind,
+    Node,
+    NodeIndex,
+    Project,
+    Reader,
+    TopK,
+    Union,
+)
+from domains.graph import Materialization as Kept
+from domains.packets import lane_of, receiver_of, sender_of
+from domains.sharding import base_shard
+from domains.types import TableSchema
+from migrations.backfill.job import Flow, Sink, Stage, Task, TaskTable
+from migrations.dataflow import Dataflow
+from migrations.plan import MigrationPlan
+
+
+def new_nodes(plan: MigrationPlan) -> set[NodeIndex]:
+    return {node.index for s in plan.steps if isinstance(s.command, AddNodes) for node in s.command.nodes}
+
+
+def obstacle(flow: Dataflow, plan: MigrationPlan) -> str:
+    """Why a migration's full part cannot be computed in bulk; "" where it can (or there is none: ``bases_fed``)."""
+    return _Graph(flow, new_nodes(plan)).obstacle
+
+
+def bases_fed(flow: Dataflow, plan: MigrationPlan) -> dict[str, DomainIndex]:
+    """The base shards that a migration's full part is computed from, each with the domain that has it."""
+    graph = _Graph(flow, new_nodes(plan))
+    return {
+        base_shard(node.operator.table, number, flow.shards): domain
+        for index in graph.needed
+        if isinstance((node := flow.nodes[index]).operator, Base)
+        for number, domain in zip(flow.sharding[index].numbers, flow.places(index), strict=True)
+    }
+
+
+def bulk_domains(flow: Dataflow, plan: MigrationPlan) -> list[DomainIndex]:
+    """The physical domains that have part of it, in order."""
+    graph = _Graph(flow, new_nodes(plan))
+    return sorted({domain for index in graph.building for domain in flow.places(index)})
+
+
+def stages_of(
+    flow: Dataflow, plan: MigrationPlan, schemas: Mapping[str, TableSchema], rows: Mapping[str, int]
+) -> tuple[Stage, ...]:
+    """The stages of a migration that has no ``obstacle``, over the dataflow as it is to be.
+
+    ``schemas`` by table name as the bases have it; ``rows`` are about how many each base shard has.
+    """
+    graph = _Graph(flow, new_nodes(plan))
+    assert not graph.obstacle, graph.obstacle
+    wanted: dict[int, dict[DomainIndex, list[NodeIndex]]] = {}
+    for index in graph.building:
+        if graph.gives(index):
+            for domain in flow.places(index):
+                wanted.setdefault(graph.levels[index], {}).setdefault(domain, []).append(index)
+    return tuple(
+        Stage(number, tuple(_Tasks(graph, number, d, schemas, rows).task(w) for d, w in sorted(of_stage.items())))
+        for number, of_stage in sorted(wanted.items())
+    )
+
+
+@dataclass(slots=True)
+class _Graph:
+    """What is built of a dataflow, and what that is computed from."""
+
+    flow: Dataflow
+    added: set[NodeIndex]
+    building: dict[NodeIndex, None] = field(default_factory=dict)
+    """New nodes with full state, and new ones that lead to such; in topological order."""
+    needed: dict[NodeIndex, None] = field(default_factory=dict)
+    """Those, and what they stand on up to base tables; in topological order."""
+    obstacle: str = ""
+    levels: dict[NodeIndex, int] = field(default_factory=dict)
+    """In which stage a needed node is complete."""
+
+    def __post_init__(self) -> None:
+        nodes = self.flow.nodes
+        full = [index for index in self.added if nodes[index].materialization is Kept.FULL]
+        needed = {index for each in full for index in self.flow.ancestors(each)} if full else set()
+        self.needed = {index: None for index in nodes if index in needed}
+        self.building = {i: None for i in self.needed if i in self.added and not isinstance(nodes[i].operator, Base)}
+        for index in self.needed:
+            node = nodes[index]
+            held = node.materialization is not Kept.NONE and not isinstance(node.operator, Egress)
+            if index not in self.added and held:
+                self.obstacle = f"it reads node {index}, which has state already and is fed from that"
+            self.levels[index] = self._level(node)
+
+    def _level(self, node: Node) -> int:
+        if isinstance(node.operator, Ingress):
+            return lane_of(self.flow.routes[node.index][0].link) + 1
+        return max((self.levels[parent] for parent in node.parents), default=0)
+
+    def gives(self, index: NodeIndex) -> bool:
+        """Whether something of the node comes out of a task: its state, or rows for another."""
+        return self.flow.nodes[index].materialization is Kept.FULL
+
+    def within(self, indices: Iterable[NodeIndex]) -> list[NodeIndex]:
+        """The nodes and what they are computed from in the same domain, in topological order."""
+        reached: set[NodeIndex] = set()
+        pending = list(indices)
+        while pending:
+            index = pending.pop()
+            if index not in reached:
+                reached.add(index)
+                if not isinstance(self.flow.nodes[index].operator, Ingress):
+                    pending.extend(self.flow.nodes[index].parents)
+        return [index for index in self.needed if index in reached]
+
+
+class _Tasks:
+    """Makes the task of one domain in one stage."""
+
+    def __init__(
+        self,
+        graph: _Graph,
+        stage: int,
+        domain: DomainIndex,
+        schemas: Mapping[str, TableSchema],
+        rows: Mapping[str, int],
+    ) -> None:
+        self._graph, self._flow = graph, graph.flow
+        self._stage, self._domain = stage, domain
+        self._shard = domain % graph.flow.shards
+        self._schemas, self._rows = schemas, rows
+
+    def task(self, wanted: list[NodeIndex]) -> Task:
+        flow = self._flow
+        sinks = [self._sink(index) for index in wanted if isinstance(flow.nodes[index].operator, (Egress, Reader))]
+        gone = {sink.node for sink in sinks if sink.from_state}
+        inside = [index for index in self._graph.within(wanted) if index not in gone]
+        nodes = tuple(flow.nodes[index] for index in inside)
+        incoming = tuple(
+            route
+            for node in nodes
+            for route in flow.routes.get(node.index, ())
+            if receiver_of(route.link) == self._domain
+        )
+        out_of = {sink.node for sink in sinks}
+        return Task(
+            self._stage,
+            self._domain,
+            self._shard,
+            flow.shards,
+            nodes,
+            incoming,
+            tuple(self._tables(nodes)),
+            tuple(Flow(route.link, route.ingress) for route in incoming),
+            tuple(index for index in wanted if index not in out_of),
+            tuple(sinks),
+            tuple(Flow(route.link, route.ingress) for sink in sinks for route in sink.routes),
+        )
+
+    def _sink(self, index: NodeIndex) -> Sink:
+        node = self._flow.nodes[index]
+        (parent,) = node.parents
+        above = self._flow.nodes[parent]
+        inside = [self._flow.nodes[each] for each in self._graph.within([index])]
+        return Sink(
+            index,
+            parent,
+            self._routes(index) if isinstance(node.operator, Egress) else (),
+            from_state=above.materialization is Kept.FULL,
+            grows=all(_keeps_growing(each) for each in inside),
+        )
+
+    def _routes(self, egress: NodeIndex) -> tuple[Route, ...]:
+        return tuple(
+            route
+            for routes in self._flow.routes.values()
+            for route in routes
+            if route.egress == egress and sender_of(route.link) == self._domain
+        )
+
+    def _tables(self, nodes: Iterable[Node]) -> Iterable[TaskTable]:
+        """In the order of feeding, small ones first: of the last one the fewest look-ups are left that need it."""
+        nodes = list(nodes)
+        tables = dict.fromkeys(node.operator.table for node in nodes if isinstance(node.operator, Base))
+        base_of = {table: base_shard(table, self._shard, self._flow.shards) for table in tables}
+        order = sorted(tables, key=lambda table: (self._rows.get(base_of[table], 0), table))
+        for at, table in enumerate(order):
+            kept = _looked_up(nodes, table, set(order[at:]))
+            yield TaskTable(base_of[table], self._schemas[table], kept)
+
+
+def _keeps_growing(node: Node) -> bool:
+    """Whether insertions into its parents never take one of its rows back."""
+    operator = node.operator
+    if isinstance(operator, Join):
+        return operator.kind is JoinKind.INNER
+    return isinstance(operator, (Base, Filter, Project, Union, Ingress, Egress, Reader))
+
+
+def _looked_up(nodes: list[Node], table: str, later: set[str]) -> bool:
+    """Whether rows of a table are looked up while it, or one of those ``later`` (itself among them), is being fed.
+
+    A join looks at one side when the other changes, and a left join at its right side always; a TopK looks at its
+    parent when rows are taken back.
+    """
+    inside = {node.index: node for node in nodes}
+    seen: dict[NodeIndex, set[str]] = {}
+    """By node, the tables that a look-up of it comes down to."""
+    fed: dict[NodeIndex, set[str]] = {}
+    """By node, the tables whose rows reach it."""
+    grows: dict[NodeIndex, bool] = {}
+    for index, node in inside.items():
+        above = [parent for parent in node.parents if parent in inside]
+        own = {node.operator.table} if isinstance(node.operator, Base) else set()
+        fed[index] = own.union(*(fed[parent] for parent in above))
+        held = node.materialization is not Kept.NONE
+        seen[index] = set() if held else own.union(*(seen[parent] for parent in above))
+        grows[index] = _keeps_growing(node) and all(grows[parent] for parent in above)
+        if isinstance(node.operator, Join):
+            left, right = node.parents
+            if table in seen[left] and not later.isdisjoint(fed[right]):
+                return True
+            if table in seen[right] and (node.operator.kind is JoinKind.LEFT or not later.isdisjoint(fed[left])):
+                return True
+        if isinstance(node.operator, TopK) and table in seen[above[0]] and not grows[above[0]]:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Bulk backfill: stages, tasks, and who runs them."""

@@ -1,0 +1,70 @@
+"""States made comparable: what a vertex holds, whatever order it came in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from domains.blocks import decode_block
+from domains.graph import DomainIndex, Materialization, NodeIndex
+from domains.loading import exported
+from domains.operators.edges import Egress, Reader
+from domains.operators.topk import TopIndex
+from domains.types import Row
+from domains.vertex import Vertex
+from tests.domains.graphs import Flow
+
+States = dict[tuple[DomainIndex, NodeIndex], Any]
+
+
+def canonical(vertex: Vertex, items: Iterable[Any]) -> Any:
+    """A state's items without their order.
+
+    A multiset's values are kept in the order of their coming, which nothing depends on. How many spare rows a TopK
+    holds depends on whether rows were taken back meanwhile: what it shows does not.
+    """
+    index = next((index for index in vertex.indexes.values() if isinstance(index, TopIndex)), None)
+    if index is not None:
+        ranking = index.ranking
+        return Counter(tuple(held[ranking.offset : ranking.shown]) for *held, _ in items)
+    if isinstance(vertex.operator, Reader) or not hasattr(_leading(vertex), "grouping"):
+        rows: Counter[Row] = Counter()
+        for row, weight in items:
+            rows[row] += weight
+        return rows
+    return {key: (rows, row, _unordered(states)) for key, rows, row, states in items}
+
+
+def _leading(vertex: Vertex) -> Any:
+    return next((i for i in vertex.indexes.values() if hasattr(i, "grouping")), None)
+
+
+def _unordered(states: Sequence[Any]) -> Any:
+    return tuple(tuple(frozenset(kept) if isinstance(kept, tuple) else kept for kept in state) for state in states)
+
+
+def held(flow: Flow, nodes: Iterable[NodeIndex] | None = None) -> States:
+    """The full states of a simulation, by domain and node."""
+    states: States = {}
+    for domain in flow.simulation.domains:
+        for vertex in domain.vertices:
+            full = vertex.node.materialization is Materialization.FULL and not isinstance(vertex.operator, Egress)
+            if not full or (nodes is not None and vertex.index not in nodes):
+                continue
+            if isinstance(vertex.operator, Reader):
+                rows = flow.simulation.readers[domain.index, vertex.index][()]
+                states[domain.index, vertex.index] = Counter(rows)
+            else:
+                states[domain.index, vertex.index] = canonical(vertex, exported(vertex))
+    return states
+
+
+def computed(flow: Flow, states: dict[tuple[DomainIndex, NodeIndex], list[bytes]]) -> States:
+    """What a bulk job came to, in the same form."""
+    return {
+        (domain, node): canonical(
+            flow.simulation.domains[domain].vertices[node], [item for block in blocks for item in decode_block(block)]
+        )
+        for (domain, node), blocks in states.items()
+    }
