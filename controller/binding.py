@@ -126,8 +126,9 @@ class Binding:
             # A range of a key column says which keys are meant; within a key there is nothing left of it to seek.
             above, below = low.pop(column, None), high.pop(column, None)
             equal[column] = [value for value in equal[column] if _within(value, above, below)]
+        limit, offset = counts.get(ParameterKind.LIMIT), counts.get(ParameterKind.OFFSET, 0)
         if not possible or not all(equal.values()):
-            return BoundLookup(())
+            return BoundLookup((), limit=limit, offset=offset)
         keys = self._keys([equal[column] for column in self.reader.key])
         if any(len(equal.get(column, ())) > 1 for column in self.reader.seek):
             raise Unsupported(f'an IN list of view "{self.view}", which is full', hint="read its values one by one")
@@ -137,8 +138,8 @@ class Binding:
             seek=tuple(equal[column][0] for column in self.reader.seek if column in equal),
             low=next(iter(low.values()), None),
             high=next(iter(high.values()), None),
-            limit=counts.get(ParameterKind.LIMIT),
-            offset=counts.get(ParameterKind.OFFSET, 0),
+            limit=limit,
+            offset=offset,
         )
 
     def _keys(self, values: Sequence[list[Value]]) -> tuple[Row, ...]:
