@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from domains import graph
 from domains.forward import ForwardPass
+from domains.graph import Columns
 from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import Base
 from domains.storage import Store
@@ -68,6 +69,11 @@ class Backfill:
         if not self._waiting or table != self._waiting[0] or self._cursor is None:
             return False
         return self._store.table(table).before(row, self._cursor)
+
+    def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
+        """What building vertices see of stored rows that were found by ``columns`` at ``key``."""
+        del columns, key
+        return [delta for delta in rows if self.visible(table, delta[0])]
 
     def slice(self, limit: int) -> list[tuple[Vertex, list[Delta]]]:
         """Move the cursor by at most ``limit`` rows; what to feed to which base vertices."""

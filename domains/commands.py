@@ -1,7 +1,8 @@
 """What changes a domain's graph: the control plane's vocabulary (``packets.py`` is the data plane's).
 
 A migration's order is: tables, ``AddNodes`` (invisible), ``BuildIndex`` and ``Feed`` in slices between steps,
-``Activate``. Until the last, ``RemoveNodes`` undoes all of it.
+``Activate``. In bulk, ``LoadState``, ``StartReplay`` and ``Follow`` stand in the place of ``Feed`` (``replay.py``).
+Until the last, ``RemoveNodes`` undoes all of it.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class AddNodes:
     incoming: tuple[Route, ...] = ()
     held: bool = False
     """Reads of these nodes wait until ``Activate``: they are known already, and are being built again."""
+    bulk: bool = False
+    """Full states come by ``LoadState`` and ``Follow``, and not by ``Feed``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,30 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadState:
+    """Add items (a block of ``domains/blocks.py``) to the state of a full vertex that is being built in bulk."""
+
+    node: NodeIndex
+    items: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StartReplay:
+    """All domains have loaded their states. Read the next ``limit`` rows of the logs that look-ups need."""
+
+    positions: dict[str, int]
+    """By table: as of which positions the states are."""
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Replay the next ``limit`` rows of the log. When it is finished there are no more, and updates go on at once."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Activate:
     """The backfill is complete: its vertices join the others."""
 
@@ -98,7 +125,20 @@ class RemoveNodes:
     nodes: tuple[NodeIndex, ...]
 
 
-Command = CreateTable | AlterTable | DropTable | AddNodes | ExtendNodes | BuildIndex | Feed | Activate | RemoveNodes
+Command = (
+    CreateTable
+    | AlterTable
+    | DropTable
+    | AddNodes
+    | ExtendNodes
+    | BuildIndex
+    | Feed
+    | LoadState
+    | StartReplay
+    | Follow
+    | Activate
+    | RemoveNodes
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from domains import graph
 from domains.backfill import Backfill, scalar_state
+from domains.blocks import decode_block
 from domains.clock import Origins
 from domains.commands import (
     Activate,
@@ -23,15 +24,20 @@ from domains.commands import (
     DropTable,
     ExtendNodes,
     Feed,
+    Follow,
+    LoadState,
     Progress,
     RemoveNodes,
     Route,
+    StartReplay,
 )
 from domains.domain import Domain
 from domains.graph import Materialization, Node
 from domains.ingress import Sources
+from domains.loading import load
 from domains.operators.edges import Reader
 from domains.packets import Effect, Filled, Read, Reply
+from domains.replay import Phase, Replay
 from domains.step import Step
 from domains.vertex import Vertex
 
@@ -62,6 +68,12 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
             progress = _build_index(domain, command)
         case Feed(limit=limit):
             progress = _feed(domain, limit, step)
+        case LoadState():
+            progress = _load_state(domain, command, step)
+        case StartReplay():
+            progress = _start_replay(domain, command)
+        case Follow(limit=limit):
+            progress = _follow(domain, limit, step)
         case Activate():
             _activate(domain, step)
         case RemoveNodes():
@@ -110,7 +122,7 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
         domain.links.add_route(route, domain.vertices[route.egress])
     building = _mark_building(added)
     if building:
-        _prepare_backfill(domain, building, step)
+        _prepare_backfill(domain, building, step, bulk=command.bulk)
 
 
 def _index_base(domain: Domain, node: Node) -> None:
@@ -136,7 +148,7 @@ def _mark_building(added: Iterable[Vertex]) -> list[Vertex]:
     return building
 
 
-def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step) -> None:
+def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step, *, bulk: bool) -> None:
     """Find what feeds the building vertices: bases, and state that is full already, perhaps through stateless ones.
 
     Nothing is fed before the first ``Feed``. By then all domains of the migration have their nodes, so what is sent
@@ -158,7 +170,9 @@ def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step) -> Non
         else:
             vertex.feeds_building = True
             above.extend(vertex.parents)
-    domain.backfill = Backfill(domain.store, sorted(bases, key=lambda v: v.rank), list(full))
+    in_order = sorted(bases, key=lambda v: v.rank)
+    assert not (bulk and full), "state that runs already is fed from what it has, in slices"
+    domain.backfill = Replay(domain.store, in_order) if bulk else Backfill(domain.store, in_order, list(full))
     scalars = [index for vertex in building if (index := scalar_state(vertex)) is not None]
     for index in scalars:
         index.conceal()
@@ -189,8 +203,13 @@ def _feed(domain: Domain, limit: int, step: Step) -> Progress:
     backfill = domain.backfill
     if backfill is None or backfill.finished:
         return DONE
+    assert isinstance(backfill, Backfill), "what is loaded in bulk is not fed"
     if not backfill.begun:
         domain.begin_backfill(step)
+    return _slice(domain, backfill, limit, step)
+
+
+def _slice(domain: Domain, backfill: Backfill | Replay, limit: int, step: Step) -> Progress:
     before = backfill.rows
     sources = backfill.slice(limit)
     act = domain.building_pass(step)
@@ -198,6 +217,37 @@ def _feed(domain: Domain, limit: int, step: Step) -> Progress:
         act.inject_output(vertex, rows)
     act.run()
     return Progress(backfill.rows - before, backfill.finished)
+
+
+def _load_state(domain: Domain, command: LoadState, step: Step) -> Progress:
+    vertex = domain.vertices[command.node]
+    backfill = domain.backfill
+    assert vertex.building, f"{vertex} is not being built"
+    assert isinstance(backfill, Replay), "state is loaded in bulk only"
+    assert backfill.phase is Phase.LOADING, "a state came after the replay had begun"
+    items = decode_block(command.items)
+    rows = load(vertex, items)
+    if isinstance(vertex.operator, Reader):
+        key_of = vertex.operator.key_of
+        step.publish(vertex).deltas.extend((key_of(delta[0]), delta) for delta in rows)
+    return Progress(len(items), True)
+
+
+def _start_replay(domain: Domain, command: StartReplay) -> Progress:
+    replay = domain.backfill
+    if replay is None:
+        return DONE
+    assert isinstance(replay, Replay), "what is fed in slices is not replayed"
+    rows = replay.start(command.positions, command.limit)
+    return Progress(rows, replay.phase is not Phase.READING)
+
+
+def _follow(domain: Domain, limit: int, step: Step) -> Progress:
+    replay = domain.backfill
+    if replay is None or replay.finished:
+        return DONE
+    assert isinstance(replay, Replay), "what is fed in slices is not replayed"
+    return _slice(domain, replay, limit, step)
 
 
 def _activate(domain: Domain, step: Step) -> None:

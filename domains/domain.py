@@ -5,7 +5,7 @@ same code runs in a worker, in a seeded simulator and inside a Spark task.
 
 The dispatcher is short because each act is in a file of its own: ``write`` (constraints, deltas), ``forward`` (the
 topological pass), ``lookups`` (pulls), ``ingress`` (holes that wait for another domain), ``memory`` (eviction),
-``backfill`` (full state in slices), ``control`` (changing the graph).
+``backfill`` (full state in slices), ``replay`` (in bulk), ``control`` (changing the graph).
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from domains.packets import (
 )
 from domains.recency import indexes_at
 from domains.sharding import base_shard
+from domains.replay import Replay
 from domains.step import Counters, Step
 from domains.storage import Store
 from domains.types import Delta, Row
@@ -72,7 +73,7 @@ class Domain:
         self.links = Links(self.clocks, index, epoch)
         self.ingresses = Ingresses()
         self.parked: dict[Read | Upquery, set[Hole]] = {}
-        self.backfill: Backfill | None = None
+        self.backfill: Backfill | Replay | None = None
         self.index_cursors: dict[tuple[str, Columns], bytes] = {}
         """How far the indexes of base tables that are being built have come."""
         self.held: set[NodeIndex] = set()
@@ -127,6 +128,10 @@ class Domain:
 
     def accounted_bytes(self) -> int:
         """The bytes of all state and readers, as accounted."""
+    def log_needed(self, table: str) -> int | None:
+        """The position after which a table's log is still needed here; None where all of it may be trimmed."""
+        return self.backfill.needs(table) if isinstance(self.backfill, Replay) else None
+
         return accounted_bytes(self.vertices)
 
     # --- writes and updates -----------------------------------------------------------------------------------
@@ -191,7 +196,7 @@ class Domain:
 
     def building_pass(self, step: Step) -> ForwardPass:
         assert self.backfill is not None
-        act = ForwardPass(self.store, building=True, visible=self.backfill.visible)
+        act = ForwardPass(self.store, building=True, seen=self.backfill.seen)
         step.passes.append(act)
         return act
 

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 
 from domains.evict import entry_pattern, victims
 from domains.graph import Columns
-from domains.lookups import Peek, PeekOld, Visible
+from domains.lookups import Peek, PeekOld, Seen
 from domains.operators.operator import Found
 from domains.packets import Pattern
 from domains.storage import Store
@@ -31,16 +31,16 @@ class ForwardPass:
     """One pass. ``deltas`` and ``patterns`` hold, per visited vertex, what it says to its children.
 
     A *building* pass goes only to vertices that are being backfilled (and stateless ones above them) and sees only the
-    base rows that ``visible`` lets through; every other pass goes only to the others.
+    base rows that ``seen`` lets through; every other pass goes only to the others.
     """
 
-    def __init__(self, store: Store, *, building: bool = False, visible: Visible | None = None) -> None:
+    def __init__(self, store: Store, *, building: bool = False, seen: Seen | None = None) -> None:
         self.deltas: dict[Vertex, list[Delta]] = {}
         self.patterns: dict[Vertex, list[Pattern]] = {}
         self.evicted: dict[tuple[Vertex, Columns], dict[Row, Found]] = {}
         self.visited: list[Vertex] = []
         self._building = building
-        self._peek = Peek(store, visible)
+        self._peek = Peek(store, seen)
         self._peek_old = PeekOld(store, self.evicted)
         self._queue: list[tuple[int, Vertex]] = []
         self._queued: set[Vertex] = set()

@@ -14,19 +14,20 @@ from domains.graph import Columns
 from domains.operators.edges import Base
 from domains.operators.operator import Found
 from domains.storage import Store
-from domains.types import Row
+from domains.types import Delta, Row
 from domains.vertex import Vertex
 
-Visible = Callable[[str, Row], bool]
-"""Whether a base table's stored row has been fed to the vertices that are being backfilled."""
+Seen = Callable[[str, Columns, Row, list[Delta]], list[Delta]]
+"""Of a base table's stored rows that were found by these columns at this key, what vertices see that are being
+backfilled."""
 
 
 class Peek:
     """State as it is; a hole stays a hole."""
 
-    def __init__(self, store: Store, visible: Visible | None = None) -> None:
+    def __init__(self, store: Store, seen: Seen | None = None) -> None:
         self._store = store
-        self._visible = visible
+        self._seen = seen
 
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         index = vertex.indexes.get(columns)
@@ -35,7 +36,7 @@ class Peek:
         return vertex.operator.compute(self, columns, keys)
 
     def base(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        return find_in_base(self._store, vertex, columns, keys, self._visible)
+        return find_in_base(self._store, vertex, columns, keys, self._seen)
 
     def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return [None] * len(keys)
@@ -86,9 +87,7 @@ class Pull(Peek):
         return [None] * len(keys)
 
 
-def find_in_base(
-    store: Store, vertex: Vertex, columns: Columns, keys: Sequence[Row], visible: Visible | None
-) -> list[Found]:
+def find_in_base(store: Store, vertex: Vertex, columns: Columns, keys: Sequence[Row], seen: Seen | None) -> list[Found]:
     base = vertex.operator
     assert isinstance(base, Base)
     stored = tuple(base.columns[column] for column in columns)
@@ -102,7 +101,6 @@ def find_in_base(
         found = [[d for d in some if key_of(d[0]) == key] for some, key in zip(rows, keys, strict=True)]
     else:
         found = table_store.find_many(stored, keys)
-    if visible is not None:
-        table = base.table
-        found = [[delta for delta in rows if visible(table, delta[0])] for rows in found]
+    if seen is not None:
+        found = [seen(base.table, stored, key, rows) for key, rows in zip(keys, found, strict=True)]
     return [base.cut(rows) for rows in found]

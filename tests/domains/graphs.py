@@ -68,6 +68,7 @@ from migrations.joint_graph import JointGraph
 from migrations.plan import MigrationPlan, State, plan_addition, plan_start
 from migrations.routing import shard_of_key, split
 from tests.migrations.evaluate import evaluate
+from tests.simulation.bulk import Broken, BulkMigration, is_bulk
 from tests.simulation.recovery import recover
 from tests.simulation.simulation import Simulation
 
@@ -222,6 +223,27 @@ class Flow:
             plan = replace(plan, steps=tuple(steps))
         self.simulation.migrate(plan, between)
         self.ready = list(self.running.readers)
+
+    def start_in_bulk(self, rng: random.Random, between: Callable[[], None], *, breaks_at: int | None = None) -> bool:
+        """Perform the plan in bulk where it can be; False where it was given up, and nothing has changed.
+
+        What stands on state that runs already is fed in slices.
+        """
+        before, new = self.running, list(self._new)
+        plan = self.plan()
+        if not is_bulk(self.running, plan):
+            self.simulation.migrate(plan, between)
+        else:
+            # Whoever looks meanwhile sees what was decided: the dataflow as it was.
+            flow, self.running = self.running, before
+            try:
+                BulkMigration(self.simulation, flow, plan, self.tables, rng, between, breaks_at).run()
+            except Broken:
+                self._new = new
+                return False
+            self.running = flow
+        self.ready = list(self.running.readers)
+        return True
 
     def drop(self, view: str) -> None:
         """Remove a view's reader and every node that nothing else needs, at once in all domains."""

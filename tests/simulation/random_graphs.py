@@ -143,13 +143,14 @@ class RandomGraph:
 
     # --- views ----------------------------------------------------------------------------------------------------
 
-    def add_views(self, number: int) -> None:
+    def add_views(self, number: int, *, keyless: float = 0.1) -> None:
+        """``keyless``: the chance of a view that is full, with all below it."""
         nodes = sorted(self.factors)[2:] or sorted(self.factors)
         for _ in range(number):
             root = self.rng.choice(nodes)
             keyed = [c for c in range(self.width(root)) if traced(root, c, self.flow.joint.node)]
             key = tuple(self.rng.sample(keyed, min(len(keyed), self.rng.choice([1, 1, 1, 2]))))
-            if self.rng.random() < 0.1:
+            if self.rng.random() < keyless:
                 key = ()
             self.flow.reader(f"view{self.views}", root, *key, at=self.place())
             self.views += 1
@@ -262,22 +263,40 @@ class RandomRun:
             self.flow.simulation.send(domain.index, EvictKeys(self.flow.simulation.request(), node, (key,)))
 
 
-def run(seed: int, steps: int) -> None:
-    """One graph and its life. Raises with whatever rule breaks first."""
+class Migrations:
+    """How views come: in slices, or in bulk, which may be given up in the middle, perhaps as domains are lost."""
+
+    def __init__(self, life: RandomRun, *, bulk: bool) -> None:
+        self.life = life
+        self.bulk = bulk
+
+    def start(self) -> None:
+        life, flow, rng = self.life, self.life.flow, self.life.rng
+        if not self.bulk:
+            flow.start(life.meanwhile, slice=rng.randrange(1, 4))
+            return
+        while not flow.start_in_bulk(rng, life.meanwhile, breaks_at=rng.choice([None, rng.randrange(20)])):
+            if rng.random() < 0.4:
+                life.lose()
+
+
+def run(seed: int, steps: int, *, bulk: bool = False) -> None:
+    """One graph and its life; ``bulk``: full states come in bulk. Raises with whatever rule breaks first."""
     rng = Random(seed)
     graph = RandomGraph(rng)
     graph.grow(rng.randrange(2, 10))
-    graph.add_views(rng.randrange(1, 4))
+    graph.add_views(rng.randrange(1, 4), keyless=0.6 if bulk else 0.1)
     life = RandomRun(graph, rng)
     for _ in range(rng.randrange(6)):
         life.write()
-    graph.flow.start(life.meanwhile, slice=rng.randrange(1, 4))
+    migrations = Migrations(life, bulk=bulk)
+    migrations.start()
     further = rng.randrange(steps) if rng.random() < 0.4 else None
     for number in range(steps):
         if number == further:
             graph.grow(rng.randrange(3))
             graph.add_views(1)
-            graph.flow.start(life.meanwhile, slice=rng.randrange(1, 4))
+            migrations.start()
         life.step()
     graph.flow.settle(rng)
     graph.flow.compare()

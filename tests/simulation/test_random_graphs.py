@@ -20,12 +20,12 @@ BATCHES, BATCH = 8, 60
 """In CI: about 8 seconds in all."""
 
 
-def graphs(first: int, number: int, steps: int) -> None:
+def graphs(first: int, number: int, steps: int, *, bulk: bool = False) -> None:
     for seed in range(first, first + number):
         try:
-            run(seed, steps)
+            run(seed, steps, bulk=bulk)
         except Exception as error:
-            error.add_note(f"reproduce with tests.simulation.random_graphs.run({seed}, {steps})")
+            error.add_note(f"reproduce with tests.simulation.random_graphs.run({seed}, {steps}, bulk={bulk})")
             raise
 
 
@@ -34,6 +34,12 @@ def test_random_graphs_keep_the_rules(batch: int) -> None:
     graphs(FIRST + batch * BATCH, BATCH, STEPS)
 
 
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_random_graphs_whose_states_come_in_bulk_keep_the_rules(batch: int) -> None:
+    graphs(FIRST + batch * BATCH, BATCH, STEPS, bulk=True)
+
+
 @pytest.mark.long
 def test_many_random_graphs_keep_the_rules() -> None:
     graphs(FIRST, GRAPHS, 2 * STEPS)
+    graphs(FIRST, GRAPHS // 4, 2 * STEPS, bulk=True)
