@@ -104,6 +104,12 @@ class Store(Protocol):
     def position(self, table: str) -> int:
         """The sequence number of the table's last committed step (0: none)."""
 
+    def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
+        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first.
+
+        Rows have the table's present width. What was trimmed is not there; nobody asks for it (``Domain.log_needed``).
+        """
+
 
 def declared_indexes(schema: TableSchema) -> tuple[Columns, ...]:
     """The secondary indexes that a new table has: one for each declared index and UNIQUE that is not the primary key.
@@ -113,12 +119,6 @@ def declared_indexes(schema: TableSchema) -> tuple[Columns, ...]:
     seen = {tuple(sorted(schema.primary_key))}
     indexes: list[Columns] = []
     for columns in (*schema.unique, *schema.indexes):
-    def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
-        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first.
-
-        Rows have the table's present width. What was trimmed is not there; nobody asks for it (``Domain.log_needed``).
-        """
-
         if tuple(sorted(columns)) not in seen:
             seen.add(tuple(sorted(columns)))
             indexes.append(columns)
