@@ -48,8 +48,8 @@ from domains.packets import (
     sender_of,
 )
 from domains.recency import indexes_at
-from domains.sharding import base_shard
 from domains.replay import Replay
+from domains.sharding import base_shard
 from domains.step import Counters, Step
 from domains.storage import Store
 from domains.types import Delta, Row
@@ -126,12 +126,12 @@ class Domain:
         """Under which clocks count this domain's shard of a table."""
         return base_shard(table, self.shard, self.shards)
 
-    def accounted_bytes(self) -> int:
-        """The bytes of all state and readers, as accounted."""
     def log_needed(self, table: str) -> int | None:
         """The position after which a table's log is still needed here; None where all of it may be trimmed."""
         return self.backfill.needs(table) if isinstance(self.backfill, Replay) else None
 
+    def accounted_bytes(self) -> int:
+        """The bytes of all state and readers, as accounted."""
         return accounted_bytes(self.vertices)
 
     # --- writes and updates -----------------------------------------------------------------------------------
