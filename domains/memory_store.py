@@ -181,6 +181,10 @@ class MemoryStore:
         self._log[schema.name] = []
         return table
 
+    def make_table(self, schema: TableSchema) -> MemoryTable:
+        """What a new table is made of."""
+        return MemoryTable(schema)
+
     def alter_table(self, schema: TableSchema) -> MemoryTable:
         table = self.table(schema.name)
         added = added_values(table.schema, schema)
@@ -199,10 +203,6 @@ class MemoryStore:
         if table is None:
             raise NotFound(f'no table "{name}"')
         return table
-    def make_table(self, schema: TableSchema) -> MemoryTable:
-        """What a new table is made of."""
-        return MemoryTable(schema)
-
 
     def tables(self) -> list[TableSchema]:
         """The schemas of all tables, in the order of their creation."""
