@@ -96,7 +96,7 @@ class HotRoute:
         status = 200
         try:
             request = checked(RowsRequest, await read_body(scope["headers"], receive, self._max_body))
-            body = serialize(written(await self._deployment.insert(table, request.rows)))
+            body = serialize(written(await self._deployment.insert(table, request.rows, request.place)))
         except Exception as error:
             status, body = describe(error, INSERT_ROUTE)
         await _answer(send, status, body)

@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domains.packets import Once
+from domains.streams import NAME_MAX
+
 Json = Any
 """A JSON value. INTEGER and DOUBLE are numbers; DECIMAL, TEXT, DATE and DATETIME strings; BLOB a base64 string."""
 
@@ -23,8 +26,20 @@ class SqlRequest(_Request):
     params: list[Json] = Field(default_factory=list, description="Values of the `?` in order, over all statements")
 
 
+class OnceRequest(_Request):
+    stream: str = Field(min_length=1, max_length=NAME_MAX, description="A name that no other writer uses")
+    number: int = Field(ge=1, lt=2**63, strict=True, description="From 1 on, without gaps")
+
+
 class RowsRequest(_Request):
     rows: list[dict[str, Json]] = Field(description="Rows by column name; all of them are inserted, or none")
+    once: OnceRequest | None = Field(
+        default=None, description="A place in a stream of writes: what is sent again is not done again"
+    )
+
+    @property
+    def place(self) -> Once | None:
+        return None if self.once is None else Once(self.once.stream, self.once.number)
 
 
 class UpdateRequest(_Request):
@@ -75,6 +90,16 @@ class WriteAnswer(BaseModel):
     rows_affected: int
     token: str
     first_id: int | None = Field(default=None, description="Only where an INSERT was given AUTO_INCREMENT values")
+    repeated: bool = Field(default=False, description="Only where its number was done before: nothing was changed now")
+
+
+class StreamAnswer(BaseModel):
+    stream: str
+    number: int = Field(description="The last that is done; 0: the stream is not known")
+
+
+class StreamsAnswer(BaseModel):
+    streams: list[StreamAnswer]
 
 
 class EvictAnswer(BaseModel):
@@ -85,10 +110,16 @@ class MigrationAccepted(BaseModel):
     id: str
 
 
+class RefusedRow(BaseModel):
+    row: int
+    reason: str
+
+
 class ErrorDetail(BaseModel):
     code: str
     message: str
     hint: str | None
+    rows: list[RefusedRow] | None = Field(default=None, description="Only of `rows_refused`: each row, from 1")
 
 
 class ErrorAnswer(BaseModel):

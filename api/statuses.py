@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
+from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
 from domains import errors
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, RowsRefused
 
 STATUSES: dict[type[HeadraceError], int] = {
     errors.SqlError: 400,
@@ -17,6 +20,8 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.Unsupported: 422,
     errors.TypeViolation: 422,
     errors.ConstraintViolation: 409,
+    errors.RowsRefused: 409,
+    errors.OutOfOrder: 409,
     errors.AlreadyExists: 409,
     errors.StillInUse: 409,
     errors.NotFound: 404,
@@ -38,13 +43,18 @@ METHOD_NOT_ALLOWED = "method_not_allowed"
 log = logging.getLogger("headrace.api")
 
 
-def error_body(code: str, message: str, hint: str | None = None) -> bytes:
-    """``{"error": {"code", "message", "hint"}}``; every error that leaves the server has this shape."""
+def error_body(code: str, message: str, hint: str | None = None, rows: Sequence[tuple[int, str]] = ()) -> bytes:
+    """``{"error": {"code", "message", "hint"}}``; every error that leaves the server has this shape.
+
+    One of many rows (``rows_refused``) also has ``"rows"``: ``[{"row": from 1, "reason"}]``.
+    """
+    shown: dict[str, Any] = {"code": code, "message": message, "hint": hint}
+    if rows:
+        shown["rows"] = [{"row": row, "reason": reason} for row, reason in rows]
     try:
-        return orjson.dumps({"error": {"code": code, "message": message, "hint": hint}})
+        return orjson.dumps({"error": shown})
     except orjson.JSONEncodeError:  # A message that quotes what was sent may quote half a surrogate pair.
-        shown = [text and text.encode("utf-8", "replace").decode() for text in (message, hint)]
-        return orjson.dumps({"error": {"code": code, "message": shown[0], "hint": shown[1]}})
+        return json.dumps({"error": shown}, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def status_of(error: HeadraceError) -> int:
@@ -55,7 +65,8 @@ def status_of(error: HeadraceError) -> int:
 def describe(error: Exception, doing: str) -> tuple[int, bytes]:
     """Status and body for any exception. An unexpected one is logged under an id, which is all that the answer says."""
     if isinstance(error, HeadraceError):
-        return status_of(error), error_body(error.code, error.message, error.hint)
+        rows = error.rows if isinstance(error, RowsRefused) else ()
+        return status_of(error), error_body(error.code, error.message, error.hint, rows)
     reference = secrets.token_hex(6)
     log.error("internal error %s in %s", reference, doing, exc_info=error)
     hint = f'the server\'s log has the details under "{reference}"'

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from domains.graph import Parameter
-from domains.packets import Clock
+from domains.packets import Clock, Once
 from domains.types import Column, TableSchema
 
 
@@ -59,6 +59,8 @@ class WriteResult:
     rows_affected: int
     clock: Clock
     first_id: int | None = None
+    repeated: bool = False
+    """It was done before, under its number: nothing was changed now."""
 
 
 class PreparedLookup(Protocol):
@@ -96,7 +98,17 @@ class Deployment(Protocol):
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         """Like ``try_pages``, but fills holes and waits for the token."""
 
-    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> WriteResult: ...
+    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]], once: Once | None = None) -> WriteResult:
+        """With a number of a stream it is done once, however often it is sent (``domains/streams.py``).
+
+        Then raises RowsRefused, which has every row that cannot be stored; OutOfOrder where a number is skipped.
+        """
+
+    async def streams(self, table: str) -> dict[str, int]:
+        """The streams of numbered writes that the table remembers, and the last number that is done in all shards."""
+
+    async def forget_stream(self, table: str, stream: str) -> None:
+        """Its next number is 1. Nothing happens if it is not known."""
 
     async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult: ...
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from domains.errors import Unavailable
 from domains.graph import DomainIndex, Node, NodeIndex
-from domains.packets import Clock, Operation, Written
+from domains.packets import Clock, Once, Operation, Refused, Written
 from domains.types import Row, TableSchema
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 
@@ -75,3 +75,11 @@ class Hosts(Protocol):
 
         ``schema`` is that of the table when the operation was made; SchemaChanged where it is another by now.
         """
+
+    async def write_once(
+        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once
+    ) -> Written | Refused:
+        """The same with a number, so that it may be sent again, and is, where it is not known to be done."""
+
+    async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
+        """The streams of numbered writes that this shard of the table remembers, with their last numbers."""

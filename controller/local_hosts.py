@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from controller.hosts import ReaderShard, SchemaChanged
 from domains.graph import DomainIndex, Node
-from domains.packets import Clock, Evicted, Operation, Written
+from domains.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
 from domains.types import Row, TableSchema
 from worker.dataflow import Dataflow
-from worker.messages import NotHere
+from worker.messages import NotHere, Streams
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
+from worker.reporting import streams_of
 from worker.schema_version import version_of
 
 Found = TypeVar("Found")
@@ -90,9 +91,26 @@ class LocalHosts:
     # --- writes ---------------------------------------------------------------------------------------------
 
     async def write(self, domain: DomainIndex, operation: Operation, schema: TableSchema) -> Written:
-        try:
-            outcome = await asyncio.wrap_future(self._dataflow.write(domain, operation, version_of(schema)))
-        except NotHere as error:
-            raise SchemaChanged(schema.name) from error
+        outcome = await self._written(domain, operation, schema, None)
         assert isinstance(outcome, Written)
         return outcome
+
+    async def write_once(
+        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once
+    ) -> Written | Refused:
+        outcome = await self._written(domain, operation, schema, once)
+        assert isinstance(outcome, (Written, Refused))
+        return outcome
+
+    async def _written(
+        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once | None
+    ) -> Outcome:
+        try:
+            return await asyncio.wrap_future(self._dataflow.write(domain, operation, version_of(schema), once))
+        except NotHere as error:
+            raise SchemaChanged(schema.name) from error
+
+    async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
+        found = self._dataflow.control(lambda hosted, _: streams_of(hosted, domain, table))
+        streams: Streams = await asyncio.wrap_future(found)
+        return streams.numbers

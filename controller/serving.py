@@ -18,6 +18,7 @@ from controller.binding import Binding
 from controller.deployment import StatementResult, ViewInfo, WriteResult
 from controller.hosts import Hosts, SchemaChanged
 from controller.listing import info_of, table_of, view_of
+from controller.numbered_write import write_numbered
 from controller.selects import Selects
 from controller.sharded_lookup import ShardedLookup
 from controller.sharded_write import write_parts
@@ -25,15 +26,16 @@ from controller.statements import Statements, now
 from controller.view_lookup import ViewLookup
 from domains.errors import BadRequest, ReadTimeout
 from domains.graph import Reader
-from domains.packets import Clock, Operation, Written
+from domains.packets import Clock, Once, Operation, Written
 from domains.sharding import physical
+from domains.streams import check_name
 from domains.types import TableSchema
 from migrations.change import BASES
 from migrations.explain import explain
 from migrations.parse import Parsed
 from migrations.plan import State
 from migrations.recipe import Entry
-from migrations.routing import split
+from migrations.routing import split, split_numbered
 from migrations.statements.rows import delete_operation, insert_operation, update_operation
 from worker.reader_map import BoundLookup
 
@@ -226,8 +228,27 @@ class Serving(ABC):
                 if self._loop.time() >= deadline:
                     raise
 
-    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> WriteResult:
+    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]], once: Once | None = None) -> WriteResult:
+        if once is not None:
+            return await self.made_anew(lambda: self._insert_once(table_of(self.state, table), rows, once))
         return await self.made_anew(lambda: self.write(insert_operation(table_of(self.state, table), rows, now())))
+
+    async def _insert_once(self, schema: TableSchema, rows: Sequence[Mapping[str, Any]], once: Once) -> WriteResult:
+        check_name(once.stream)
+        shards = self.state.shards
+        parts = split_numbered(insert_operation(schema, rows, now()), schema, shards, once.number)
+        return await write_numbered(
+            parts, lambda shard, part: self.hosts.write_once(physical(BASES, shard, shards), part, schema, once)
+        )
+
+    async def streams(self, table: str) -> dict[str, int]:
+        schema, shards = table_of(self.state, table), self.state.shards
+        bases = [physical(BASES, shard, shards) for shard in range(schema.shards or shards)]
+        found = await asyncio.gather(*(self.hosts.streams(base, schema.name) for base in bases))
+        return {name: min(each.get(name, 0) for each in found) for name in sorted(set().union(*found))}
+
+    async def forget_stream(self, table: str, stream: str) -> None:
+        await self.insert(table, (), Once(stream, 0))
 
     async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult:
         return await self.made_anew(lambda: self.write(update_operation(table_of(self.state, table), key, changes)))

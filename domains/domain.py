@@ -16,7 +16,7 @@ from typing import assert_never
 from domains.backfill import Backfill
 from domains.clock import Clocks
 from domains.deltas import consolidate
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, RowsRefused
 from domains.evict import entry_pattern
 from domains.forward import ForwardPass
 from domains.graph import Columns, DomainIndex, NodeIndex
@@ -39,6 +39,7 @@ from domains.packets import (
     Pattern,
     PeerReset,
     Read,
+    Refused,
     Reply,
     Send,
     Touch,
@@ -52,10 +53,11 @@ from domains.replay import Replay
 from domains.sharding import base_shard
 from domains.step import Counters, Step
 from domains.storage import Store
+from domains.streams import is_repeated
 from domains.types import Delta, Row
 from domains.vertex import Vertex
 from domains.vertices import Vertices
-from domains.write import change_table
+from domains.write import NOTHING, change_table
 
 
 class Domain:
@@ -137,26 +139,35 @@ class Domain:
     # --- writes and updates -----------------------------------------------------------------------------------
 
     def _write(self, packet: Write, step: Step) -> None:
-        table = packet.operation.table
+        table, once = packet.operation.table, packet.once
         try:
             stored = self.store.table(table)
-            deltas, affected, first = change_table(
-                stored, packet.operation, self.shard, stored.schema.shards or self.shards
-            )
-            if deltas:
-                self._commit(table, deltas)
+            repeated = once is not None and is_repeated(stored, once)
+            if repeated:
+                deltas, affected, first = NOTHING
+            else:
+                shards = stored.schema.shards or self.shards
+                deltas, affected, first = change_table(stored, packet.operation, self.shard, shards)
+                if once is not None:
+                    stored.remember(once.stream, once.number)
+                if deltas or once is not None:
+                    self._commit(table, deltas)
         except HeadraceError as error:
             self.store.rollback()
-            step.replies.append(Reply(packet.request, Failed(error)))
+            failed = Refused(error.rows) if isinstance(error, RowsRefused) else Failed(error)
+            step.replies.append(Reply(packet.request, failed))
             return
         self.counters.writes += 1
         self.spread(table, deltas, step)
         name = self.base_name(table)
         position = {name: self.clocks.local.get(name, 0)}
-        step.replies.append(Reply(packet.request, Written(affected, position, first)))
+        step.replies.append(Reply(packet.request, Written(affected, position, first, repeated)))
 
     def _commit(self, table: str, deltas: Sequence[Delta]) -> None:
         """Rows, index entries, log and position in one atomic write; operators then see the table's new state."""
+        if not deltas:  # A number of a stream, and no rows: nothing for the log.
+            self.store.commit(())
+            return
         sequence = self.store.position(table) + 1
         self.store.table(table).stage(deltas)
         self.store.commit([(table, sequence, deltas)])

@@ -9,6 +9,8 @@
     ├── Unsupported                422  right SQL that Headrace does not do; names the construct
     ├── TypeViolation              422  a value does not fit its column (row, column)
     ├── ConstraintViolation        409  NOT NULL, PRIMARY KEY, UNIQUE (row, column)
+    │   └── RowsRefused            409  the same of a numbered insert; has all rows that are refused
+    ├── OutOfOrder                 409  a numbered write that skips one
     ├── AlreadyExists              409  a table or view of that name is there
     ├── StillInUse                 409  something else reads what is to be dropped
     ├── NotFound                   404  no such view, table, migration
@@ -75,6 +77,26 @@ class TypeViolation(HeadraceError):
 
 class ConstraintViolation(HeadraceError):
     code = "constraint_violation"
+
+
+class RowsRefused(ConstraintViolation):
+    """A numbered insert changed nothing. ``rows``: which of its rows (from 1) are refused, and why each."""
+
+    code = "rows_refused"
+    rows: tuple[tuple[int, str], ...] = ()
+
+    @classmethod
+    def of(cls, rows: tuple[tuple[int, str], ...]) -> RowsRefused:
+        error = cls(
+            f"{len(rows)} rows are refused; row {rows[0][0]}: {rows[0][1]}",
+            hint="nothing was changed; send the others under the same number",
+        )
+        error.rows = rows
+        return error
+
+
+class OutOfOrder(HeadraceError):
+    code = "out_of_order"
 
 
 class AlreadyExists(HeadraceError):

@@ -42,6 +42,8 @@ class MemoryTable:
         self._staged: list[Delta] = []
         self._count = 0
         self._auto_increment = self._committed_auto_increment = 0
+        self._streams: dict[str, int] = {}
+        self._staged_streams: dict[str, int] = {}
         self._ordered: list[tuple[bytes, Row]] | None = None
         """The rows in storage order, made when a scan needs it and dropped by the next commit."""
 
@@ -101,8 +103,23 @@ class MemoryTable:
     def raise_auto_increment(self, at_least: int) -> None:
         self._auto_increment = max(self._auto_increment, at_least)
 
+    def last_number(self, stream: str) -> int:
+        return self._streams.get(stream, 0)
+
+    def streams(self) -> dict[str, int]:
+        return self._streams
+
+    def remember(self, stream: str, number: int) -> None:
+        self._staged_streams[stream] = number
+
     def commit(self) -> None:
         """Apply what was staged (the store's doing)."""
+        for stream, number in self._staged_streams.items():
+            if number:
+                self._streams[stream] = number
+            else:
+                self._streams.pop(stream, None)
+        self._staged_streams.clear()
         staged, self._staged = self._staged, []
         for row, weight in staged:
             _add(self._rows, row, weight)
@@ -120,6 +137,7 @@ class MemoryTable:
     def rollback(self) -> None:
         """Forget what was staged (the store's doing)."""
         self._staged.clear()
+        self._staged_streams.clear()
         self._auto_increment = self._committed_auto_increment
 
     def alter(self, schema: TableSchema) -> None:

@@ -63,7 +63,8 @@ class Insert:
     table: str
     rows: tuple[Row, ...]
     on_conflict: str = "error"
-    """``error``, ``ignore`` (INSERT IGNORE), ``replace`` (REPLACE) or ``update`` (ON DUPLICATE KEY UPDATE)."""
+    """``error``, ``ignore`` (INSERT IGNORE), ``replace`` (REPLACE) or ``update`` (ON DUPLICATE KEY UPDATE);
+    or ``list``, which is ``error`` where every row that is refused is told of, not the first (:class:`Refused`)."""
     assignments: tuple[tuple[int, Expression], ...] = ()
     """For ``update``: (position, expression over the old row ++ the row that was to be inserted)."""
 
@@ -95,9 +96,21 @@ Operation = Insert | Update | Delete
 
 
 @dataclass(frozen=True, slots=True)
+class Once:
+    """A write's place in a stream of writes, whose numbers begin at 1 (``streams.py``).
+
+    Number 0 has no rows and says that the stream is at its beginning: what is known of it is forgotten.
+    """
+
+    stream: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     request: RequestId
     operation: Operation
+    once: Once | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +217,15 @@ class Written:
     """The position of the write, which a token carries."""
     first_id: int | None = None
     """The first AUTO_INCREMENT value that was given out."""
+    repeated: bool = False
+    """Its number was done before: nothing was changed now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was changed, because of these rows: (number, from 1, and why)."""
+
+    rows: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +243,7 @@ class Failed:
     error: HeadraceError
 
 
-Outcome = Written | Filled | Evicted | Failed
+Outcome = Written | Refused | Filled | Evicted | Failed
 
 
 @dataclass(frozen=True, slots=True)

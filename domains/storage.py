@@ -14,7 +14,7 @@ not wait for the disk: what makes a step durable, and holds its effects back unt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from domains.graph import Columns
@@ -71,6 +71,15 @@ class TableStore(Protocol):
 
     def raise_auto_increment(self, at_least: int) -> None:
         """The next reserved value will be greater than ``at_least`` (an explicit value was inserted)."""
+
+    def last_number(self, stream: str) -> int:
+        """The number that was last remembered of a stream of writes, 0 where none was (``streams.py``)."""
+
+    def streams(self) -> Mapping[str, int]:
+        """All streams that are remembered, with their last numbers."""
+
+    def remember(self, stream: str, number: int) -> None:
+        """The stream has come to this number with this step; 0 forgets it. Seen after ``commit``."""
 
     @property
     def row_count(self) -> int:

@@ -13,13 +13,16 @@ from typing import assert_never
 from domains.coercion import coerce
 from domains.compile import compile_expression, compile_predicate
 from domains.deltas import Entry, add_row
-from domains.errors import ConstraintViolation
+from domains.errors import ConstraintViolation, RowsRefused
 from domains.expressions import Expression
 from domains.graph import Columns
 from domains.packets import Delete, Insert, Operation, Update
 from domains.sharding import shard_of
 from domains.storage import TableStore
 from domains.types import Delta, Row, TableSchema
+
+NOTHING: tuple[list[Delta], int, int | None] = ([], 0, None)
+"""What an operation comes to that changes nothing."""
 
 
 class TableChange:
@@ -139,6 +142,8 @@ def change_table(
 
 def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
     rows, first = _number(change, operation.rows)
+    if operation.on_conflict == "list":
+        return _insert_all(change, rows), first
     if not change.unique:
         change.insert_bag(rows)
         return len(rows), first
@@ -161,6 +166,28 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
         elif operation.on_conflict == "update":
             affected += _update_instead(change, found[1], row, operation.assignments, number)
     return affected, first
+
+
+def _insert_all(change: TableChange, rows: tuple[Row, ...]) -> int:
+    """:raises RowsRefused: with every row that cannot be inserted beside those before it that can."""
+    refused: list[tuple[int, str]] = []
+    change.prefetch(rows)
+    for number, row in enumerate(rows, 1):
+        try:
+            change.require(row, number)
+            found = change.conflict(row)
+            if found is not None:
+                raise change.refuse(row, found[0], number)
+        except ConstraintViolation as error:
+            refused.append((number, error.message.removeprefix(f"row {number}: ")))
+        else:
+            if change.unique:
+                change.insert(row)
+    if refused:
+        raise RowsRefused.of(tuple(refused))
+    if not change.unique:
+        change.insert_bag(rows)
+    return len(rows)
 
 
 def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...], int | None]:

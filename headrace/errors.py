@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from domains.errors import (
     AlreadyExists,
@@ -24,7 +25,9 @@ from domains.errors import (
     NotFound,
     NotServed,
     OutcomeUnknown,
+    OutOfOrder,
     ReadTimeout,
+    RowsRefused,
     SqlError,
     SqlSyntaxError,
     StillInUse,
@@ -47,8 +50,10 @@ __all__ = [
     "NoLeader",
     "NotFound",
     "NotServed",
+    "OutOfOrder",
     "OutcomeUnknown",
     "ReadTimeout",
+    "RowsRefused",
     "ServerFault",
     "SqlError",
     "SqlSyntaxError",
@@ -83,10 +88,13 @@ def _below(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
 BY_CODE = {kind.code: kind for kind in _below(HeadraceError)}
 
 
-def rebuild(code: str, message: str, hint: str | None = None) -> HeadraceError:
+def rebuild(code: str, message: str, hint: str | None = None, rows: Sequence[Mapping[str, Any]] = ()) -> HeadraceError:
     """The error that the server raised; a ``ServerFault`` for a code that this client does not know."""
     kind = BY_CODE.get(code, ServerFault)
     if issubclass(kind, SqlError) and (position := POSITION.search(message)):
         line, column = int(position[1]), int(position[2])
         return kind(message[: position.start()], hint=hint, line=line, column=column)
-    return kind(message, hint=hint)
+    error = kind(message, hint=hint)
+    if isinstance(error, RowsRefused):
+        error.rows = tuple((each["row"], each["reason"]) for each in rows)
+    return error

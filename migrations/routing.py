@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from domains.errors import Unsupported
 from domains.graph import NodeIndex, Reader
 from domains.packets import Delete, Insert, Operation, Update
 from domains.sharding import shard_of
@@ -72,6 +73,45 @@ def _split_rows(operation: Insert, schema: TableSchema, factor: int, turn: int) 
     if len(rows) <= 1:
         return Split(((next(iter(rows), 0), operation),))
     return Split(tuple((number, replace(operation, rows=tuple(rows[number]))) for number in sorted(rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedPart:
+    """One shard's part of a numbered insert."""
+
+    shard: int
+    operation: Insert
+    numbers: tuple[int, ...]
+    """Which of the whole insert's rows it has, from 1."""
+
+
+def split_numbered(operation: Insert, schema: TableSchema, shards: int, number: int) -> tuple[NumberedPart, ...]:
+    """What each shard of the table is to do of a numbered insert: every shard takes every number, also without rows.
+
+    The parts are a function of the rows and the number alone, so that they are the same when it is sent again.
+
+    :raises Unsupported: the time decides where a row goes, and is another when it is sent again.
+    """
+    factor = schema.shards or shards
+    column = schema.columns[schema.shard_column]
+    if factor > 1 and column.default_now:
+        raise Unsupported(
+            f'numbered writes to table "{schema.name}", whose rows are spread by "{column.name}", the time by default',
+            hint="SHARD BY another column",
+        )
+    found: list[list[int]] = [[] for _ in range(factor)]
+    for place, row in enumerate(operation.rows, 1):
+        value = row[schema.shard_column]
+        asks = column.auto_increment and value is None
+        found[number % factor if asks else shard_of(value, factor)].append(place)
+    return tuple(
+        NumberedPart(
+            shard,
+            replace(operation, rows=tuple([operation.rows[place - 1] for place in places]), on_conflict="list"),
+            tuple(places),
+        )
+        for shard, places in enumerate(found)
+    )
 
 
 def _shards_of(operation: Update | Delete, schema: TableSchema, factor: int) -> list[int]:

@@ -25,7 +25,7 @@ from domains.commands import Command, Feed, Progress
 from domains.domain import Domain
 from domains.errors import HeadraceError, LimitExceeded, Unavailable
 from domains.graph import DomainIndex, NodeIndex
-from domains.packets import Clock, Failed, Operation, Outcome
+from domains.packets import Clock, Failed, Once, Operation, Outcome
 from domains.storage import Store
 from domains.types import Row
 from worker.batch import Answerer, Batch, LinkPacket, Look
@@ -159,9 +159,11 @@ class Dataflow:
 
     # --- what others ask ----------------------------------------------------------------------------------------
 
-    def write(self, domain: DomainIndex, operation: Operation, schema: int | None = None) -> Future[Outcome]:
+    def write(
+        self, domain: DomainIndex, operation: Operation, schema: int | None = None, once: Once | None = None
+    ) -> Future[Outcome]:
         """``schema`` is the version of the table that the operation was made for; NotHere where it has another then."""
-        return self._ask(lambda batch, answer: self.hosted.write(domain, operation, answer, batch, schema))
+        return self._ask(lambda batch, answer: self.hosted.write(domain, operation, answer, batch, schema, once))
 
     def read(
         self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Callable[[], Found]

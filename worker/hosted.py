@@ -25,6 +25,7 @@ from domains.packets import (
     Effect,
     EvictKeys,
     EvictMemory,
+    Once,
     Operation,
     Packet,
     PeerReset,
@@ -188,7 +189,13 @@ class Hosted:
     # --- requests -----------------------------------------------------------------------------------------------
 
     def write(
-        self, index: DomainIndex, operation: Operation, answer: Answerer, batch: Batch, schema: int | None = None
+        self,
+        index: DomainIndex,
+        operation: Operation,
+        answer: Answerer,
+        batch: Batch,
+        schema: int | None = None,
+        once: Once | None = None,
     ) -> None:
         """``schema`` is the version of the table that the operation was made for, where that may be another by now."""
         host = self._linked(index)
@@ -197,7 +204,7 @@ class Hosted:
         self._moved.add(index)
         if host.sync is not None:
             batch.syncs[host.sync] = None
-        self._handle(host, Write(self.requests.new(index, answer), operation), batch)
+        self._handle(host, Write(self.requests.new(index, answer), operation, once), batch)
         self._drain(batch)
 
     def _check_schema(self, host: HostedDomain, name: str, schema: int) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from domains.commands import Command
 from domains.errors import HeadraceError
 from domains.graph import DomainIndex, NodeIndex
-from domains.packets import Clock, LinkId, Operation
+from domains.packets import Clock, LinkId, Once, Operation
 from domains.types import Row, TableSchema
 from worker.reader_map.lookup import BoundLookup, Parts
 
@@ -228,7 +228,7 @@ class StatusDocument:
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A write to one base shard; answered once it is durable. → ``domains.packets.Written``
+    """A write to one base shard; answered once it is durable. → ``domains.packets.Written``, or ``Refused``
 
     ``schema`` is the version (``schema_version.py``) of the table that the operation was made for: where the domain has
     another, ``NotHere`` is answered, for rows of another width must not be stored.
@@ -237,6 +237,21 @@ class WriteRequest:
     domain: DomainIndex
     operation: Operation
     schema: int
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsRequest:
+    """Which numbered streams of writes a base shard remembers. → ``Streams``"""
+
+    domain: DomainIndex
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    numbers: dict[str, int]
+    """Stream → its last number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +359,8 @@ Message = (
     | Status
     | StatusDocument
     | WriteRequest
+    | StreamsRequest
+    | Streams
     | ReadRequest
     | Pages
     | PagesInParts

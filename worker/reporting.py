@@ -6,10 +6,12 @@ finds received is visible too.
 
 from __future__ import annotations
 
+from domains.errors import NotFound
+from domains.graph import DomainIndex
 from domains.packets import LinkId
 from worker.hosted import Hosted
 from worker.hosted_domain import HostedDomain
-from worker.messages import DomainReport, LinkPositions, WorkerReport
+from worker.messages import DomainReport, LinkPositions, NotHere, Streams, WorkerReport
 
 
 def worker_report(hosted: Hosted, worker: str) -> WorkerReport:
@@ -35,6 +37,20 @@ def link_positions(hosted: Hosted) -> LinkPositions:
         for link, into in domain.links.incoming.items():
             received[link] = (domain.link_epoch(link), into.sequence)
     return LinkPositions(sent, received)
+
+
+def streams_of(hosted: Hosted, domain: DomainIndex, table: str) -> Streams:
+    """The numbered streams of writes that a domain's shard of a table remembers.
+
+    :raises NotHere: the domain, or the table as yet, is not here.
+    """
+    host = hosted.hosts.get(domain)
+    if host is None or not host.linked:
+        raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
+    try:
+        return Streams(dict(host.domain.store.table(table).streams()))
+    except NotFound as error:
+        raise NotHere(f"{error.message} in domain {domain}", epoch=hosted.epoch) from error
 
 
 def _domain_report(host: HostedDomain) -> DomainReport:

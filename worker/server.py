@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 from domains.errors import HeadraceError, ReadTimeout
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
-from domains.packets import Operation
 from domains.storage import Store
 from worker.batch import Batch
 from worker.dataflow import Dataflow, Stopping
@@ -49,11 +48,12 @@ from worker.messages import (
     StatusDocument,
     StreamFrame,
     StreamOpen,
+    StreamsRequest,
     TouchRequest,
     WriteRequest,
 )
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
-from worker.reporting import link_positions, worker_report
+from worker.reporting import link_positions, streams_of, worker_report
 from worker.shards import open_shard
 from worker.status import hosted_status
 from worker.wire import Accepted, Connection, Peers, ProtocolError, Server
@@ -81,8 +81,8 @@ class WorkerServer:
         """Answers, or raises: see ``worker.wire.Handler``."""
         assert isinstance(connection, Accepted)
         match message:
-            case WriteRequest(domain=domain, operation=operation, schema=schema):
-                return self._write(domain, operation, schema)
+            case WriteRequest():
+                return self._write(message)
             case ReadRequest():
                 return self._read(message)
             case StreamFrame() | StreamOpen():
@@ -93,6 +93,8 @@ class WorkerServer:
                 return asyncio.wrap_future(self._dataflow.evict(domain, node, keys))
             case RowsRequest(domain=domain):
                 return self._ask(lambda hosted, _: _row_counts(hosted, domain))
+            case StreamsRequest(domain=domain, table=table):
+                return self._ask(lambda hosted, _: streams_of(hosted, domain, table))
             case Status():
                 return self._status(connection.server)
             case Ping() | OpenDomain() | CloseDomain() | Perform() | Reconfigure() | Report() | Positions():
@@ -101,10 +103,11 @@ class WorkerServer:
                 return self.obey(message)
         raise ProtocolError(f'a worker is not asked "{type(message).__name__}"')
 
-    def _write(self, domain: DomainIndex, operation: Operation, schema: int) -> Awaitable[Any]:
+    def _write(self, request: WriteRequest) -> Awaitable[Any]:
         """A worker that stops has its domains go to others, and a write that it does not take is one for them."""
         try:
-            return asyncio.wrap_future(self._dataflow.write(domain, operation, schema))
+            written = self._dataflow.write(request.domain, request.operation, request.schema, request.once)
+            return asyncio.wrap_future(written)
         except Stopping as error:
             raise NotHere(error.message, epoch=self._dataflow.hosted.epoch) from error
 

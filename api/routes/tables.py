@@ -9,7 +9,15 @@ from fastapi import APIRouter, Depends, Response
 from api import tokens
 from api.dependencies import Serving, answer, documented, json_body
 from api.encoding import plain
-from api.schemas import DeleteRequest, RowsRequest, TablesAnswer, UpdateRequest, WriteAnswer
+from api.schemas import (
+    DeleteRequest,
+    RowsRequest,
+    StreamAnswer,
+    StreamsAnswer,
+    TablesAnswer,
+    UpdateRequest,
+    WriteAnswer,
+)
 from controller.deployment import WriteResult
 from domains.types import TableSchema
 
@@ -27,7 +35,7 @@ async def insert(
     table: str, body: Annotated[RowsRequest, Depends(json_body(RowsRequest))], deployment: Serving
 ) -> Response:
     """Insert rows."""
-    return _written(await deployment.insert(table, body.rows))
+    return _written(await deployment.insert(table, body.rows, body.place))
 
 
 @router.patch("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(UpdateRequest))
@@ -46,6 +54,26 @@ async def delete(
     return _written(await deployment.delete(table, body.key))
 
 
+@router.get("/v1/tables/{table}/streams", response_model=StreamsAnswer)
+async def streams(table: str, deployment: Serving) -> Response:
+    """Streams of numbered inserts that the table remembers."""
+    found = await deployment.streams(table)
+    return answer({"streams": [{"stream": name, "number": number} for name, number in found.items()]})
+
+
+@router.get("/v1/tables/{table}/streams/{stream}", response_model=StreamAnswer)
+async def stream(table: str, stream: str, deployment: Serving) -> Response:
+    """How far a stream has come."""
+    return answer({"stream": stream, "number": (await deployment.streams(table)).get(stream, 0)})
+
+
+@router.delete("/v1/tables/{table}/streams/{stream}", response_model=StreamAnswer)
+async def forget_stream(table: str, stream: str, deployment: Serving) -> Response:
+    """Forget a stream whose writer is done: its next number is 1."""
+    await deployment.forget_stream(table, stream)
+    return answer({"stream": stream, "number": 0})
+
+
 def _written(result: WriteResult) -> Response:
     return answer(written(result))
 
@@ -55,6 +83,8 @@ def written(result: WriteResult) -> dict[str, Any]:
     shown: dict[str, Any] = {"rows_affected": result.rows_affected, "token": tokens.encode(result.clock)}
     if result.first_id is not None:
         shown["first_id"] = result.first_id
+    if result.repeated:
+        shown["repeated"] = True
     return shown
 
 

@@ -9,14 +9,23 @@ from collections.abc import Sequence
 from controller.cluster.asking import Asking
 from controller.cluster.connections import Connections
 from controller.cluster.directory import Directory
-from controller.cluster.errors import ReaderGone
+from controller.cluster.errors import OutcomeUnknown, ReaderGone
 from controller.cluster.reader_maps import ReaderMaps
 from controller.hosts import ReaderShard, SchemaChanged
 from domains.errors import HeadraceError, ReadTimeout
 from domains.graph import DomainIndex, Node, NodeIndex, Reader
-from domains.packets import Clock, Evicted, Operation, Written
+from domains.packets import Clock, Evicted, Once, Operation, Refused, Written
 from domains.types import Row, TableSchema
-from worker.messages import EvictRequest, Pages, PagesInParts, ReadRequest, TouchRequest, WriteRequest
+from worker.messages import (
+    EvictRequest,
+    Pages,
+    PagesInParts,
+    ReadRequest,
+    Streams,
+    StreamsRequest,
+    TouchRequest,
+    WriteRequest,
+)
 from worker.reader_map import BoundLookup, Parts, ReaderLayout
 from worker.reader_map.layout import reader_id
 from worker.schema_version import version_of
@@ -142,7 +151,7 @@ class ClusterHosts:
         answer: Evicted = await self._asking.ask(
             shard.domain,
             lambda _: EvictRequest(shard.domain, shard.node, keys),
-            asyncio.get_running_loop().time() + self.write_timeout,
+            self._deadline(),
             repeatable=True,
         )
         return answer.count
@@ -154,11 +163,42 @@ class ClusterHosts:
         answer: Written = await self._asking.ask(
             domain,
             lambda _: request,
-            asyncio.get_running_loop().time() + self.write_timeout,
+            self._deadline(),
             repeatable=False,
             outdated=lambda: self._altered(schema),
         )
         return answer
+
+    async def write_once(
+        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once
+    ) -> Written | Refused:
+        """Sent again wherever the domain is by then, as its number lets it be done once."""
+        request = WriteRequest(domain, operation, version_of(schema), once)
+        try:
+            answer: Written | Refused = await self._asking.ask(
+                domain,
+                lambda _: request,
+                self._deadline(),
+                repeatable=True,
+                outdated=lambda: self._altered(schema),
+            )
+        except TimeoutError as error:
+            raise OutcomeUnknown(
+                f'number {once.number} of stream "{once.stream}" was not answered in time',
+                hint="send it again: it is not done twice",
+            ) from error
+        return answer
+
+    async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
+        request = StreamsRequest(domain, table)
+        try:
+            answer: Streams = await self._asking.ask(domain, lambda _: request, self._deadline(), repeatable=True)
+        except TimeoutError as error:
+            raise ReadTimeout(f"the worker of domain {domain} did not answer in time", hint="try again") from error
+        return answer.numbers
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self.write_timeout
 
     def _altered(self, schema: TableSchema) -> HeadraceError | None:
         """Whether the write was made for another schema than the table has. Where it is the worker that is behind, the

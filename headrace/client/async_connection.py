@@ -11,7 +11,7 @@ from typing import Any, Self
 import httpx
 
 from headrace.client import calls
-from headrace.client.calls import Answer, Call, Key, read_answer
+from headrace.client.calls import Answer, Call, Key, Once, read_answer
 from headrace.client.results import Progress, Record, Result, Written
 from headrace.client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options
 from headrace.errors import ConnectionFailed, ReadTimeout
@@ -122,10 +122,25 @@ class AsyncTable:
         self._connection = connection
         self.name = name
 
-    async def insert(self, rows: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Written:
-        """Insert one row or many."""
+    async def insert(
+        self, rows: Mapping[str, Any] | Iterable[Mapping[str, Any]], *, once: Once | None = None
+    ) -> Written:
+        """Insert one row or many. With a place in a stream of writes (its name, and a number that counts from 1) it is
+        done once, however often it is sent, and RowsRefused names every row that cannot be stored."""
         many = [rows] if isinstance(rows, Mapping) else rows
-        return await self._connection.send(calls.insert(self.name, many))
+        return await self._connection.send(calls.insert(self.name, many, once))
+
+    async def streams(self) -> dict[str, int]:
+        """The streams of numbered inserts that the table remembers, each with the last number that is done."""
+        return await self._connection.send(calls.streams(self.name))
+
+    async def last_number(self, stream: str) -> int:
+        """The last number of a stream that is done; 0 where it is not known."""
+        return await self._connection.send(calls.stream(self.name, stream))
+
+    async def forget_stream(self, stream: str) -> None:
+        """Forget a stream whose writer is done: its next number is 1."""
+        await self._connection.send(calls.forget_stream(self.name, stream))
 
     async def update(self, key: Mapping[str, Any], set: Mapping[str, Any]) -> Written:
         """Change columns of the rows whose columns equal ``key``."""

@@ -17,6 +17,9 @@ Answer = TypeVar("Answer")
 Key = Any
 """A key of a view: a tuple or list of its parameters, a mapping by name, or the one value where there is one."""
 
+Once = tuple[str, int]
+"""The name of a stream of writes, and a number in it, from 1 on: what is sent again under it is not done again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Answer]):
@@ -67,8 +70,26 @@ def explain(view: str) -> Call[str]:
     return Call("GET", f"{_view(view)}/explain", lambda answer: str(answer["explain"]))
 
 
-def insert(table: str, rows: Iterable[Mapping[str, Any]]) -> Call[Written]:
-    return Call("POST", _table(table), _written, to_json({"rows": [dict(row) for row in rows]}))
+def insert(table: str, rows: Iterable[Mapping[str, Any]], once: Once | None = None) -> Call[Written]:
+    body: dict[str, Any] = {"rows": [dict(row) for row in rows]}
+    if once is not None:
+        body["once"] = {"stream": once[0], "number": once[1]}
+    return Call("POST", _table(table), _written, to_json(body))
+
+
+def streams(table: str) -> Call[dict[str, int]]:
+    def read(answer: Any) -> dict[str, int]:
+        return {each["stream"]: each["number"] for each in answer["streams"]}
+
+    return Call("GET", _streams(table), read)
+
+
+def stream(table: str, name: str) -> Call[int]:
+    return Call("GET", _streams(table, name), lambda answer: int(answer["number"]))
+
+
+def forget_stream(table: str, name: str) -> Call[None]:
+    return Call("DELETE", _streams(table, name), lambda _: None)
 
 
 def update(table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> Call[Written]:
@@ -119,6 +140,10 @@ def _table(name: str) -> str:
     return f"/v1/tables/{quote(name, safe='')}/rows"
 
 
+def _streams(table: str, *name: str) -> str:
+    return "/".join((f"/v1/tables/{quote(table, safe='')}/streams", *(quote(each, safe="") for each in name)))
+
+
 def _key(key: Key) -> Any:
     if isinstance(key, Mapping):
         return dict(key)
@@ -151,7 +176,7 @@ def _results(answer: Any) -> list[Result]:
 
 
 def _written(answer: Any) -> Written:
-    return Written(answer["rows_affected"], answer["token"], answer.get("first_id"))
+    return Written(answer["rows_affected"], answer["token"], answer.get("first_id"), answer.get("repeated", False))
 
 
 def _progress(answer: Any) -> Progress:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import httpx
 
 from headrace.client import calls
-from headrace.client.calls import Answer, Call, Key, read_answer
+from headrace.client.calls import Answer, Call, Key, Once, read_answer
 from headrace.client.results import Progress, Record, Result, Written
 from headrace.client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options
 from headrace.errors import ConnectionFailed, ReadTimeout
@@ -121,10 +121,23 @@ class Table:
         self._connection = connection
         self.name = name
 
-    def insert(self, rows: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Written:
-        """Insert one row or many."""
+    def insert(self, rows: Mapping[str, Any] | Iterable[Mapping[str, Any]], *, once: Once | None = None) -> Written:
+        """Insert one row or many. With a place in a stream of writes (its name, and a number that counts from 1) it is
+        done once, however often it is sent, and RowsRefused names every row that cannot be stored."""
         many = [rows] if isinstance(rows, Mapping) else rows
-        return self._connection.send(calls.insert(self.name, many))
+        return self._connection.send(calls.insert(self.name, many, once))
+
+    def streams(self) -> dict[str, int]:
+        """The streams of numbered inserts that the table remembers, each with the last number that is done."""
+        return self._connection.send(calls.streams(self.name))
+
+    def last_number(self, stream: str) -> int:
+        """The last number of a stream that is done; 0 where it is not known."""
+        return self._connection.send(calls.stream(self.name, stream))
+
+    def forget_stream(self, stream: str) -> None:
+        """Forget a stream whose writer is done: its next number is 1."""
+        self._connection.send(calls.forget_stream(self.name, stream))
 
     def update(self, key: Mapping[str, Any], set: Mapping[str, Any]) -> Written:
         """Change columns of the rows whose columns equal ``key``."""

@@ -47,6 +47,8 @@ class Written:
     rows_affected: int
     token: str
     first_id: int | None = None
+    repeated: bool = False
+    """It was done before, under its number: nothing was changed now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,16 @@ from domains.errors import (
     ConstraintViolation,
     HeadraceError,
     NotFound,
+    OutOfOrder,
     ReadTimeout,
+    RowsRefused,
     SqlSyntaxError,
     TypeViolation,
     UnknownName,
     Unsupported,
 )
 from domains.graph import Parameter, ParameterKind
-from domains.packets import Clock
+from domains.packets import Clock, Once
 from domains.types import BIGINT, TEXT, Column, SqlType, TableColumn, TableSchema
 
 VIEW = re.compile(r"CREATE\s+(?:EXT\s+)?VIEW\s+(\w+)\s+AS\s+(.*)", re.I | re.S)
@@ -67,6 +69,7 @@ class FakeDeployment:
         self.lookups: list[FakeLookup] = []
         self.filled: set[tuple[str, tuple[Any, ...]]] = set()
         self.clock: Clock = {}
+        self.numbers: dict[tuple[str, str], int] = {}
         self.counters = {"hits": 0, "misses": 0, "writes": 0}
         self.migrations: dict[str, MigrationStatus] = {}
         self.pausing = False
@@ -110,8 +113,10 @@ class FakeDeployment:
         info = self._view(view)
         return [self._fill(info, self.key_of_json(info, key)) for key in keys]
 
-    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> WriteResult:
+    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]], once: Once | None = None) -> WriteResult:
         schema = self._table(table)
+        if once is not None:
+            return await self._insert_once(schema, rows, once)
         self.database.execute("BEGIN")
         try:
             for row in rows:
@@ -123,6 +128,32 @@ class FakeDeployment:
             raise
         self.database.execute("COMMIT")
         return WriteResult(len(rows), self._advance(schema.name))
+
+    async def _insert_once(self, schema: TableSchema, rows: Sequence[Mapping[str, Any]], once: Once) -> WriteResult:
+        last = self.numbers.get((schema.name, once.stream), 0)
+        if once.number <= last:
+            return WriteResult(0, {schema.name: self.clock.get(schema.name, 0)}, repeated=True)
+        if once.number > last + 1:
+            raise OutOfOrder(f"number {once.number} skips numbers: the last is {last}")
+        refused = []
+        keys = [schema.columns[position].name for position in schema.primary_key]
+        where = " AND ".join(f"{name} = ?" for name in keys)
+        for number, row in enumerate(rows, 1):
+            key = [row.get(name) for name in keys]
+            if keys and self.database.execute(f"SELECT 1 FROM {schema.name} WHERE {where}", key).fetchall():
+                refused.append((number, "the key is taken"))
+        if refused:
+            raise RowsRefused.of(tuple(refused))
+        result = await self.insert(schema.name, rows)
+        self.numbers[schema.name, once.stream] = once.number
+        return result
+
+    async def streams(self, table: str) -> dict[str, int]:
+        schema = self._table(table)
+        return {stream: number for (name, stream), number in sorted(self.numbers.items()) if name == schema.name}
+
+    async def forget_stream(self, table: str, stream: str) -> None:
+        self.numbers.pop((self._table(table).name, stream), None)
 
     async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult:
         schema = self._table(table)

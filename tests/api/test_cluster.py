@@ -15,6 +15,7 @@ from controller.cluster.deployment import ClusterDeployment
 from controller.cluster.directory import Directory
 from domains.errors import AlreadyExists, NoLeader, NotFound, NotServed, OutcomeUnknown, Unavailable
 from domains.graph import DomainIndex
+from domains.packets import Once
 from worker.messages import Role, WriteRequest
 from worker.wire import ConnectionLost, greeting
 from zookeeper.memory import MemoryZooKeeper
@@ -243,6 +244,32 @@ async def test_a_write_without_an_answer_is_not_repeated(cluster: InProcess) -> 
     assert began == 1
     worker.server.handler = handle
     await eventually_found(cluster, "0")
+
+
+async def test_a_numbered_insert_without_an_answer_is_sent_again(cluster: InProcess) -> None:
+    """Its connection is cut behind the write, again and again: it is done once, and the caller never hears of it."""
+    worker = cluster.workers[0]
+    handle = worker.server.handler
+    cuts = 0
+
+    def cut(connection: object, message: object) -> object:
+        nonlocal cuts
+        answer = handle(connection, message)  # type: ignore[arg-type]
+        if isinstance(message, WriteRequest) and cuts < 3:
+            cuts += 1
+            connection.abort(ConnectionLost("cut by the test"))  # type: ignore[attr-defined]
+        return answer
+
+    for accepted in list(worker.server.connections):
+        accepted.handler = cut
+    worker.server.handler = cut
+    rows_of_first = [{"id": number, "kind": "a"} for number in range(12)]
+    await cluster.insert("items", rows_of_first, Once("load", 1))
+    assert cuts == 3
+    assert (await cluster.insert("items", rows_of_first, Once("load", 1))).repeated
+    assert await cluster.streams("items") == {"load": 1}
+    (found,), _ = await cluster.execute("SELECT COUNT(*) FROM items")
+    assert found.rows == ((12,),)
 
 
 async def eventually_found(cluster: ClusterDeployment, key: str) -> None:

@@ -208,6 +208,9 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "POST /v1/tables/{table}/rows",
         "PATCH /v1/tables/{table}/rows",
         "DELETE /v1/tables/{table}/rows",
+        "GET /v1/tables/{table}/streams",
+        "GET /v1/tables/{table}/streams/{stream}",
+        "DELETE /v1/tables/{table}/streams/{stream}",
         "POST /v1/migrations",
         "GET /v1/migrations/{id}",
         "DELETE /v1/migrations/{id}",
@@ -217,3 +220,70 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "GET /metrics",
     }
     assert (await http.get("/docs")).status_code == 200
+
+
+# --- numbered streams of inserts ------------------------------------------------------------------------------------
+
+
+def votes(*pairs: tuple[int, int]) -> list[dict[str, int]]:
+    return [{"story_id": story, "user_id": user} for story, user in pairs]
+
+
+async def numbered(http: httpx.AsyncClient, number: object, rows: object, stream: str = "load") -> httpx.Response:
+    body = {"rows": rows, "once": {"stream": stream, "number": number}}
+    return await http.post("/v1/tables/votes/rows", json=body)
+
+
+async def test_a_number_is_done_once(http: httpx.AsyncClient) -> None:
+    await load(http)
+    first = votes(*((story, user) for story in range(4) for user in range(3)))
+    for repeated in (False, True):
+        answer = await numbered(http, 1, first)
+        assert answer.status_code == 200, answer.text
+        assert answer.json().get("repeated", False) == repeated
+        assert answer.json()["rows_affected"] == (0 if repeated else 12)
+        page = await http.get("/v1/views/StoriesWithVC?id=1", headers={"Headrace-Token": answer.json()["token"]})
+        assert page.json()["rows"][0]["vcount"] == 3
+    assert (await numbered(http, 2, [])).json()["rows_affected"] == 0
+    assert (await numbered(http, 1, votes((9, 9)), "other stream")).json()["rows_affected"] == 1
+    assert (await http.get("/v1/tables/votes/streams")).json() == {
+        "streams": [{"stream": "load", "number": 2}, {"stream": "other stream", "number": 1}]
+    }
+    assert (await http.get("/v1/tables/votes/streams/other%20stream")).json() == {"stream": "other stream", "number": 1}
+    assert (await http.get("/v1/tables/votes/streams/none")).json() == {"stream": "none", "number": 0}
+    assert (await http.get("/v1/tables/none/streams")).status_code == 404
+
+
+async def test_a_number_is_not_skipped(http: httpx.AsyncClient) -> None:
+    assert (await numbered(http, 1, votes((1, 1)))).status_code == 200
+    answer = await numbered(http, 3, votes((1, 2)))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "out_of_order")
+    for wrong in (0, -1, 1.5, "1", None, True, 2**63):
+        assert (await numbered(http, wrong, [])).json()["error"]["code"] == "bad_request", wrong
+    for wrong in ("", "x" * 129):
+        assert (await numbered(http, 1, [], wrong)).json()["error"]["code"] == "bad_request", wrong
+
+
+async def test_all_rows_that_are_refused_are_named(http: httpx.AsyncClient) -> None:
+    assert (await numbered(http, 1, votes((1, 1), (2, 2), (3, 3)))).status_code == 200
+    rows = votes((4, 4), (1, 1), (5, 5), (3, 3), (6, 6))
+    answer = await numbered(http, 2, rows)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "rows_refused")
+    refused = answer.json()["error"]["rows"]
+    assert [each["row"] for each in refused] == [2, 4]
+    assert all(each["reason"] for each in refused)
+    answer = await numbered(http, 2, [rows[0], rows[2], rows[4]])
+    assert answer.status_code == 200, answer.text
+    found = await http.post("/v1/sql", json={"sql": "SELECT user_id FROM votes ORDER BY 1"})
+    assert found.json()["results"][0]["rows"] == [[1], [2], [3], [4], [5], [6]]
+
+
+async def test_a_stream_that_is_forgotten_begins_anew(http: httpx.AsyncClient) -> None:
+    assert (await numbered(http, 1, votes((1, 1)))).status_code == 200
+    assert (await numbered(http, 2, [])).status_code == 200
+    for _ in range(2):
+        answer = await http.delete("/v1/tables/votes/streams/load")
+        assert (answer.status_code, answer.json()) == (200, {"stream": "load", "number": 0})
+    assert (await http.get("/v1/tables/votes/streams")).json() == {"streams": []}
+    assert (await numbered(http, 2, [])).json()["error"]["code"] == "out_of_order"
+    assert (await numbered(http, 1, votes((2, 2)))).json()["rows_affected"] == 1

@@ -26,6 +26,8 @@ class _Step:
     """Before it."""
     numbers: dict[str, int]
     """AUTO_INCREMENT, before it."""
+    streams: dict[str, dict[str, int]]
+    """The streams of numbered writes, before it."""
 
 
 class CrashStore(MemoryStore):
@@ -38,12 +40,14 @@ class CrashStore(MemoryStore):
 
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
         entries = list(log)
-        step = _Step({}, {name: self.position(name) for name, _, _ in entries}, {})
+        step = _Step({}, {name: self.position(name) for name, _, _ in entries}, {}, {})
         for schema in self.tables():
             table = self.table(schema.name)
             if table._staged:
                 step.rows[schema.name] = list(table._staged)
             step.numbers[schema.name] = table._committed_auto_increment
+            if table._staged_streams:
+                step.streams[schema.name] = dict(table.streams())
         super().commit(entries)
         self.commits += 1
         self._unsynced.append(step)
@@ -89,6 +93,8 @@ class CrashStore(MemoryStore):
         for name, position in step.positions.items():
             self._positions[name] = position
             self.trim_after(name, position)
+        for name, streams in step.streams.items():
+            self.table(name)._streams = streams
         for name, number in step.numbers.items():
             table = self.table(name)
             table._auto_increment = table._committed_auto_increment = number

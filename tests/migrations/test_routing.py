@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from domains.errors import Unsupported
 from domains.packets import Delete, Insert, Operation, Update
 from domains.sharding import shard_of
 from domains.types import Row, TableSchema
@@ -13,7 +14,7 @@ from migrations.catalog import Catalog
 from migrations.change import change_of
 from migrations.plan import State, one_domain
 from migrations.recipe import Entry
-from migrations.routing import Split, shard_of_key, split
+from migrations.routing import Split, shard_of_key, split, split_numbered
 from migrations.statements.interpret import interpret
 from migrations.statements.statement import WriteStatement
 from tests.migrations.statement_catalog import NOW
@@ -22,7 +23,8 @@ SHARDS = 4
 TABLES = """
 CREATE TABLE stories (id INT PRIMARY KEY AUTO_INCREMENT, author INT);
 CREATE TABLE votes (user INT, story_id INT) SHARD BY (story_id) SHARDS 3;
-CREATE TABLE tags (tag VARCHAR(9) PRIMARY KEY, n INT) SHARD BY (tag) SHARDS 1
+CREATE TABLE tags (tag VARCHAR(9) PRIMARY KEY, n INT) SHARD BY (tag) SHARDS 1;
+CREATE TABLE events (at DATETIME DEFAULT CURRENT_TIMESTAMP, n INT)
 """
 
 
@@ -157,3 +159,32 @@ def test_where_a_reader_has_a_key() -> None:
     assert shard_of_key(flow, by_id, tuple(key[name] for name in keys)) == shard_of(6, 4)
     assert [shard_of_key(flow, by_user, (user,)) for user in range(4)] == [0, 1, 2, 0]
     assert shard_of_key(flow, everything, ()) == flow.sharding[everything].first
+
+
+# --- numbered inserts -----------------------------------------------------------------------------------------------
+
+
+def test_every_shard_takes_every_number() -> None:
+    rows: tuple[Row, ...] = ((1, 4), (2, 0), (3, 4), (4, 1))
+    parts = split_numbered(Insert("votes", rows), CATALOG.tables["votes"], SHARDS, 7)
+    assert [part.shard for part in parts] == [0, 1, 2]
+    assert [part.operation.rows for part in parts] == [((2, 0),), ((1, 4), (3, 4), (4, 1)), ()]
+    assert [part.numbers for part in parts] == [(2,), (1, 3, 4), ()]
+    assert {part.operation.on_conflict for part in parts} == {"list"}
+    (whole,) = split_numbered(Insert("tags", (("a", 1),)), CATALOG.tables["tags"], SHARDS, 7)
+    assert (whole.shard, whole.operation.rows, whole.numbers) == (0, (("a", 1),), (1,))
+
+
+def test_where_numbered_rows_go_depends_on_the_number_alone() -> None:
+    insert, stories = Insert("stories", ((None, 1), (5, 2), (None, 3))), CATALOG.tables["stories"]
+    parts = [split_numbered(insert, stories, SHARDS, number) for number in (6, 6, 7)]
+    assert parts[0] == parts[1]
+    assert [part.numbers for part in parts[0]] == [(), (2,), (1, 3), ()]
+    assert [part.numbers for part in parts[2]] == [(), (2,), (), (1, 3)]
+
+
+def test_rows_that_the_time_spreads_have_no_number() -> None:
+    insert = Insert("events", (("2026-01-31 08:00:00", 1),))
+    with pytest.raises(Unsupported, match='"at", the time by default'):
+        split_numbered(insert, CATALOG.tables["events"], SHARDS, 1)
+    assert len(split_numbered(insert, CATALOG.tables["events"], 1, 1)) == 1

@@ -289,3 +289,25 @@ def test_a_retraction_of_what_is_not_stored_is_a_mistake(store: AnyStore) -> Non
     mistake: Callable[[], None] = lambda: step(store, "votes", ((1, "u"), -1))
     with pytest.raises(AssertionError):
         mistake()
+
+
+def test_the_numbers_of_streams_go_with_their_step(store: AnyStore) -> None:
+    votes = store.create_table(VOTES)
+    assert votes.last_number("load") == 0
+    votes.remember("load", 1)
+    votes.stage([((1, "u"), 1)])
+    assert votes.last_number("load") == 0, "as of the last commit"
+    store.commit([("votes", 1, [((1, "u"), 1)])])
+    votes.remember("load", 2)
+    votes.remember("other", 9)
+    store.rollback()
+    assert votes.last_number("load") == 1, "a step that is forgotten has no number"
+    votes.remember("other", 1)
+    store.commit([])
+    assert dict(votes.streams()) == {"load": 1, "other": 1}
+    assert store.position("votes") == 1, "a number without rows is nothing for the log"
+    votes.remember("load", 0)
+    store.commit([])
+    assert dict(votes.streams()) == {"other": 1}
+    store.drop_table("votes")
+    assert dict(store.create_table(VOTES).streams()) == {}, "a table that is made anew knows no stream"

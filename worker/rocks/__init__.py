@@ -15,6 +15,7 @@ was committed before it. Whoever holds effects back until ``sync`` returns has t
 ``table.py``    :class:`RocksTable`, one table: stage, find, scan
 ``indexes.py``  the secondary indexes of a table, their building and how a look-up picks one
 ``layout.py``   which bytes stand for what: the prefixes, the keys of rows and index entries
+``numbers.py``  the last numbers of a table's streams of writes
 ``log.py``      reading and trimming the base log
 ``codec.py``    rows as bytes
 ``database.py`` the only module that imports rocksdict: options, iteration, errors

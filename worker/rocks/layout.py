@@ -6,6 +6,7 @@ key                                             value                           
 ``m 00``                                        marshal: format, next table id              the store
 ``m 01 ‖ table``                                JSON: schema, indexes, pads                 a table's catalog entry
 ``m 02 ‖ table``                                marshal: rows, auto-increment, unique, …    its counters
+``m 03 ‖ table ‖ stream``                       the last number, 8 bytes                    a stream of writes
 ``r ‖ table ‖ row key``                         the row's content, or nothing               a row
 ``i ‖ table ‖ index ‖ columns ‖ row key``       the row's content, or nothing               an index entry
 ``l ‖ table ‖ sequence``                        marshal: deltas                             a step in the log
@@ -25,6 +26,7 @@ from hashlib import blake2b
 STORE_KEY = b"m\x00"
 CATALOG = b"m\x01"
 COUNTERS = b"m\x02"
+STREAMS = b"m\x03"
 ROWS = b"r"
 INDEXES = b"i"
 LOG = b"l"
@@ -44,7 +46,7 @@ DIGEST_BYTES = 16
 _pack_table = struct.Struct(">I").pack
 _pack_index = struct.Struct(">H").pack
 pack_sequence = struct.Struct(">Q").pack
-"""Of log sequences and of a bag's unique parts."""
+"""Of log sequences, of a bag's unique parts and of streams' numbers."""
 
 
 def table_prefix(kind: bytes, table: int) -> bytes:

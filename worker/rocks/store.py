@@ -22,6 +22,7 @@ from worker.rocks.indexes import TableIndexes
 from worker.rocks.log import log_key, read_log, trim_log
 from worker.rocks.table import Counters, Pending, RocksTable
 
+from worker.rocks.numbers import StreamNumbers
 FORMAT = 1
 """Of everything in ``layout.py`` and ``codec.py``. Raised with any change that an older program would misread."""
 
@@ -78,6 +79,7 @@ class RocksStore:
             )
 
     # --- tables -------------------------------------------------------------------------------------------------
+                numbers=StreamNumbers.load(self._database, self._pending, number),
 
     def create_table(self, schema: TableSchema) -> RocksTable:
         assert not self._pending, "a table is created between steps"
@@ -105,7 +107,7 @@ class RocksStore:
     def drop_table(self, name: str) -> None:
         assert not self._pending, "a table is dropped between steps"
         number = self.table(name).number
-        kinds = (layout.ROWS, layout.INDEXES, layout.LOG)
+        kinds = (layout.ROWS, layout.INDEXES, layout.LOG, layout.STREAMS)
         self._database.write(
             {layout.table_prefix(layout.CATALOG, number): None, layout.table_prefix(layout.COUNTERS, number): None},
             delete_ranges=[(layout.table_prefix(kind, number), layout.table_end(kind, number)) for kind in kinds],

@@ -6,7 +6,7 @@ See :class:`domains.storage.TableStore` for what is promised and ``layout.py`` f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from worker.rocks import layout
 from worker.rocks.codec import RowCodec
 from worker.rocks.database import Database
 from worker.rocks.indexes import Access, SecondaryIndex, TableIndexes
+from worker.rocks.numbers import StreamNumbers
 from worker.rocks.row_cache import RowCache
 
 Pending = dict[bytes, bytes | None]
@@ -53,6 +54,7 @@ class RocksTable:
         indexes: TableIndexes,
         *,
         pads: tuple[Value, ...] = (),
+        numbers: StreamNumbers | None = None,
         counters: Counters | None = None,
         save_catalog: Callable[[RocksTable, Sequence[tuple[bytes, bytes]]], None],
     ) -> None:
@@ -66,8 +68,9 @@ class RocksTable:
         self.counters = counters or Counters()
         self._committed = self.counters.values()
         self.staged = False
-        """Whether the step has touched this table (rows or auto-increment)."""
+        """Whether the step has touched this table (rows, auto-increment or a stream's number)."""
         self._adopt(schema, pads)
+        self._numbers = numbers or StreamNumbers(pending, number, {})
 
     def _adopt(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
         self.schema = schema
@@ -272,14 +275,26 @@ class RocksTable:
     def settle(self) -> None:
         """The step was committed (the store's doing)."""
         self._committed = self.counters.values()
+    def last_number(self, stream: str) -> int:
+        return self._numbers.known.get(stream, 0)
+
+    def streams(self) -> Mapping[str, int]:
+        return self._numbers.known
+
+    def remember(self, stream: str, number: int) -> None:
+        self._numbers.remember(stream, number)
+        self.staged = True
+
         self.staged = False
 
+        self._numbers.settle()
     def rollback(self) -> None:
         """The step is forgotten (the store's doing)."""
         self.counters = Counters(*self._committed)
         self.staged = False
 
     # --- schema and indexes -------------------------------------------------------------------------------------
+        self._numbers.rollback()
 
     def alter(self, schema: TableSchema) -> None:
         """Take a wider schema; stored rows are padded when they are read."""

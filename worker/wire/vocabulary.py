@@ -42,6 +42,7 @@ PACKETS: tuple[type, ...] = (
     *get_args(packets.Packet),
     *get_args(packets.Outcome),
     packets.Fill,
+    packets.Once,
     packets.Pattern,
 )
 """Effects are not sent: each is performed by the process whose domain ordered it."""
