@@ -40,11 +40,12 @@ DOORS = {
     "starlette": ("api/",),
     "kazoo": ("zookeeper/kazoo_authority.py",),
     "pyspark": ("migrations/backfill/",),
-    "matplotlib": ("loadgen/drills/timeline.py",),
-    "psutil": ("controller/status.py", "headrace/bench/"),
+    "matplotlib": ("loadgen/drills/timeline.py", "loadgen/report/curves.py"),
+    "psutil": ("controller/status.py", "headrace/bench/", "loadgen/pace/processes.py"),
     "prometheus_client": ("api/metrics.py",),
     "uvicorn": ("headrace/server.py", "headrace/bench/"),
     "duckdb": ("headrace/bench/",),
+    "hdrh": ("loadgen/pace/latencies.py",),
 }
 """Where each dependency enters. The benchmark compares with hand-written code, so it may know what that needs."""
 BENCH_KNOWS = ("rocksdict", "lmdb")
@@ -165,7 +166,8 @@ def test_all_dependencies_are_explained_and_pinned() -> None:
     explained = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     locked = (ROOT / "requirements.lock").read_text("utf-8").lower().replace("_", "-")
     project = PROJECT["project"]
-    for requirement in (*project["dependencies"], *project["optional-dependencies"]["dev"]):
+    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
+    for requirement in (*project["dependencies"], *extras):
         pinned = requirement.split(";")[0].strip()
         package, _, version = pinned.partition("==")
         assert version, f"{package} is not pinned"

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import cluster, draining, drilling, keeping, queries, serving, showing
+from headrace.cli import cluster, draining, drilling, keeping, loading, queries, serving, showing
 from headrace.errors import HeadraceError
 from headrace.render import console
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 for command in (serving.serve, queries.sql, queries.status, queries.explain, showing.demo):
     app.command()(command)
 app.add_typer(showing.bench, name="bench")
+app.add_typer(loading.loadgen, name="loadgen")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
     app.command(rich_help_panel="Clusters")(part)
 app.command(rich_help_panel="Clusters")(draining.drain)

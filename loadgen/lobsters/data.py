@@ -86,6 +86,11 @@ class Data:
         self._margins = Margins(size, random, self._someone, self._texts, self._titles, self.until)
         self.totals = self._count()
 
+    @property
+    def voters(self) -> list[int]:
+        """How active users 1 to n are, summed up: weights to draw a visitor by."""
+        return self._activity
+
     def batches(self, size: int = 1000) -> Iterator[tuple[str, list[RowDict]]]:
         """All rows as (table, rows), at most ``size`` rows at a time. Can be run through once."""
         for table, rows in (

@@ -1,0 +1,181 @@
+"""``headrace loadgen``: put load on Headrace, or on what one would use instead, and see what it takes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+loadgen = typer.Typer(
+    help="Put an open-loop load on a server and measure sojourn times, processor time and memory.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Target = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        metavar="URL",
+        help="http:// is Headrace; mysql://, postgresql://, redis://…?behind=mysql://…; null: measures the generator.",
+    ),
+]
+Runtime = Annotated[float, typer.Option(metavar="SECONDS", help="How long is measured, at each rate.", min=0.5)]
+Warmup = Annotated[float, typer.Option(metavar="SECONDS", help="Load before that, which is not counted.", min=0)]
+InFlight = Annotated[
+    int, typer.Option(metavar="N", help="Requests under way at most; more of them queue.", min=1, max=4096)
+]
+Seed = Annotated[int, typer.Option(help="Of arrivals and of what is asked for.")]
+DataScale = Annotated[
+    float, typer.Option(metavar="SCALE", help="How much data the target has (or is primed with).", min=0.001, max=100)
+]
+Prime = Annotated[bool, typer.Option("--prime", help="First make tables, views and data, in an empty target.")]
+Sweep = Annotated[
+    bool, typer.Option("--sweep", help="Find the highest rate with a mean sojourn time of at most 50 ms.")
+]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Where JSON and HTML go.")]
+Rate = Annotated[float | None, typer.Option(metavar="R", help="Requests a second.", min=0.1, max=10_000_000)]
+
+
+@loadgen.command()
+def lobsters(
+    target: Target = "http://127.0.0.1:8080",
+    scale: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Load in multiples of the real site's 46 pages a minute.", min=0.1),
+    ] = None,
+    rate: Annotated[float | None, typer.Option(metavar="R", help="Or in pages a second.", min=0.1)] = None,
+    variant: Annotated[
+        str, typer.Option(help="natural: the system aggregates; hand-optimised: the application keeps counters.")
+    ] = "natural",
+    runtime: Runtime = 30.0,
+    warmup: Warmup = 5.0,
+    in_flight: InFlight = 64,
+    seed: Seed = 1,
+    data_scale: DataScale = 1.0,
+    data_seed: Annotated[int, typer.Option(help="Of the generated data.")] = 1,
+    prime: Prime = False,
+    sweep: Sweep = False,
+    out: Out = Path("load"),
+) -> None:
+    """The pages of a news site, in the published mix.
+
+    Examples:
+
+      headrace loadgen lobsters --prime --data-scale 0.1 --rate 50
+
+      headrace loadgen lobsters --data-scale 0.1 --sweep
+
+      headrace loadgen lobsters --target mysql://root@127.0.0.1:3306/lobsters --variant hand-optimised --sweep
+    """
+    from loadgen.lobsters.workload import rate_of
+
+    if rate is not None and scale is not None:
+        raise typer.BadParameter("give --scale or --rate, not both")
+    pages = rate if rate is not None else rate_of(scale if scale is not None else 60.0)
+    _run(
+        workload="lobsters",
+        target=target,
+        variant=variant,
+        rate=pages,
+        runtime=runtime,
+        warmup=warmup,
+        in_flight=in_flight,
+        seed=seed,
+        data_scale=data_scale,
+        data_seed=data_seed,
+        prime=prime,
+        sweep=sweep,
+        out=out,
+    )
+
+
+@loadgen.command()
+def vote(
+    target: Target = "http://127.0.0.1:8080",
+    rate: Rate = 10_000.0,
+    distribution: Annotated[str, typer.Option(help="zipf (exponent 1.15) or uniform, over the stories.")] = "zipf",
+    batch: Annotated[int, typer.Option(metavar="N", help="Requests that go together.", min=1, max=10_000)] = 1000,
+    runtime: Runtime = 30.0,
+    warmup: Warmup = 5.0,
+    in_flight: InFlight = 16,
+    seed: Seed = 1,
+    data_scale: DataScale = 1.0,
+    prime: Prime = False,
+    sweep: Sweep = False,
+    out: Out = Path("load"),
+) -> None:
+    """Stories with their votes: 95 reads to 5 votes, in a client's batches.
+
+    Examples:
+
+      headrace loadgen vote --prime --rate 20000
+
+      headrace loadgen vote --distribution uniform --sweep
+    """
+    _run(
+        workload="vote",
+        target=target,
+        rate=rate,
+        distribution=distribution,
+        batch=batch,
+        runtime=runtime,
+        warmup=warmup,
+        in_flight=in_flight,
+        seed=seed,
+        data_scale=data_scale,
+        prime=prime,
+        sweep=sweep,
+        out=out,
+    )
+
+
+@loadgen.command()
+def crud(
+    target: Target = "http://127.0.0.1:8080",
+    rate: Rate = 200.0,
+    runtime: Runtime = 30.0,
+    warmup: Warmup = 5.0,
+    in_flight: InFlight = 64,
+    seed: Seed = 1,
+    data_scale: DataScale = 1.0,
+    prime: Prime = False,
+    sweep: Sweep = False,
+    out: Out = Path("load"),
+) -> None:
+    """Single rows: get, list, change, insert, delete.
+
+    Examples:
+
+      headrace loadgen crud --prime --rate 500
+
+      headrace loadgen crud --target null: --rate 2000
+    """
+    _run(
+        workload="crud",
+        target=target,
+        rate=rate,
+        runtime=runtime,
+        warmup=warmup,
+        in_flight=in_flight,
+        seed=seed,
+        data_scale=data_scale,
+        prime=prime,
+        sweep=sweep,
+        out=out,
+    )
+
+
+def _run(*, out: Path, **given: Any) -> None:
+    """Late imports, as with the other commands that load more than a client."""
+    running, telling = import_module("loadgen.running"), import_module("headrace.load_telling")
+    options = replace(running.Options(workload=given["workload"], target=given["target"]), **given)
+    result = telling.run(options, out)
+    if result.cut:
+        sys.exit(130)
+    if not telling.is_good(result):
+        sys.exit(1)

@@ -1,0 +1,16 @@
+"""What can go wrong with a load run as a whole; what goes wrong with one request is counted, not raised."""
+
+from __future__ import annotations
+
+
+class LoadError(Exception):
+    """The run cannot begin or go on. ``hint`` says what to do."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class RequestFailed(Exception):
+    """One page was not answered as it should be. Counted by its text, so the text has no keys in it."""

@@ -1,0 +1,42 @@
+"""What a workload hands to the loop, and what the loop hands to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from loadgen.peers.store import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One arrival: a page, or a batch of requests that a client sends together."""
+
+    kind: str
+    act: Callable[[Session], Awaitable[None]]
+    """Raises RequestFailed."""
+    count: int = 1
+    """Requests in it."""
+    gathered: float = 0.0
+    """Seconds over which those were gathered, until the arrival: their mean waiting is half of it."""
+
+
+class Workload(Protocol):
+    """A stream of jobs. The same seed gives the same stream."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def unit(self) -> str:
+        """What a rate counts: pages, requests."""
+        ...
+
+    def begin(self, rate: float) -> float:
+        """Jobs a second for ``rate`` units a second; called before each point."""
+        ...
+
+    def draw(self, at: float) -> Job:
+        """The job that arrives ``at`` seconds after the start."""
+        ...

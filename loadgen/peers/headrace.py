@@ -1,0 +1,247 @@
+"""Headrace by its public HTTP: each query is a view, and a round of look-ups is one write to the socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import orjson
+
+from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.peers.http import Connection, HttpAnswer, request
+from loadgen.peers.store import (
+    Change,
+    Conflict,
+    Delete,
+    Insert,
+    Lookup,
+    Program,
+    Progress,
+    Server,
+    Update,
+)
+
+LOADING = 4
+"""Requests of rows under way while loading: enough that the server never waits for the network."""
+MIGRATED_WITHIN = 1800.0
+"""Seconds that making the views may take."""
+
+
+class HeadraceTarget:
+    """One deployment, embedded or a cluster: the same calls."""
+
+    name = "headrace"
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        self.servers = (Server(host, port, "headrace"),)
+        self._idle: list[Connection] = []
+
+    async def describe(self) -> dict[str, str]:
+        status = await self._call("GET", "/v1/status")
+        told = {name: str(status[name]) for name in ("version", "memory_limit", "shards") if name in status}
+        return {"server": "Headrace", **told}
+
+    async def check(self, program: Program, probe: Lookup | None) -> None:
+        there = {view["name"] for view in (await self._call("GET", "/v1/views"))["views"]}
+        missing = [name for name in program.queries if name not in there]
+        if missing:
+            raise LoadError(
+                f'{self._where} has no view "{missing[0]}" of the {program.name} program', hint="load it with --prime"
+            )
+        if probe is not None:
+            session = await self.session()
+            (found,) = await session.read([probe])
+            await session.close()
+            if not found.rows():
+                raise LoadError(
+                    f"{self._where} holds less data than the run would ask for",
+                    hint="give the --data-scale and --data-seed that it was primed with, or --prime an empty server",
+                )
+
+    async def prime(
+        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
+    ) -> None:
+        there = {table["name"] for table in (await self._call("GET", "/v1/tables"))["tables"]}
+        if there & set(program.tables):
+            raise LoadError(f"{self._where} has tables of that name already", hint="prime an empty server")
+        await self._migrate(program.schema)
+        loading = [await Connection.connect(self.host, self.port) for _ in range(LOADING)]
+        rows = iter(batches)
+        sent = 0
+
+        async def load(connection: Connection) -> None:
+            nonlocal sent
+            for table, batch in rows:  # shared by all: a batch goes to whoever is free
+                body = orjson.dumps({"rows": batch})
+                (answer,) = await connection.ask([request("POST", f"/v1/tables/{table}/rows", self._host, body)])
+                if answer.status != 200:
+                    raise LoadError(f"loading {table} failed: {error_of(answer)}")
+                sent += len(batch)
+                tell(table, sent, total)
+
+        try:
+            await asyncio.gather(*(load(each) for each in loading))
+        finally:
+            for each in loading:
+                each.close()
+        tell("views", sent, total)
+        await self._migrate(program.views + "\n" + program.query_text)
+
+    async def session(self) -> HeadraceSession:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.open:
+                return HeadraceSession(self, connection)
+        return HeadraceSession(self, await Connection.connect(self.host, self.port))
+
+    def notes(self) -> dict[str, Any]:
+        return {}
+
+    async def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def give_back(self, connection: Connection) -> None:
+        if connection.open:
+            self._idle.append(connection)
+
+    async def _migrate(self, sql: str) -> None:
+        queued = await self._call("POST", "/v1/migrations", {"sql": sql})
+        loop = asyncio.get_running_loop()
+        until = loop.time() + MIGRATED_WITHIN
+        while loop.time() < until:
+            migration = await self._call("GET", f"/v1/migrations/{queued['id']}")
+            if migration["state"] == "done":
+                return
+            if migration["state"] in ("failed", "cancelled"):
+                raise LoadError(f"the migration {migration['state']}: {migration.get('error')}")
+            await asyncio.sleep(0.1)
+        raise LoadError(f"the migration was not done within {MIGRATED_WITHIN:g} s")
+
+    async def _call(self, method: str, path: str, body: Any = None) -> Any:
+        connection = await Connection.connect(self.host, self.port)
+        try:
+            data = b"" if body is None else orjson.dumps(body)
+            (answer,) = await connection.ask([request(method, path, self._host, data)])
+        except RequestFailed as error:
+            raise LoadError(f"{self._where} does not answer: {error}") from error
+        finally:
+            connection.close()
+        if answer.status not in (200, 201, 202):
+            raise LoadError(f"{method} {path} of {self._where}: {error_of(answer)}")
+        try:
+            return orjson.loads(answer.body)
+        except orjson.JSONDecodeError as error:
+            raise LoadError(f"{self._where} does not speak as Headrace does", hint="is it another server?") from error
+
+    @property
+    def _host(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def _where(self) -> str:
+        return f"http://{self._host}"
+
+
+@dataclass(slots=True)
+class Pages:
+    """The answer to one look-up: ``{"results": [[row, …], …]}``, parsed when somebody asks."""
+
+    body: bytes
+
+    def rows(self) -> list[dict[str, Any]]:
+        return list(chain.from_iterable(orjson.loads(self.body)["results"]))
+
+    def column(self, name: str) -> list[Any]:
+        return [row[name] for page in orjson.loads(self.body)["results"] for row in page]
+
+
+class HeadraceSession:
+    """One connection."""
+
+    def __init__(self, target: HeadraceTarget, connection: Connection) -> None:
+        self._target = target
+        self._connection = connection
+        self._heads: dict[str, bytes] = {}
+
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Pages]:
+        answers = await self._ask([self._lookup(each) for each in lookups])
+        for answer in answers:
+            if answer.status != 200:
+                raise RequestFailed(error_of(answer))
+        return [Pages(answer.body) for answer in answers]
+
+    async def write(self, changes: Sequence[Change]) -> int:
+        answers = await self._ask([self._change(each) for each in changes])
+        affected = 0
+        for answer in answers:
+            if answer.status == 409:
+                raise Conflict(error_of(answer))
+            if answer.status != 200:
+                raise RequestFailed(error_of(answer))
+            affected += affected_by(answer)
+        return affected
+
+    async def close(self) -> None:
+        self._target.give_back(self._connection)
+
+    async def _ask(self, requests: Sequence[bytes]) -> list[HttpAnswer]:
+        if not self._connection.open:
+            try:
+                self._connection = await Connection.connect(self._target.host, self._target.port)
+            except LoadError as error:
+                raise RequestFailed(error.message) from error
+        return await self._connection.ask(requests)
+
+    def _lookup(self, lookup: Lookup) -> bytes:
+        name = lookup.query.name
+        head = self._heads.get(name)
+        if head is None:
+            start = f"POST /v1/views/{name}/lookup HTTP/1.1\r\nhost: {self._target.host}\r\ncontent-length: "
+            head = self._heads[name] = start.encode()
+        # One key with its lists inside: the server binds it once, and answers with one page.
+        body = orjson.dumps({"keys": [lookup.values]})
+        return b"%b%d\r\n\r\n%b" % (head, len(body), body)
+
+    def _change(self, change: Change) -> bytes:
+        path = f"/v1/tables/{change.table}/rows"
+        match change:
+            case Insert():
+                return request("POST", path, self._target.host, orjson.dumps({"rows": change.rows}))
+            case Delete():
+                return request("DELETE", path, self._target.host, orjson.dumps({"key": change.key}))
+            case Update() if not change.add:
+                body = orjson.dumps({"key": change.key, "set": change.set})
+                return request("PATCH", path, self._target.host, body)
+            case Update():
+                body = orjson.dumps(_added(change))
+                return request("POST", "/v1/sql", self._target.host, body)
+
+
+def _added(change: Update) -> dict[str, Any]:
+    """As SQL, which can add to what is there."""
+    sets = [f"`{name}` = ?" for name in change.set] + [f"`{name}` = `{name}` + ?" for name in change.add]
+    where = " AND ".join(f"`{name}` = ?" for name in change.key)
+    sql = f"UPDATE `{change.table}` SET {', '.join(sets)} WHERE {where}"
+    return {"sql": sql, "params": [*change.set.values(), *change.add.values(), *change.key.values()]}
+
+
+def affected_by(answer: HttpAnswer) -> int:
+    """Rows that a write changed, as either kind of call says it."""
+    told = orjson.loads(answer.body)
+    if "results" in told:
+        return sum(int(each["rows_affected"]) for each in told["results"])
+    return int(told["rows_affected"])
+
+
+def error_of(answer: HttpAnswer) -> str:
+    """Status, code and message of an error."""
+    try:
+        error = orjson.loads(answer.body)["error"]
+        return f"{answer.status} {error['code']}: {error['message']}"
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return f"{answer.status}: {answer.body[:200]!r}"

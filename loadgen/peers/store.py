@@ -1,0 +1,162 @@
+"""What a workload needs of whatever it is pointed at: look-ups, writes, and a way to fill it.
+
+A page is written once, against these, and runs on Headrace, a database, a cache before one, or nothing at all.
+
+* A *look-up* names a query and the values of its ``?``, of which an IN list is a list.
+* A *change* is a row to insert, or columns to set (or add to) where a key matches.
+* A page reads in *rounds*: the look-ups of one round do not depend on one another, and a target is free to ask them
+  together. The changes of one ``write`` belong together: where there are transactions, they are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from loadgen.pace.errors import RequestFailed
+
+Progress = Callable[[str, int, int], None]
+"""What is loaded, rows so far, rows in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A named SELECT. Headrace has it as a view, the others are sent its text."""
+
+    name: str
+    sql: str
+    """With ``?`` for each parameter, ``IN (?)`` for a list."""
+    lists: tuple[bool, ...]
+    """For each parameter whether it is an IN list."""
+
+    @classmethod
+    def parse(cls, name: str, sql: str) -> Query:
+        kinds = re.findall(r"(\bIN\s*\(\s*)?\?", sql, re.IGNORECASE)
+        return cls(name, sql.strip(), tuple(bool(each) for each in kinds))
+
+
+def parse_queries(text: str) -> dict[str, Query]:
+    """All ``CREATE EXT VIEW name AS …;`` of a file by their names, in its order."""
+    bare = re.sub(r"--.*", "", text)
+    found = re.findall(r"CREATE EXT VIEW (\w+) AS\s+(.*?);", bare, re.DOTALL)
+    return {name: Query.parse(name, sql) for name, sql in found}
+
+
+class Lookup(NamedTuple):
+    """A tuple, since a page makes fourteen of them, and a frozen dataclass takes four times as long."""
+
+    query: Query
+    values: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    table: str
+    rows: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    table: str
+    key: Mapping[str, Any]
+    set: Mapping[str, Any] = field(default_factory=dict)
+    add: Mapping[str, Any] = field(default_factory=dict)
+    """Columns to change by an amount."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: str
+    key: Mapping[str, Any]
+
+
+Change = Insert | Update | Delete
+
+
+class Conflict(RequestFailed):
+    """A row with such a key is there already: somebody else was faster."""
+
+
+class Answer(Protocol):
+    def rows(self) -> list[dict[str, Any]]:
+        """Parsed when asked for: most answers of a page only have to arrive."""
+        ...
+
+    def column(self, name: str) -> list[Any]: ...
+
+
+class Session(Protocol):
+    """One request's way to the target; used by one page at a time."""
+
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
+        """One answer for each, in their order. Raises RequestFailed."""
+        ...
+
+    async def write(self, changes: Sequence[Change]) -> int:
+        """How many rows changed. Raises RequestFailed, and Conflict where a row with such a key is there already."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a workload needs to have in a target, beside rows."""
+
+    name: str
+    variant: str
+    schema: str
+    """``CREATE TABLE`` statements in MySQL's SQL."""
+    views: str
+    """``CREATE VIEW`` statements that the queries are built on; may be empty."""
+    queries: Mapping[str, Query]
+    query_text: str
+    """The queries as ``CREATE EXT VIEW`` statements."""
+    indexes: str = ""
+    """``CREATE INDEX`` statements that a database needs for the queries, and Headrace does not."""
+    tables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a server of the target listens, and a word of its command line: so its processes are found."""
+
+    host: str
+    port: int
+    word: str
+
+
+class Target(Protocol):
+    """Something to put load on."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def servers(self) -> Sequence[Server]: ...
+
+    async def describe(self) -> dict[str, str]:
+        """Version and settings that matter, for the report. Raises LoadError when it cannot be reached."""
+        ...
+
+    async def check(self, program: Program, probe: Lookup | None) -> None:
+        """Raises LoadError when the program is not there, or ``probe`` has no rows."""
+        ...
+
+    async def prime(
+        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
+    ) -> None:
+        """Make the program and load the rows. Raises LoadError when something is in the way."""
+        ...
+
+    async def session(self) -> Session:
+        """Raises LoadError when the target cannot be reached."""
+        ...
+
+    def notes(self) -> dict[str, Any]:
+        """What the target counted since it was last asked, such as a cache's stale reads."""
+        ...
+
+    async def close(self) -> None: ...

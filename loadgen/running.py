@@ -1,0 +1,207 @@
+"""One load run from its options to its result: check the target, fill it if asked, run one rate or sweep, write down.
+
+::
+
+    Options ─► target (peers/opening.py) ─► check ─► can the generator make that rate? ─► points ─► Result ─► JSON
+                     │ prime, if asked                (against the null target)            │
+                     └─────────────────────────────────────────────────────────── Ctrl-C ──┘  what there is, is kept
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import signal
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from time import process_time
+from typing import Any, Protocol
+
+import orjson
+
+from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.pace.loop import Glimpse, OpenLoop, Pace
+from loadgen.pace.point import Point
+from loadgen.pace.sweep import highest_sustained, sweep
+from loadgen.peers.null import NullSession
+from loadgen.peers.opening import open_target
+from loadgen.peers.store import Target
+from loadgen.workloads import PrimedWorkload, open_workload
+
+CALIBRATION_S = 0.25
+"""Processor time spent on learning what the generator can do."""
+SWEEP_PATIENCE = 3.0
+"""Seconds that the oldest may wait before a point of a sweep is given up: sixty times what is sustained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    workload: str
+    target: str
+    variant: str = "natural"
+    rate: float = 50.0
+    runtime: float = 30.0
+    warmup: float = 5.0
+    in_flight: int = 64
+    seed: int = 1
+    data_scale: float = 1.0
+    data_seed: int = 1
+    distribution: str = "zipf"
+    batch: int = 1000
+    prime: bool = False
+    sweep: bool = False
+
+
+@dataclass(slots=True)
+class Result:
+    options: Options
+    unit: str = "pages"
+    target: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, str] = field(default_factory=dict)
+    date: str = ""
+    generator_limit: float = 0.0
+    """Units a second that the generator makes when nothing has to be waited for."""
+    points: list[Point] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def sustained(self) -> Point | None:
+        return highest_sustained(self.points)
+
+    def document(self) -> dict[str, Any]:
+        best = self.sustained
+        return {
+            "options": asdict(self.options),
+            "unit": self.unit,
+            "target": self.target,
+            "machine": self.machine,
+            "date": self.date,
+            "generator_limit": round(self.generator_limit, 1),
+            "cut": self.cut,
+            "sustained": None if best is None else best.offered,
+            "points": [each.document() for each in self.points],
+        }
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(orjson.dumps(self.document(), option=orjson.OPT_INDENT_2))
+
+
+class Teller(Protocol):
+    """Whoever shows how it goes."""
+
+    def loading(self, what: str, done: int, total: int) -> None: ...
+
+    def begins(self, rate: float) -> None: ...
+
+    def glimpse(self, glimpse: Glimpse) -> None: ...
+
+    def ended(self, point: Point) -> None: ...
+
+
+class Run:
+    """One run; ``result`` has what was measured so far, at any time."""
+
+    def __init__(self, options: Options, teller: Teller) -> None:
+        self.result = Result(options, machine=machine(), date=datetime.now(UTC).isoformat(timespec="seconds"))
+        self._options, self._teller = options, teller
+        self._loop: OpenLoop | None = None
+
+    async def execute(self) -> Result:
+        """Raises LoadError. Ctrl-C ends the point under way, and with it the run."""
+        options = self._options
+        workload = open_workload(options)
+        target = open_target(options.target)
+        self.result.unit = workload.unit
+        try:
+            self.result.target = await target.describe()
+            if options.prime:
+                rows, total = workload.rows()
+                await target.prime(workload.program, rows, total, self._teller.loading)
+            await target.check(workload.program, workload.probe())
+            self.result.generator_limit = limit = await capacity(workload)
+            if options.rate > limit and not options.sweep:
+                raise LoadError(
+                    f"this generator makes at most {limit:,.0f} {workload.unit} a second here, not {options.rate:,.0f}",
+                    hint="ask for less, or run several generators with seeds of their own",
+                )
+            _on_interrupt(self.interrupt)
+            await self._measure(workload, target)
+        finally:
+            await target.close()
+        return self.result
+
+    def interrupt(self) -> None:
+        """End early, and keep what there is."""
+        self.result.cut = True
+        if self._loop is not None:
+            self._loop.stop()
+
+    async def _measure(self, workload: PrimedWorkload, target: Target) -> None:
+        options, points = self._options, self.result.points
+
+        async def measure(rate: float) -> Point:
+            self._teller.begins(rate)
+            pace = Pace(
+                rate,
+                options.runtime,
+                options.warmup,
+                options.in_flight,
+                options.seed + len(points),
+                SWEEP_PATIENCE if options.sweep else None,
+            )
+            self._loop = OpenLoop(workload, target, pace, self._teller.glimpse)
+            point = await self._loop.run()
+            point.notes.update(target.notes())
+            points.append(point)
+            self._teller.ended(point)
+            return point
+
+        if options.sweep:
+            await sweep(measure, options.rate, lambda: not self.result.cut)
+        else:
+            await measure(options.rate)
+
+
+async def capacity(workload: PrimedWorkload) -> float:
+    """Units a second of processor time that the generator makes when the target costs nothing."""
+    session = NullSession()
+    jobs_a_second = workload.begin(1.0)
+    units = 0
+    began = process_time()
+    while (used := process_time() - began) < CALIBRATION_S:
+        for _ in range(20):
+            job = workload.draw(0.0)
+            units += job.count
+            try:
+                await job.act(session)
+            except RequestFailed as error:
+                raise AssertionError(f"the null target does not know {job.kind}: {error}") from error
+    assert jobs_a_second > 0
+    return units / used
+
+
+def machine() -> dict[str, str]:
+    return {
+        "cpus": str(os.cpu_count()),
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _on_interrupt(act: Any) -> None:
+    try:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, act)
+    except (NotImplementedError, RuntimeError, ValueError):
+        return  # Not on the main thread, or a system without signals: Ctrl-C then ends the run at once.

@@ -1,0 +1,188 @@
+"""``headrace loadgen`` as a user runs it: against a real server, against nobody, and ended by Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from test_http_target import closed_port
+
+HEADRACE = (sys.executable, "-m", "headrace")
+DATA = ("--data-scale", "0.002", "--in-flight", "8")
+WITHIN = 120
+"""Seconds that a command of a test may take on a machine with other work."""
+
+
+def headrace(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*HEADRACE, *arguments], capture_output=True, text=True, timeout=WITHIN, check=False, env=environment()
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with the Lobsters program and a little data, primed by the command itself."""
+    directory = tmp_path_factory.mktemp("served")
+    port = closed_port()
+    url = f"http://127.0.0.1:{port}"
+    with (directory / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*HEADRACE, "serve", "--data", str(directory / "data"), "--port", str(port)],
+            stdout=log,
+            stderr=log,
+            env=environment(),
+        )
+        try:
+            deadline = time.monotonic() + 60
+            while not is_up(url):
+                assert process.poll() is None, (directory / "log").read_text()
+                assert time.monotonic() < deadline, (directory / "log").read_text()
+                time.sleep(0.05)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def is_up(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def run(url: str, out: Path, *more: str, code: int = 0) -> dict[str, Any]:
+    """A short run's result. What a busy machine made of it is not this test's business, but that it is whole."""
+    done = subprocess.run(
+        [*HEADRACE, "loadgen", "lobsters", "--target", url, *DATA, "--out", str(out), *more],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode in (code, 1), done.stdout + done.stderr
+    assert "written: " in done.stdout, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads((out / "lobsters-headrace-natural.json").read_text())
+    return result
+
+
+def test_a_target_without_the_schema_is_told(server: str, tmp_path: Path) -> None:
+    # Runs first in this file, while the server is empty.
+    done = headrace("loadgen", "lobsters", "--target", server, *DATA, "--out", str(tmp_path), code=1)
+    assert "has no view" in done.stderr
+    assert "--prime" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_prime_and_run(server: str, tmp_path: Path) -> None:
+    result = run(server, tmp_path, "--prime", "--rate", "30", "--runtime", "4", "--warmup", "1")
+    (point,) = result["points"]
+    assert point["failed"] == 0, point["errors"]
+    assert point["answered"] > 60
+    assert point["kinds"]["Story"]["sojourn"]["p99"] >= point["kinds"]["Story"]["sojourn"]["p50"] > 0
+    assert point["unseen"] == []
+    (process,) = point["servers"]
+    assert process["cpu_s"] > 0
+    assert process["resident_max"] > 20_000_000
+    assert len(process["memory"]) >= 3
+    assert point["server_cpu_ms_each"] > 0
+    assert 0 < point["generator_cpu"] < 1.5
+    assert point["valid"] == (not point["doubts"])
+    assert result["generator_limit"] > 100
+    html = (tmp_path / "lobsters-headrace-natural.html").read_text()
+    assert html.count("<svg") == 2
+    assert "Frontpage" in html
+
+
+def test_priming_what_is_there_is_refused(server: str, tmp_path: Path) -> None:
+    done = headrace("loadgen", "lobsters", "--target", server, *DATA, "--prime", "--out", str(tmp_path), code=1)
+    assert "has tables of that name already" in done.stderr
+
+
+def test_less_data_than_asked_for_is_told(server: str, tmp_path: Path) -> None:
+    done = headrace("loadgen", "lobsters", "--target", server, "--data-scale", "0.05", "--out", str(tmp_path), code=1)
+    assert "less data" in done.stderr
+
+
+def test_a_sweep_draws_its_curve(server: str, tmp_path: Path) -> None:
+    result = run(server, tmp_path, "--sweep", "--rate", "4", "--runtime", "0.6", "--warmup", "0.2")
+    assert len(result["points"]) >= 2
+    html = (tmp_path / "lobsters-headrace-natural.html").read_text()
+    assert html.count("<svg") == 3
+
+
+def test_ctrl_c_keeps_what_was_measured(server: str, tmp_path: Path) -> None:
+    command = [*HEADRACE, "loadgen", "lobsters", "--target", server, *DATA, "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--rate", "20", "--runtime", "600", "--warmup", "0.5"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
+    )
+    time_to_run = time.monotonic() + 6
+    while time.monotonic() < time_to_run:
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=WITHIN)
+    assert process.returncode == 130, told
+    assert "ended early" in told
+    result = json.loads((tmp_path / "lobsters-headrace-natural.json").read_text())
+    assert result["cut"]
+    assert result["points"][0]["cut"]
+    assert 5 < result["points"][0]["answered"] < 600
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    done = headrace("loadgen", "vote", "--target", f"http://127.0.0.1:{closed_port()}", "--out", str(tmp_path), code=1)
+    assert "cannot reach" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_rate_that_the_generator_cannot_make(tmp_path: Path) -> None:
+    done = headrace(
+        "loadgen", "lobsters", "--target", "null:", *DATA, "--rate", "1000000", "--out", str(tmp_path), code=1
+    )
+    assert re.search(r"at most [\d,]+ pages a second here, not 1,000,000", done.stderr)
+
+
+@pytest.mark.parametrize("workload", ["lobsters", "vote", "crud"])
+def test_every_workload_runs_against_nothing(workload: str, tmp_path: Path) -> None:
+    arguments = ["--runtime", "1", "--warmup", "0.2", "--data-scale", "0.01", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [*HEADRACE, "loadgen", workload, "--target", "null:", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode in (0, 1), done.stderr
+    result = json.loads((tmp_path / f"{workload}-null-natural.json").read_text())
+    assert result["points"][0]["answered"] > 10
+    assert result["points"][0]["failed"] == 0
+
+
+def test_unknown_names_are_told() -> None:
+    done = headrace("loadgen", "lobsters", "--target", "null:", "--variant", "odd", code=1)
+    assert 'no variant "odd"' in done.stderr
+    done = headrace("loadgen", "crud", "--target", "gopher://x", code=1)
+    assert "no target of the kind" in done.stderr
