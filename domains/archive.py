@@ -53,6 +53,18 @@ class NotArchivedYet(ArchiveError):
     code = "not_archived_yet"
 
 
+class ArchiveUnreachable(ArchiveError):
+    """The directory or the server behind the URL does not do what it was asked: no access, disk full, not there."""
+
+    code = "archive_unreachable"
+
+
+class ArchiveAhead(ArchiveError):
+    """It has more of the table than the table itself: the data directory is an older copy."""
+
+    code = "archive_ahead"
+
+
 class SegmentMissing(ArchiveError):
     code = "segment_missing"
 

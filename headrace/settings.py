@@ -24,6 +24,7 @@ from api.limits import MAX_BODY_BYTES
 from domains.sharding import SHARDS_MAX
 from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
+from worker.archiving import INTERVAL, RETENTION, SEGMENT_ROWS
 from zookeeper.address import parse_address
 from zookeeper.cluster_authority import SESSION_TIMEOUT
 from zookeeper.descriptors import check_name
@@ -58,6 +59,18 @@ class Settings(BaseSettings):
     max_body_size: Size = Field(default=MAX_BODY_BYTES, description="greatest request body in bytes")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="what is logged: debug, info, warning, error"
+    )
+    archive: str | None = Field(
+        default=None, description="directory or URL (s3://…, hdfs://…) that base tables are archived under"
+    )
+    archive_interval: float = Field(
+        default=INTERVAL, ge=0.1, le=86_400, description="seconds between two archivings: what a lost disk may cost"
+    )
+    archive_retention: float = Field(
+        default=RETENTION, ge=0, description="seconds for which every archived position can be gone back to"
+    )
+    archive_segment_rows: int = Field(
+        default=SEGMENT_ROWS, ge=1_000, le=100_000_000, description="rows to an archived segment, at most and about"
     )
     url: str = Field(default="http://127.0.0.1:8080", description="the server that client commands call")
 

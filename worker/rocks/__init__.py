@@ -17,6 +17,7 @@ was committed before it. Whoever holds effects back until ``sync`` returns has t
 ``layout.py``   which bytes stand for what: the prefixes, the keys of rows and index entries
 ``numbers.py``  the last numbers of a table's streams of writes
 ``log.py``      reading and trimming the base log
+``cut.py``       what is there of a table between two steps, for the archive to read in another thread
 ``codec.py``    rows as bytes
 ``database.py`` the only module that imports rocksdict: options, iteration, errors
 ==============  ================================================================================================

@@ -7,7 +7,7 @@ opened again: what reached the disk is then unknown, and RocksDB itself refuses 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -77,6 +77,25 @@ class StorageStatistics:
     block_cache: int
 
 
+class DatabaseView:
+    """A RocksDB as it was. It keeps what is written over on disk for as long as it lives."""
+
+    def __init__(self, path: Path, snapshot: Any) -> None:
+        self._path = path
+        self._snapshot = snapshot
+
+    def slices(self, start: bytes, end: bytes, limit: int) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Keys and values from ``start`` on, below ``end``, so many at a time."""
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(end)
+        try:
+            found: Any = iter(self._snapshot.items(from_key=start, read_opt=bounds))
+            while part := list(islice(found, limit)):
+                yield part
+        except Exception as error:
+            raise StorageFailure(f"cannot read from {self._path}: {error}") from error
+
+
 class Database:
     """A RocksDB of raw keys and values. One thread reads and writes; ``sync`` may be called from another."""
 
@@ -118,6 +137,10 @@ class Database:
             return list(found) if limit is None else list(islice(found, limit))
         except Exception as error:
             raise StorageFailure(f"cannot read from {self.path}: {error}") from error
+
+    def view(self) -> DatabaseView:
+        """What is there now, to be read from any thread while it is written on."""
+        return DatabaseView(self.path, self._db.snapshot())
 
     def prefixed(self, prefixes: Sequence[bytes], end: bytes) -> list[list[tuple[bytes, bytes]]]:
         """``items`` of each prefix with one iterator, which halves the cost of a look-up. All lie below ``end``."""

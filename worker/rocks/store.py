@@ -9,6 +9,7 @@ import json
 import marshal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from domains.errors import AlreadyExists, NotFound, StorageFailure
@@ -17,14 +18,18 @@ from domains.storage import declared_indexes
 from domains.types import Delta, TableSchema
 from worker.rocks import layout
 from worker.rocks.codec import MARSHAL_VERSION
+from worker.rocks.cut import TableCut
 from worker.rocks.database import Database, StorageStatistics
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.log import log_key, read_log, trim_log
+from worker.rocks.numbers import StreamNumbers
 from worker.rocks.table import Counters, Pending, RocksTable
 
-from worker.rocks.numbers import StreamNumbers
 FORMAT = 1
 """Of everything in ``layout.py`` and ``codec.py``. Raised with any change that an older program would misread."""
+
+IDENTITY_BYTES = 8
+"""Of a table's identity: no two tables that an archive ever meets have the same."""
 
 
 class RocksStore:
@@ -74,14 +79,18 @@ class RocksStore:
                 schema,
                 TableIndexes.from_json(number, schema, entry["indexes"]),
                 pads=tuple(value_from_json(pad) for pad in entry["pads"]),
+                numbers=StreamNumbers.load(self._database, self._pending, number),
                 counters=Counters(*marshal.loads(counters)),
+                identity=entry.get("identity") or token_hex(IDENTITY_BYTES),
                 save_catalog=self._save_catalog,
             )
+            if "identity" not in entry:  # An earlier version wrote it.
+                self._save_catalog(self._tables[schema.name], ())
 
     # --- tables -------------------------------------------------------------------------------------------------
-                numbers=StreamNumbers.load(self._database, self._pending, number),
 
-    def create_table(self, schema: TableSchema) -> RocksTable:
+    def create_table(self, schema: TableSchema, identity: str | None = None) -> RocksTable:
+        """``identity``: of a table that goes on here, as its archive has it; else it is a new one."""
         assert not self._pending, "a table is created between steps"
         if schema.name in self._tables:
             raise AlreadyExists(f'table "{schema.name}" exists')
@@ -92,6 +101,7 @@ class RocksStore:
             number,
             schema,
             TableIndexes.declared(number, schema, declared_indexes(schema)),
+            identity=identity or token_hex(IDENTITY_BYTES),
             save_catalog=self._save_catalog,
         )
         self._save_catalog(table, ())
@@ -204,6 +214,21 @@ class RocksStore:
         """Forget the log's entries up to and including sequence ``up_to``."""
         assert not self._pending, "a log is trimmed between steps"
         trim_log(self._database, self.table(table).number, up_to)
+
+    def cut(self, table: str, *, rows: bool = False) -> TableCut:
+        """What there is of a table now, for another thread to read while steps go on: log, and with ``rows`` rows."""
+        assert not self._pending, "a table is cut between steps"
+        found = self.table(table)
+        return TableCut(
+            self._database,
+            found.number,
+            found.codec,
+            found.schema,
+            found.identity,
+            found.counters.position,
+            found.counters.auto_increment,
+            self._database.view() if rows else None,
+        )
 
     def statistics(self) -> StorageStatistics:
         return self._database.statistics()

@@ -56,21 +56,24 @@ class RocksTable:
         pads: tuple[Value, ...] = (),
         numbers: StreamNumbers | None = None,
         counters: Counters | None = None,
+        identity: str,
         save_catalog: Callable[[RocksTable, Sequence[tuple[bytes, bytes]]], None],
     ) -> None:
         self._database = database
         self._pending = pending
         self.number = number
+        self.identity = identity
+        """Of this table and no other, also none of its name that is created when it was dropped."""
         self.indexes = indexes
         self._save_catalog = save_catalog
         self._rows = layout.table_prefix(layout.ROWS, number)
         self._rows_end = layout.table_end(layout.ROWS, number)
         self.counters = counters or Counters()
         self._committed = self.counters.values()
+        self._numbers = numbers or StreamNumbers(pending, number, {})
         self.staged = False
         """Whether the step has touched this table (rows, auto-increment or a stream's number)."""
         self._adopt(schema, pads)
-        self._numbers = numbers or StreamNumbers(pending, number, {})
 
     def _adopt(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
         self.schema = schema
@@ -272,9 +275,6 @@ class RocksTable:
             self.counters.auto_increment = at_least
             self.staged = True
 
-    def settle(self) -> None:
-        """The step was committed (the store's doing)."""
-        self._committed = self.counters.values()
     def last_number(self, stream: str) -> int:
         return self._numbers.known.get(stream, 0)
 
@@ -285,16 +285,19 @@ class RocksTable:
         self._numbers.remember(stream, number)
         self.staged = True
 
+    def settle(self) -> None:
+        """The step was committed (the store's doing)."""
+        self._numbers.settle()
+        self._committed = self.counters.values()
         self.staged = False
 
-        self._numbers.settle()
     def rollback(self) -> None:
         """The step is forgotten (the store's doing)."""
         self.counters = Counters(*self._committed)
+        self._numbers.rollback()
         self.staged = False
 
     # --- schema and indexes -------------------------------------------------------------------------------------
-        self._numbers.rollback()
 
     def alter(self, schema: TableSchema) -> None:
         """Take a wider schema; stored rows are padded when they are read."""
@@ -342,6 +345,7 @@ class RocksTable:
     def catalog_entry(self) -> dict[str, Any]:
         return {
             "schema": schema_to_json(self.schema),
+            "identity": self.identity,
             "indexes": self.indexes.to_json(),
             "pads": [value_to_json(value) for value in self.pads],
         }

@@ -1,0 +1,361 @@
+"""The thread that archives what a process hosts, while its domains serve.
+
+At every interval, and when somebody asks, it makes a *pass*::
+
+    between two steps    a cut of every base table that is here: all as of the same moment, and nothing is read yet
+    sync                 what is archived is durable here first
+    read, write          log → Parquet, slice by slice with rests between, so that the dataflow thread gets its turns
+    manifest             from here on it counts
+    between two steps    the log is trimmed of it, but for a tail and for what somebody holds
+
+Nothing that goes wrong here stops the serving or loses log: a shard that cannot be archived is an *alarm* in the status
+and is tried again, first soon and then less and less often.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Condition, Thread
+from typing import Any
+
+from domains.archive import ArchiveError
+from domains.errors import HeadraceError, NotFound, StorageFailure
+from domains.graph import DomainIndex
+from domains.packets import Clock
+from worker.archive.alarms import Alarms
+from worker.archive.place import Place
+from worker.archive.recipes import RecipeBook, RecipeRecord
+from worker.archive.shard import ShardArchive
+from worker.archive.tidying import Tidying
+from worker.archive.times import time_text
+from worker.archiving import ArchiveOptions
+from worker.dataflow import Dataflow
+from worker.hosted_domain import HostedDomain
+from worker.rocks.cut import TableCut
+from worker.rocks.store import RocksStore
+
+LOG_TAIL = 1_000
+"""Entries of each log that stay in RocksDB though they are archived: who reads on from a position of a moment ago need
+not read the archive. More would only take room."""
+
+FIRST_RETRY = 1.0
+"""Seconds after a failure; doubled with each further one, up to the interval."""
+
+REST_MAX = 0.05
+"""Seconds between two slices. A rest is as long as the slice took, so that half of the time is left to others."""
+
+CUT_SECONDS = 30.0
+"""For the dataflow thread to come to a cut. Steps take milliseconds; longer, and something is wrong."""
+
+_log = logging.getLogger("headrace.worker")
+Key = tuple[DomainIndex, str]
+
+
+class Stopped(Exception):
+    """The process ends: what was begun is broken off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Somebody needs the log from these positions on."""
+
+    epoch: int
+    """Of the leader for whom it is: it ends with a later one."""
+    positions: Clock
+
+
+@dataclass(slots=True)
+class Asked:
+    """Somebody who waits for a pass."""
+
+    answer: Future[Clock]
+    hold: str | None
+    epoch: int
+
+
+@dataclass(slots=True)
+class Cuts:
+    """All base tables of the process, between two steps."""
+
+    closed: str
+    hosts: dict[Key, tuple[HostedDomain, TableCut]] = field(default_factory=dict)
+
+
+class Archiver:
+    """``recipe`` answers the recipe in force, as JSON text, where this process is the whole deployment."""
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        options: ArchiveOptions,
+        *,
+        recipe: Callable[[], str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.options = options
+        self.alarms = Alarms(lambda: time_text(clock()))
+        self.archives: dict[Key, ShardArchive] = {}
+        self.last_pass: str | None = None
+        self._dataflow = dataflow
+        self._recipe = recipe
+        self._clock = clock
+        self._place: Place | None = None
+        self._book: RecipeBook | None = None
+        self._holds: dict[str, Hold] = {}
+        self._trimmed: dict[Key, int] = {}
+        self._tidying = Tidying(options.retention)
+        self._asked: list[Asked] = []
+        self._changed = Condition()
+        self._stopping = False
+        self._urgent = False
+        self._slice_began = 0.0
+        self._thread = Thread(target=self._run, name="headrace-archiver", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Break off what is under way. To be called before the dataflow is closed."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._tidying.compaction.kill()
+        for asked in self._asked:
+            asked.answer.set_exception(StorageFailure("headrace is stopping"))
+
+    # --- from any thread ----------------------------------------------------------------------------------------
+
+    def archive_now(self, *, hold: str | None = None, epoch: int = 0) -> Future[Clock]:
+        """Archive up to now; the future has the archived position of each base shard that is here.
+
+        With ``hold``, the log after these positions stays until ``release``, or until a leader of a later epoch is
+        heard of. The future has an ArchiveError if any of the shards could not be archived; nothing is held then.
+        """
+        asked = Asked(Future(), hold, epoch)
+        asked.answer.set_running_or_notify_cancel()
+        with self._changed:
+            if self._stopping:
+                raise StorageFailure("headrace is stopping")
+            self._asked.append(asked)
+            self._changed.notify_all()
+        return asked.answer
+
+    def release(self, hold: str) -> None:
+        """Nothing happens if it is not held."""
+        with self._changed:
+            self._holds.pop(hold, None)
+
+    def status(self) -> dict[str, Any]:
+        """JSON-ready; sizes in bytes."""
+        shards = {}
+        for archive in list(self.archives.values()):
+            manifest = archive.manifest
+            shards[manifest.base] = {
+                "position": manifest.position,
+                "begin": manifest.begin,
+                "segments": len(manifest.segments),
+                "rows": sum(segment.rows for segment in manifest.segments),
+                "bytes": sum(segment.bytes for segment in manifest.segments),
+            }
+        return {
+            "url": self.options.url,
+            "interval": self.options.interval,
+            "retention": self.options.retention,
+            "last": self.last_pass,
+            "compacting": self._tidying.compaction.running,
+            "holds": {name: hold.positions for name, hold in list(self._holds.items())},
+            "shards": shards,
+            "alarms": self.alarms.document(),
+        }
+
+    # --- the thread ---------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        wait = min(FIRST_RETRY, self.options.interval)  # What is wrong with the URL is to be seen soon.
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._asked or self._stopping, wait)
+                if self._stopping:
+                    return
+                asked, self._asked = self._asked, []
+            try:
+                reached = self._pass(asked)
+            except Stopped:
+                with self._changed:
+                    self._asked += asked
+                return
+            except Exception as error:
+                _log.exception("archiving failed in a way that it should not")
+                reached = StorageFailure(f"archiving failed: {error}")
+            if isinstance(reached, HeadraceError) and self._dataflow.failure is not None:
+                return
+            for each in asked:
+                if isinstance(reached, HeadraceError):
+                    each.answer.set_exception(reached)
+                else:
+                    each.answer.set_result(reached)
+            failures = failures + 1 if self.alarms else 0
+            wait = (
+                min(self.options.interval, FIRST_RETRY * 2 ** min(failures - 1, 16))
+                if failures
+                else self.options.interval
+            )
+
+    def _pass(self, asked: list[Asked]) -> Clock | HeadraceError:
+        """The archived positions, or what kept it from archiving all."""
+        self._urgent = bool(asked)
+        self._slice_began = time.monotonic()
+        try:
+            cuts = self._cut(asked)
+            place = self._place = self._place or Place(self.options.url)
+            reached: Clock = {}
+            errors = [error for key in cuts.hosts if (error := self._archive(place, key, cuts, reached)) is not None]
+            self._forget_others(cuts)
+            if not errors:
+                self._keep_recipe(place, cuts, reached)
+            self._tidy(place)
+        except HeadraceError as error:
+            self.alarms.sound("archive", error)
+            self._drop_holds(asked)
+            return error
+        self.alarms.clear("archive")
+        self.last_pass = cuts.closed
+        if errors:
+            self._drop_holds(asked)
+            return errors[0]
+        return reached
+
+    def _cut(self, asked: list[Asked]) -> Cuts:
+        """Of all tables at the same moment; the log from there on is held for whoever asked for it, before any of it
+        could be trimmed."""
+
+        def take() -> Cuts:
+            cuts = Cuts(time_text(self._clock()))
+            for index, host in self._dataflow.hosted.hosts.items():
+                if isinstance(host.domain.store, RocksStore):
+                    for schema in host.domain.store.tables():
+                        cuts.hosts[index, schema.name] = (host, host.domain.store.cut(schema.name))
+            positions = {host.domain.base_name(key[1]): cut.position for key, (host, cut) in cuts.hosts.items()}
+            with self._changed:
+                epoch = self._dataflow.hosted.epoch
+                self._holds = {name: hold for name, hold in self._holds.items() if hold.epoch >= epoch}
+                for each in asked:
+                    if each.hold is not None:
+                        self._holds[each.hold] = Hold(each.epoch, positions)
+            return cuts
+
+        cuts: Cuts = self._between_steps(take)
+        for sync in dict.fromkeys(host.sync for host, _ in cuts.hosts.values() if host.sync is not None):
+            sync()
+        return cuts
+
+    def _between_steps(self, question: Callable[[], Any]) -> Any:
+        try:
+            return self._dataflow.call(question).result(CUT_SECONDS)
+        except TimeoutError as error:
+            raise StorageFailure(f"the dataflow thread has not come to a cut in {CUT_SECONDS:g} s") from error
+
+    def _drop_holds(self, asked: list[Asked]) -> None:
+        with self._changed:
+            for each in asked:
+                if each.hold is not None:
+                    self._holds.pop(each.hold, None)
+
+    # --- one shard ----------------------------------------------------------------------------------------------
+
+    def _archive(self, place: Place, key: Key, cuts: Cuts, reached: Clock) -> HeadraceError | None:
+        host, cut = cuts.hosts[key]
+        base = host.domain.base_name(key[1])
+        try:
+            archive = self._open(place, key, host, cut)
+            if archive.lacks_log(cut):
+                archive.begin(self._cut_with_rows(key, cut), cuts.closed, pause=self._pause)
+            else:
+                rows = self.options.segment_rows
+                archive.append(cut, cuts.closed, segment_rows=rows, pause=self._pause)
+            self._trim(key, base, archive)
+        except HeadraceError as error:
+            self.archives.pop(key, None)  # The manifest is read anew.
+            self.alarms.sound(base, error)
+            return error
+        self.alarms.clear(base)
+        reached[base] = archive.manifest.position
+        return None
+
+    def _open(self, place: Place, key: Key, host: HostedDomain, cut: TableCut) -> ShardArchive:
+        epoch = host.domain.epoch
+        known = self.archives.get(key)
+        if known is None or (known.manifest.identity, known.manifest.epoch) != (cut.identity, epoch):
+            known = ShardArchive.open(place, cut, host.domain.shard, host.domain.shards, epoch)
+            known.forget_former(self._tidying.boundary(self._clock()))
+            self.archives[key] = known
+            self._trimmed.pop(key, None)
+        return known
+
+    def _cut_with_rows(self, key: Key, cut: TableCut) -> TableCut:
+        store = self._store(key, cut.identity)
+        again: TableCut = self._between_steps(lambda: store.cut(key[1], rows=True))
+        store.sync()
+        return again
+
+    def _trim(self, key: Key, base: str, archive: ShardArchive) -> None:
+        with self._changed:
+            held = min(
+                (hold.positions.get(base, 0) for hold in self._holds.values()), default=archive.manifest.position
+            )
+        up_to = min(archive.manifest.position - LOG_TAIL, held)
+        if up_to <= self._trimmed.get(key, 0):
+            return
+
+        def trim() -> None:
+            self._store(key, archive.manifest.identity).trim_log(key[1], up_to)
+
+        self._between_steps(trim)
+        self._trimmed[key] = up_to
+
+    def _store(self, key: Key, identity: str) -> RocksStore:
+        """Of the table as it was cut. Raises NotFound where it is gone."""
+        host = self._dataflow.hosted.hosts.get(key[0])
+        store = None if host is None else host.domain.store
+        if not isinstance(store, RocksStore) or store.table(key[1]).identity != identity:
+            raise NotFound(f'table "{key[1]}" has left while it was archived')
+        return store
+
+    def _forget_others(self, cuts: Cuts) -> None:
+        """What is not here any more is no business of this process, nor are its alarms."""
+        bases = {host.domain.base_name(key[1]) for key, (host, _) in cuts.hosts.items()}
+        for key in [key for key in self.archives if key not in cuts.hosts]:
+            del self.archives[key]
+        self.alarms.keep((*bases, "archive", "compaction"))
+
+    # --- besides ------------------------------------------------------------------------------------------------
+
+    def _keep_recipe(self, place: Place, cuts: Cuts, reached: Clock) -> None:
+        if self._recipe is None:
+            return
+        self._book = self._book or RecipeBook(place)
+        identities = {host.domain.base_name(key[1]): cut.identity for key, (host, cut) in cuts.hosts.items()}
+        shards = max((host.domain.shards for host, _ in cuts.hosts.values()), default=1)
+        self._book.keep(RecipeRecord(cuts.closed, reached, identities, shards, self._recipe()))
+
+    def _tidy(self, place: Place) -> None:
+        try:
+            self._tidying.tidy(place, list(self.archives.values()), self._clock())
+        except ArchiveError as error:
+            self.alarms.sound("compaction", error)
+        else:
+            self.alarms.clear("compaction")
+
+    def _pause(self) -> None:
+        if self._stopping:
+            raise Stopped
+        if not self._urgent:
+            time.sleep(min(REST_MAX, time.monotonic() - self._slice_began))
+        self._slice_began = time.monotonic()

@@ -1,0 +1,53 @@
+"""Everything that an archive has, read and compared with what its manifests say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from domains.archive import ArchiveError, ArchiveGap, ShardManifest
+from worker.archive.folding import reader_of
+from worker.archive.manifests import all_manifests
+from worker.archive.place import Place
+from worker.archive.segments import read_segment
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One shard of one table."""
+
+    manifest: ShardManifest
+    problems: tuple[ArchiveError, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(segment.rows for segment in self.manifest.segments)
+
+    @property
+    def bytes(self) -> int:
+        return sum(segment.bytes for segment in self.manifest.segments)
+
+
+def check_archive(place: Place) -> Iterator[Checked]:
+    """Shard by shard: each file's size, digest, columns and rows, each row's sequence, and that no log lacks.
+
+    :raises ArchiveUnreachable, ManifestDamaged: nothing can be said at all.
+    """
+    for manifest in all_manifests(place):
+        yield Checked(manifest, tuple(problems_of(place, manifest)))
+
+
+def problems_of(place: Place, manifest: ShardManifest) -> Iterator[ArchiveError]:
+    for first, last in manifest.gaps():
+        yield ArchiveGap(f'the archive of "{manifest.base}" lacks the log from {first} to {last}')
+    for segment in manifest.segments:
+        schema = manifest.schemas[segment.schema]
+        least = segment.last if segment.kind == "snapshot" else segment.first
+        try:
+            inside = 0
+            for part in read_segment(place, segment, reader_of(schema, schema), least - 1, segment.last):
+                inside += len(part)
+            if inside != segment.rows:
+                yield ArchiveGap(f'segment "{place.shown(segment.file)}" has rows of other positions than it says')
+        except ArchiveError as error:
+            yield error

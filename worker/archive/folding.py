@@ -1,0 +1,131 @@
+"""The fold of an archive: the rows of a shard as of a position, with their weights, in bounded memory.
+
+Where more rows were archived than are to be held at once, they are dealt out to files in a scratch directory first,
+equal rows to the same file, and each file is folded by itself::
+
+    snapshot, log ──► rows by hash ──► file 0 ──► Σ weight by row ──► rows
+                                   └─► file 1 ──► …
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+from domains.archive import SegmentCorrupt, ShardManifest, padding
+from domains.types import Delta, Row, TableSchema
+from worker.archive.columns import ColumnReader
+from worker.archive.place import Place
+from worker.archive.segments import read_segment
+
+HELD_ROWS = 500_000
+"""Archived rows that are folded at once: some 200 MB of short rows."""
+
+FILES_MAX = 200
+"""Of one fold; with more, open files run short. Past HELD_ROWS × FILES_MAX rows the files grow instead."""
+
+PART_ROWS = 4_096
+"""Rows that are handed on at once."""
+
+
+def log_of(
+    place: Place, manifest: ShardManifest, position: int, after: int = 0
+) -> Iterator[list[tuple[int, Row, int]]]:
+    """(sequence, row, weight) of what the fold at a position consists of, in order, in the schema at the position.
+
+    Rows of a snapshot have its position as their sequence. ``after`` leaves out what is not above it.
+
+    :raises ArchiveError: something is missing or damaged; nothing is skipped.
+    """
+    schema = manifest.schema_at(position)
+    have = 0
+    for segment in manifest.fold_of(position):
+        if segment.last > after:
+            reader = reader_of(manifest.schemas[segment.schema], schema)
+            snapshot = segment.kind == "snapshot"
+            yield from read_segment(place, segment, reader, max(after, 0 if snapshot else have), position)
+        have = segment.last
+
+
+def reader_of(archived: TableSchema, wanted: TableSchema) -> ColumnReader:
+    return ColumnReader(archived, padding(archived, wanted))
+
+
+def fold(
+    place: Place, manifest: ShardManifest, position: int, *, held_rows: int = HELD_ROWS, scratch: Path | None = None
+) -> Iterator[list[Delta]]:
+    """The rows of the shard at a position, each once with its weight, part by part, in no particular order.
+
+    They have the width of ``manifest.schema_at(position)``. ``scratch`` is where files may be put meanwhile.
+
+    :raises ArchiveError: as ``log_of``; SegmentCorrupt where a row has a negative weight.
+    """
+    rows = sum(segment.rows for segment in manifest.fold_of(position))
+    entries = log_of(place, manifest, position)
+    if rows <= held_rows:
+        yield from _parts(_folded(_weights(entries), manifest, position))
+        return
+    files = min(FILES_MAX, rows // held_rows + 1)
+    with TemporaryDirectory(prefix="fold-", dir=scratch) as directory:
+        paths = [Path(directory) / str(number) for number in range(files)]
+        _deal_out(entries, paths)
+        for path in paths:
+            with path.open("rb") as file:
+                yield from _parts(_folded(_loaded(file), manifest, position))
+            path.unlink()
+
+
+def _weights(entries: Iterable[list[tuple[int, Row, int]]]) -> Iterator[list[Delta]]:
+    return ([(row, weight) for _, row, weight in part] for part in entries)
+
+
+def _folded(parts: Iterable[list[Delta]], manifest: ShardManifest, position: int) -> dict[Row, int]:
+    """Σ weight by row."""
+    totals: dict[Row, int] = {}
+    known = totals.get
+    for part in parts:
+        for row, weight in part:
+            total = known(row, 0) + weight
+            if total:
+                totals[row] = total
+            else:
+                totals.pop(row, None)
+    for row, total in totals.items():
+        if total < 0:
+            raise SegmentCorrupt(
+                f'the archive of "{manifest.base}" retracts a row more often than it holds it, at {position}: {row!r}'
+            )
+    return totals
+
+
+def _deal_out(entries: Iterable[list[tuple[int, Row, int]]], paths: list[Path]) -> None:
+    with ExitStack() as opened:
+        files = [opened.enter_context(path.open("wb")) for path in paths]
+        count = len(files)
+        for part in entries:
+            dealt: dict[int, list[Delta]] = {}
+            for _, row, weight in part:
+                dealt.setdefault(hash(row) % count, []).append((row, weight))
+            for number, deltas in dealt.items():
+                pickle.dump(deltas, files[number], pickle.HIGHEST_PROTOCOL)
+
+
+def _loaded(file: IO[bytes]) -> Iterator[list[Delta]]:
+    """What this process has just written there."""
+    while True:
+        try:
+            part: Any = pickle.load(file)
+        except EOFError:
+            return
+        yield part
+
+
+def _parts(totals: dict[Row, int]) -> Iterator[list[Delta]]:
+    rest = iter(totals.items())
+    while part := list(islice(rest, PART_ROWS)):
+        yield part

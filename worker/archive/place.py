@@ -1,0 +1,225 @@
+"""Files below a URL: a directory, or whatever pyarrow knows a file system for (``s3://``, ``hdfs://``, ``gs://`` …).
+
+Names are relative to the URL, with ``/`` between their parts. What is written to a directory of this machine is on its
+disk when the call returns: the base log is trimmed after it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from domains.archive import ArchiveUnreachable
+
+DIGEST_BYTES = 16
+"""Of blake2b: against damage, not against malice."""
+
+CHUNK_BYTES = 2**20
+"""That are read at once to work out a digest."""
+
+
+class Sink:
+    """A file-like object that passes on what is written, and knows its size and digest."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._digest = blake2b(digest_size=DIGEST_BYTES)
+        self.bytes = 0
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._digest.update(view)
+        self._stream.write(data)
+        self.bytes += view.nbytes
+        return view.nbytes
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is held back here; the file is whole when it is closed."""
+
+    def close(self) -> None:
+        """Parquet's writer is not the one who closes the stream."""
+
+
+class Place:
+    """All methods raise ArchiveUnreachable where the place does not do what it is asked."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            if "://" in url:
+                self._fs, path = fs.FileSystem.from_uri(url)
+            else:
+                self._fs, path = fs.LocalFileSystem(), str(Path(url).expanduser().absolute())
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ArchiveUnreachable(
+                f'cannot use "{url}" as an archive: {error}', hint="give a directory, or a URL that pyarrow understands"
+            ) from error
+        self.local = isinstance(self._fs, fs.LocalFileSystem)
+        """Whether it is a directory of this machine, or one that is mounted."""
+        self._replaces_whole = self._fs.type_name in ("s3", "gcs", "abfs")
+        """A store of objects shows an object when it is written to its end, and not before."""
+        self._root = path.rstrip("/")
+
+    def at(self, file: str) -> str:
+        """The path by which the file system knows a file."""
+        return f"{self._root}/{file}" if file else self._root
+
+    def shown(self, file: str) -> str:
+        return f"{self.url.rstrip('/')}/{file}"
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def size(self, file: str) -> int | None:
+        """In bytes; None where there is no such file."""
+        with self._reaching(file):
+            info = self._fs.get_file_info(self.at(file))
+        return int(info.size) if info.type is fs.FileType.File else None
+
+    def read(self, file: str) -> bytes | None:
+        """None where there is no such file."""
+        if self.size(file) is None:
+            return None
+        with self._reaching(file), self._fs.open_input_stream(self.at(file)) as stream:
+            return bytes(stream.read())
+
+    def source(self, file: str) -> Any:
+        """For Parquet's reader; it is to be closed."""
+        with self._reaching(file):
+            return self._fs.open_input_file(self.at(file))
+
+    def digest(self, file: str) -> str:
+        found = blake2b(digest_size=DIGEST_BYTES)
+        with self._reaching(file), self._fs.open_input_stream(self.at(file)) as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                found.update(chunk)
+        return found.hexdigest()
+
+    def files(self, directory: str = "") -> list[str]:
+        """The names of the files directly in a directory; none where it is not there."""
+        return [info.base_name for info in self._listed(directory) if info.type is fs.FileType.File]
+
+    def directories(self, directory: str = "") -> list[str]:
+        return [info.base_name for info in self._listed(directory) if info.type is fs.FileType.Directory]
+
+    def _listed(self, directory: str) -> list[Any]:
+        with self._reaching(directory):
+            found = self._fs.get_file_info(fs.FileSelector(self.at(directory), allow_not_found=True))
+        return sorted(found, key=lambda info: str(info.base_name))
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def sink(self, file: str) -> Iterator[Sink]:
+        """A new file, which is whole and on disk at the end of the block. One that is broken off is deleted."""
+        try:
+            with self._reaching(file):
+                self._fs.create_dir(self.at(file).rpartition("/")[0], recursive=True)
+                with self._fs.open_output_stream(self.at(file)) as stream:
+                    yield Sink(stream)
+                self._sync(file)
+        except BaseException:
+            self._forget(file)
+            raise
+
+    def replace(self, file: str, data: bytes) -> None:
+        """Write a file as a whole: whoever reads it meanwhile sees what was before, or this."""
+        if self._replaces_whole:
+            with self.sink(file) as sink:
+                sink.write(data)
+            return
+        beside = f"{file}.new-{os.getpid()}"
+        with self.sink(beside) as sink:
+            sink.write(data)
+        with self._reaching(file):
+            if not self.local:  # HDFS does not move a file over another.
+                self._delete(file)
+            self._fs.move(self.at(beside), self.at(file))
+            self._sync(file)
+
+    def delete(self, file: str) -> None:
+        """Nothing happens where it is not there."""
+        with self._reaching(file):
+            self._delete(file)
+
+    def copy(self, file: str, source: Place, source_file: str) -> str:
+        """Copy a file of another place to ``file``; answers the digest of what was copied."""
+        with (
+            self.sink(file) as sink,
+            source._reaching(source_file),
+            source._fs.open_input_stream(source.at(source_file)) as stream,
+        ):
+            while chunk := stream.read(CHUNK_BYTES):
+                sink.write(chunk)
+        return sink.digest
+
+    @contextmanager
+    def locked(self, directory: str) -> Iterator[None]:
+        """Nobody else of this machine who asks for the same is in such a block. A URL has no locks: there, changes that
+        meet within the same milliseconds are told apart by the epoch alone."""
+        if not self.local:
+            yield
+            return
+        with self._reaching(directory):
+            Path(self.at(directory)).mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.at(f"{directory}/.lock"), os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            with self._reaching(directory):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _delete(self, file: str) -> None:
+        if self._fs.get_file_info(self.at(file)).type is fs.FileType.File:
+            self._fs.delete_file(self.at(file))
+
+    def _forget(self, file: str) -> None:
+        """What is left of a file that was broken off counts for nothing, whether it can be deleted or not."""
+        try:
+            self._delete(file)
+        except (OSError, pa.ArrowException):
+            return
+
+    def _sync(self, file: str) -> None:
+        """The file and its name."""
+        if not self.local:
+            return
+        for path in (Path(self.at(file)), Path(self.at(file)).parent):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    @contextmanager
+    def _reaching(self, file: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise ArchiveUnreachable(
+                f'cannot use "{self.shown(file)}": {error}',
+                hint="see that it is there, may be written and has room",
+            ) from error

@@ -1,0 +1,212 @@
+"""The archive of one base shard, as the one who writes it has it.
+
+::
+
+    append    what the log has beyond the archive ──► log segments        each counts once the manifest names it
+    begin     all rows of a cut ──► a snapshot                            where the log does not reach back far enough
+    compact   snapshot + log up to a position ──► a snapshot              in ``compacting.py``, by anybody
+    expire    what no position that is kept needs ──► gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from domains.archive import (
+    ArchiveAhead,
+    ArchiveGap,
+    Segment,
+    SegmentMissing,
+    ShardManifest,
+    former_manifest_file,
+    log_file,
+    shard_directory,
+    snapshot_file,
+)
+from domains.types import TableSchema
+from worker.archive.manifests import change_manifest, former_manifests, take_over
+from worker.archive.place import Place
+from worker.archive.segments import Entries, Written, write_segment
+from worker.archiving import SEGMENT_ROWS
+from worker.rocks.cut import TableCut
+
+SLICE_ENTRIES = 256
+"""Log entries that are read at once, between which the archiver lets others run: about a millisecond of work."""
+
+Pause = Callable[[], None]
+
+
+class ShardArchive:
+    """All methods raise ArchiveError."""
+
+    def __init__(self, place: Place, manifest: ShardManifest) -> None:
+        self.place = place
+        self.manifest = manifest
+
+    @classmethod
+    def open(cls, place: Place, cut: TableCut, shard: int, shards: int, epoch: int) -> ShardArchive:
+        """Take the shard's archive over, and sweep away what a crash has left of files that nobody names.
+
+        :raises ArchiveAhead: it has entries that the table does not have.
+        """
+        new = ShardManifest(cut.schema.name, shard, shards, cut.identity, (cut.schema,), (), epoch)
+        self = cls(place, take_over(place, new))
+        if self.manifest.position > cut.position:
+            raise ArchiveAhead(
+                f'the archive of "{self.manifest.base}" is at {self.manifest.position}, the table at {cut.position}',
+                hint="the data directory is an older copy: restore it from the archive, or give another archive",
+            )
+        self._sweep()
+        return self
+
+    def _sweep(self) -> None:
+        manifest = self.manifest
+        directory = shard_directory(manifest.table, manifest.shard)
+        with self.place.locked(directory):
+            kept = {segment.file.rpartition("/")[2] for segment in manifest.segments}
+            for former in former_manifests(self.place, manifest.table, manifest.shard):
+                kept |= {segment.file.rpartition("/")[2] for segment in former.segments}
+            for name in self.place.files(directory):
+                if (name.endswith(".parquet") and name not in kept) or ".json.new-" in name:
+                    self.place.delete(f"{directory}/{name}")
+
+    # --- growing ------------------------------------------------------------------------------------------------
+
+    def lacks_log(self, cut: TableCut) -> bool:
+        """Whether the cut's log does not reach back to where the archive ends: then it goes on with a snapshot."""
+        behind = self.manifest.position
+        if behind == cut.position:
+            return False
+        oldest = cut.log(behind, 1)
+        return not oldest or oldest[0][0] > behind + 1
+
+    def append(
+        self, cut: TableCut, closed: str, *, segment_rows: int = SEGMENT_ROWS, pause: Pause = lambda: None
+    ) -> None:
+        """Archive the log of the cut, as far as it is not archived. ``closed`` is when it was cut.
+
+        ``pause`` is called between slices of work of a millisecond or so.
+
+        :raises ArchiveGap: the log does not begin where the archive ends.
+        """
+        while self.manifest.position < cut.position:
+            first = self.manifest.position + 1
+            last = self._last_of_segment(cut, first, segment_rows)
+            schema = self._schema_index(cut.schema)
+            file = log_file(self.manifest, first, last, self.manifest.epoch)
+            entries = self._entries(cut, first, last, pause)
+            written = write_segment(self.place, file, cut.schema, self.manifest.epoch, entries)
+            self._name(self._segment(file, "log", first, last, written, schema, closed), cut)
+
+    def begin(self, cut: TableCut, closed: str, *, pause: Pause = lambda: None) -> None:
+        """Archive all rows of the cut: for a table whose log was trimmed before it was archived here."""
+
+        def entries() -> Iterator[Entries]:
+            for rows in cut.rows(SLICE_ENTRIES):
+                yield [(cut.position, rows)]
+                pause()
+
+        schema = self._schema_index(cut.schema)
+        file = snapshot_file(self.manifest, cut.position, self.manifest.epoch)
+        written = write_segment(self.place, file, cut.schema, self.manifest.epoch, entries())
+        self._name(self._segment(file, "snapshot", 1, cut.position, written, schema, closed), cut)
+
+    def _last_of_segment(self, cut: TableCut, first: int, segment_rows: int) -> int:
+        """By how many rows the first entries have, since the log does not say it of all."""
+        sample = cut.log(first - 1, SLICE_ENTRIES)
+        if not sample or sample[0][0] != first:
+            raise ArchiveGap(
+                f'the log of "{self.manifest.base}" begins at {sample[0][0] if sample else cut.position + 1}, '
+                f"and is archived up to {first - 1} only"
+            )
+        rows = sum(len(deltas) for _, deltas in sample)
+        return min(cut.position, first - 1 + max(1, segment_rows * len(sample) // max(1, rows)))
+
+    def _entries(self, cut: TableCut, first: int, last: int, pause: Pause) -> Iterator[Entries]:
+        after = first - 1
+        while after < last:
+            entries = cut.log(after, min(SLICE_ENTRIES, last - after))
+            for sequence, _ in entries or [(0, [])]:
+                if sequence != after + 1:
+                    raise ArchiveGap(f'the log of "{self.manifest.base}" lacks {after + 1}')
+                after = sequence
+            yield entries
+            pause()
+
+    def _schema_index(self, schema: TableSchema) -> int:
+        """Where the manifest has the schema. It is written there together with the first segment of it."""
+        known = self.manifest.schemas
+        return len(known) - 1 if known[-1] == schema else len(known)
+
+    def _segment(
+        self, file: str, kind: str, first: int, last: int, written: Written, schema: int, closed: str
+    ) -> Segment:
+        epoch = self.manifest.epoch
+        assert kind in ("log", "snapshot")
+        return Segment(file, kind, first, last, written.rows, written.bytes, written.digest, schema, epoch, closed)  # type: ignore[arg-type]
+
+    def _name(self, segment: Segment, cut: TableCut) -> None:
+        def change(there: ShardManifest) -> ShardManifest:
+            schemas = there.schemas if segment.schema < len(there.schemas) else (*there.schemas, cut.schema)
+            return replace(
+                there,
+                schemas=schemas,
+                segments=(*there.segments, segment),
+                auto_increment=max(there.auto_increment, cut.auto_increment),
+            )
+
+        self.manifest = change_manifest(self.place, self.manifest, change)
+
+    # --- shrinking ----------------------------------------------------------------------------------------------
+
+    def replace_by(self, snapshot: Segment) -> None:
+        """Take up a snapshot that was folded from this archive. What it stands for is kept until it ``expires``."""
+
+        def change(there: ShardManifest) -> ShardManifest:
+            return with_snapshot(self.place, there, snapshot)
+
+        self.manifest = change_manifest(self.place, self.manifest, change)
+
+    def expire(self, before: str) -> list[str]:
+        """Leave out of the manifest what no position is folded from that was archived after ``before`` (a time).
+
+        Answers the files that nobody names any more. Whoever has read the manifest just now may still want them, so
+        they are better deleted some minutes later.
+        """
+        gone: list[str] = []
+
+        def change(there: ShardManifest) -> ShardManifest:
+            kept, dropped = expired(there, before)
+            gone.extend(segment.file for segment in dropped)
+            return kept
+
+        self.manifest = change_manifest(self.place, self.manifest, change)
+        return gone
+
+    def forget_former(self, before: str) -> None:
+        """Delete what is kept of dropped tables of this name, if nothing was archived of them after ``before``."""
+        for former in former_manifests(self.place, self.manifest.table, self.manifest.shard):
+            if all(segment.closed <= before for segment in former.segments):
+                for segment in former.segments:
+                    self.place.delete(segment.file)
+                self.place.delete(former_manifest_file(former))
+
+
+def with_snapshot(place: Place, manifest: ShardManifest, snapshot: Segment) -> ShardManifest:
+    """:raises SegmentMissing: it was swept away meanwhile."""
+    if place.size(snapshot.file) is None:
+        raise SegmentMissing(f'snapshot "{place.shown(snapshot.file)}" is missing', hint="compact once more")
+    others = tuple(each for each in manifest.segments if each.file != snapshot.file)
+    return replace(manifest, segments=(*others, snapshot))
+
+
+def expired(manifest: ShardManifest, before: str) -> tuple[ShardManifest, list[Segment]]:
+    """The manifest without what is older than its newest snapshot of a time not after ``before``, and what that is."""
+    snapshots = [each for each in manifest.segments if each.kind == "snapshot" and each.closed <= before]
+    newest = max(snapshots, key=lambda each: each.last, default=None)
+    if newest is None:
+        return manifest, []
+    dropped = [each for each in manifest.segments if each.last <= newest.last and each is not newest]
+    kept = tuple(each for each in manifest.segments if each not in dropped)
+    return replace(manifest, segments=kept), dropped

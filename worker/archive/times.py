@@ -1,0 +1,25 @@
+"""Times as an archive writes them: UTC, ISO 8601, to the millisecond, so that their texts are in their order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from domains.errors import BadRequest
+
+
+def time_text(seconds: float) -> str:
+    """Of seconds since 1970: ``2026-01-31T08:00:00.000Z``."""
+    return _text(datetime.fromtimestamp(seconds, UTC))
+
+
+def parse_time(text: str) -> str:
+    """The same of what a person wrote; without a zone it is UTC. Raises BadRequest."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadRequest(f'"{text}" is not a time', hint="write it like 2026-01-31T08:00:00Z") from error
+    return _text(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC))
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

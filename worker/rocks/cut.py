@@ -1,0 +1,53 @@
+"""A table as it is between two steps, for another thread to read while the steps go on: what the archive is made from.
+
+A cut is taken on the thread of the steps, and costs nothing there. Its log is that of the database, whose entries never
+change once they are written: those up to the cut's position are read with the codec of the cut, which knows the width
+of all of them, whatever ALTER TABLE does later. Its rows, where they are wanted, are read from a view of the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from domains.types import Delta, TableSchema
+from worker.rocks import layout
+from worker.rocks.codec import RowCodec
+from worker.rocks.database import Database, DatabaseView
+from worker.rocks.log import read_log
+
+LogEntries = list[tuple[int, list[Delta]]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableCut:
+    """Made by :meth:`worker.rocks.store.RocksStore.cut`. Reading raises StorageFailure once the store is closed."""
+
+    _database: Database
+    _number: int
+    _codec: RowCodec
+    schema: TableSchema
+    identity: str
+    position: int
+    auto_increment: int
+    """The last value that was given out."""
+    _view: DatabaseView | None
+
+    def log(self, after: int, limit: int) -> LogEntries:
+        """At most ``limit`` entries with a sequence above ``after``, oldest first, in the width of the cut's schema."""
+        limit = min(limit, self.position - after)
+        return read_log(self._database, self._number, self._codec, after, limit) if limit > 0 else []
+
+    def rows(self, limit: int) -> Iterator[list[Delta]]:
+        """All rows of the cut, so many at a time. Equal rows of a bag come one by one."""
+        assert self._view is not None, "the cut was taken without its rows"
+        start = layout.table_prefix(layout.ROWS, self._number)
+        skip, inline, decode = len(start) + 1, layout.INLINE, self._codec.decode
+        for entries in self._view.slices(start, layout.table_end(layout.ROWS, self._number), limit):
+            if self.schema.primary_key:
+                yield [(decode(value), 1) for _, value in entries]
+            else:
+                yield [
+                    (decode(key[skip : -layout.UNIQUE_BYTES] if key[skip - 1 : skip] == inline else value), 1)
+                    for key, value in entries
+                ]
