@@ -8,6 +8,7 @@ too. FastAPI declares them as well (``routes/``), for the documentation and for 
 
 from __future__ import annotations
 
+import asyncio
 from time import perf_counter
 from typing import Any
 
@@ -33,6 +34,8 @@ PAGE_ROUTE = "GET /v1/views/{view}"
 LOOKUP_ROUTE = "POST /v1/views/{view}/lookup"
 INSERT_ROUTE = "POST /v1/tables/{table}/rows"
 JSON = (b"content-type", b"application/json")
+GONE_SECONDS = 1.0
+"""Within which uvicorn hears that a connection was closed. It takes a turn of the loop."""
 
 
 class HotRoute:
@@ -50,6 +53,15 @@ class HotRoute:
         self._insert_times = requests.route(INSERT_ROUTE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._route(scope, receive, send)
+        except RuntimeError:
+            # What a handler raises is answered, so this came of sending. uvloop refuses to write to a connection that
+            # was closed a moment ago, before uvicorn has heard of it: nobody is there to be told, and nothing is wrong.
+            if scope["type"] != "http" or not await _has_gone(receive):
+                raise
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path: str = scope["path"]
             if path.startswith(PREFIX):
@@ -106,6 +118,17 @@ class HotRoute:
 def _is_from_a_browser(headers: list[tuple[bytes, bytes]]) -> bool:
     """Those have rules of their own (``json_body``)."""
     return any(name == b"origin" for name, _ in headers)
+
+
+async def _has_gone(receive: Receive) -> bool:
+    """Whether the client has closed the connection."""
+    try:
+        async with asyncio.timeout(GONE_SECONDS):
+            while (await receive())["type"] == "http.request":
+                pass
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _answer(send: Send, status: int, body: bytes) -> None:
