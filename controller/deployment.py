@@ -41,6 +41,24 @@ class ViewInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class BackfillStatus:
+    """``way`` is ``slices``, or who computes it in bulk (``spark``, ``local``), and ``why`` it was chosen.
+
+    ``rows`` base rows of about ``rows_total`` were read; a bulk job has ``stages``, may know how many seconds are left
+    of it, and may have pages of its own at ``ui``.
+    """
+
+    way: str
+    why: str
+    rows: int = 0
+    rows_total: int = 0
+    stages_done: int = 0
+    stages: int = 0
+    seconds_left: float | None = None
+    ui: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MigrationStatus:
     """``state`` is queued, running, done, failed or cancelled; ``progress`` is from 0 to 1."""
 
@@ -52,6 +70,8 @@ class MigrationStatus:
     steps: tuple[str, ...]
     error: tuple[str, str, str | None] | None = None
     """(code, message, hint)"""
+    backfill: BackfillStatus | None = None
+    """How full state is built; None where there is none to build, or before that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from controller.deployment import MigrationStatus
+from controller.deployment import BackfillStatus, MigrationStatus
 from controller.executor import Executor
 from domains.commands import Activate, Feed, Progress
 from domains.errors import Cancelled, HeadraceError
@@ -27,6 +27,7 @@ class Migration:
     within: float = 0.0
     """How much of the present step is done, from 0 to 1."""
     error: HeadraceError | None = None
+    backfill: BackfillStatus | None = None
     cancelled: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -34,7 +35,12 @@ class Migration:
         total = max(1, len(self.steps))
         progress = 1.0 if self.state == "done" else min(0.999, (self.done + self.within) / total)
         error = (self.error.code, self.error.message, self.error.hint) if self.error is not None else None
-        return MigrationStatus(self.id, self.sql, self.state, self.step, progress, self.steps, error)
+        return MigrationStatus(self.id, self.sql, self.state, self.step, progress, self.steps, error, self.backfill)
+
+    def has_read(self, rows: int) -> None:
+        """So many base rows more."""
+        if self.backfill is not None:
+            self.backfill = replace(self.backfill, rows=self.backfill.rows + rows)
 
     def check(self) -> None:
         if self.cancelled:
@@ -90,6 +96,9 @@ async def _finish(
     """See one step through. ``share`` is its part of what is done side by side."""
     migration.step = step.text
     progress = await first
+    fed = isinstance(step.command, Feed)
+    if fed:
+        migration.has_read(progress.rows)
     if step.sliced and not progress.finished:
         total = await executor.rows(step.domain, step.command)
         while not progress.finished:
@@ -98,6 +107,8 @@ async def _finish(
             if not committed:
                 migration.check()
             progress = await executor.command(step.domain, step.command)
+            if fed:
+                migration.has_read(progress.rows)
     migration.done += 1
 
 

@@ -7,7 +7,7 @@ the cluster's state (``cluster/performing.py``). The migration itself (``migrato
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from domains.commands import BuildIndex, Command, Feed, Progress
@@ -33,6 +33,16 @@ class Executor(Protocol):
 
     async def rows(self, domain: DomainIndex, command: Command) -> int:
         """About how many rows a sliced command will go through; 0 where that is not known."""
+
+    async def table_rows(self, domain: DomainIndex) -> Mapping[str, int]:
+        """How many rows the base tables of a domain have, by name; empty where that is not known."""
+
+    def check(self) -> None:
+        """Raises Interrupted where what was begun since ``ready`` cannot be gone on with."""
+
+    @property
+    def epoch(self) -> int:
+        """Under which changes are made; 0 where there is one process."""
 
     async def arrived(self) -> None:
         """Returns when every consequence of what was performed has reached its domain."""
@@ -72,6 +82,17 @@ class LocalExecutor:
             return store.table(command.table).row_count
         if isinstance(command, Feed):
             return sum(store.table(schema.name).row_count for schema in store.tables())
+        return 0
+
+    async def table_rows(self, domain: DomainIndex) -> Mapping[str, int]:
+        store = self._dataflow.stores[domain]
+        return {schema.name: store.table(schema.name).row_count for schema in store.tables()}
+
+    def check(self) -> None:
+        """Nobody else changes anything."""
+
+    @property
+    def epoch(self) -> int:
         return 0
 
     async def arrived(self) -> None:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
+from controller.bulk.choice import SPARK_THRESHOLD, Builder, choose
 from controller.deployment import MigrationStatus
 from controller.execution import Migration, carry_out, define
 from controller.executor import Book, Executor, Interrupted
@@ -44,6 +45,10 @@ class Migrator:
         self._book = book
         self._placement = placement
         self._ids = ids
+        self.builder: Builder | None = None
+        """Who builds full state in bulk; None where there is no archive to do it from."""
+        self.threshold = SPARK_THRESHOLD
+        """Base rows above which that is done."""
         self._turn = asyncio.Lock()
         self._foreseen: tuple[State, Change] | None = None
         self._migrations: dict[str, Migration] = {}
@@ -152,12 +157,22 @@ class Migrator:
             hint="see the status, try again",
         )
 
+    async def _build(self, migration: Migration, change: Change) -> None:
+        """The new nodes, whose full states come in slices or in bulk."""
+        choice = await choose(self._executor, change, self.builder, self.threshold)
+        migration.backfill = choice.status()
+        if choice.is_bulk:
+            assert self.builder is not None
+            await self.builder.build(change, choice, migration)
+        else:
+            await carry_out(self._executor, change.views.steps, migration)
+
     async def _attempt(self, migration: Migration, change: Change) -> None:
         """Raises Interrupted where nothing was changed and it is to be begun again."""
         decided = False
         try:
             if not change.tables:
-                await carry_out(self._executor, change.views.steps, migration)
+                await self._build(migration, change)
                 migration.check()
             await self._book.enter(self._book.recipe.with_entry(change.entry), change.state)
             decided = True

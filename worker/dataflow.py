@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
-from domains.commands import Command, Feed, Progress
+from domains.commands import Command, Feed, Follow, Progress
 from domains.domain import Domain
 from domains.errors import HeadraceError, LimitExceeded, Unavailable
 from domains.graph import DomainIndex, NodeIndex
@@ -204,8 +204,8 @@ class Dataflow:
 
         A full inbox takes it all the same: a migration that is committed, or is being undone, is not to fail by load.
         ``epoch`` is that of the leader who wants it: StaleEpoch where another was heard of before its turn came. What a
-        leader wants is done in the order in which it came, before what waits of others; only a ``Feed``, which makes
-        much to send, waits with them.
+        leader wants is done in the order in which it came, before what waits of others; only what feeds a backfill,
+        and makes much to send, waits with them.
         """
 
         def run(batch: Batch, answer: Answerer) -> None:
@@ -214,7 +214,7 @@ class Dataflow:
             batch.answers.append((answer, self.hosted.perform(domain, command, batch)))
 
         future: Future[Progress] = Future()
-        self._put(run, future, limited=False, always=epoch is not None and not isinstance(command, Feed))
+        self._put(run, future, limited=False, always=epoch is not None and not isinstance(command, (Feed, Follow)))
         return future
 
     def call(self, question: Callable[[], Any]) -> Future[Any]:

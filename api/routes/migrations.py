@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
 from api.dependencies import Serving, answer, documented, json_body
 from api.schemas import MigrationAccepted, MigrationAnswer, MigrationRequest
-from controller.deployment import MigrationStatus
+from controller.deployment import BackfillStatus, MigrationStatus
 
 router = APIRouter(tags=["migrations"])
 
@@ -36,6 +37,11 @@ async def cancel(id: str, deployment: Serving) -> Response:
     return answer(_migration(await deployment.cancel_migration(id)))
 
 
+def _backfill(status: BackfillStatus | None) -> dict[str, Any]:
+    shown = asdict(status or BackfillStatus("", ""))
+    return {"backfill": shown.pop("way") or None, "why": shown.pop("why") or None, **shown}
+
+
 def _migration(status: MigrationStatus) -> dict[str, Any]:
     return {
         "id": status.id,
@@ -44,5 +50,6 @@ def _migration(status: MigrationStatus) -> dict[str, Any]:
         "step": status.step,
         "progress": status.progress,
         "steps": status.steps,
+        **_backfill(status.backfill),
         "error": None if status.error is None else dict(zip(("code", "message", "hint"), status.error, strict=True)),
     }

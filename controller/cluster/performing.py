@@ -8,7 +8,7 @@ command, and a migration never builds on nodes that a recovery has removed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from controller.cluster import barrier
@@ -104,6 +104,13 @@ class ClusterExecutor:
         """Raises Interrupted where the time for which ``ready`` has returned is over."""
         self._calm.check(self._number)
 
+    def check(self) -> None:
+        self.still_calm()
+
+    @property
+    def epoch(self) -> int:
+        return self._ledger.decided.epoch
+
     def command(self, domain: DomainIndex, command: Command) -> Awaitable[Progress]:
         return asyncio.create_task(self._perform(self._number, domain, command))
 
@@ -120,19 +127,23 @@ class ClusterExecutor:
         return progress
 
     async def rows(self, domain: DomainIndex, command: Command) -> int:
-        """It is only for showing progress, so a worker that does not tell does no harm."""
+        counts = await self.table_rows(domain)
+        match command:
+            case BuildIndex(table=table):
+                return counts.get(table, 0)
+            case Feed():
+                return sum(counts.values())
+        return 0
+
+    async def table_rows(self, domain: DomainIndex) -> Mapping[str, int]:
+        """It is only for showing progress and for choosing a way, so a worker that does not tell does no harm."""
         try:
             counts: RowCounts = await self._fleet.ask(
                 self._ledger.decided.placement[domain].worker, RowsRequest(domain)
             )
         except HeadraceError:
-            return 0
-        match command:
-            case BuildIndex(table=table):
-                return counts.rows.get(table, 0)
-            case Feed():
-                return sum(counts.rows.values())
-        return 0
+            return {}
+        return counts.rows
 
     async def arrived(self) -> None:
         await barrier.all_lanes(self._look, self._timing.poll)

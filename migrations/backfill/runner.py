@@ -38,6 +38,8 @@ class BulkRunner(Protocol):
     name: str
     """As ``GET /v1/migrations/{id}`` says it: ``spark``, ``local``."""
 
+    def check(self) -> None:
+        """Raises Unavailable where no job can be begun here (no Java): then a migration runs in slices, and says why."""
+
     def start(self, job: Job) -> BulkRun:
-        """Begin, and return at once. Raises Unavailable where it cannot be begun (no Java): then the migration runs in
-        slices, and says why."""
+        """Begin, and return at once. Raises Unavailable where that fails all the same: then the migration fails."""

@@ -22,6 +22,9 @@ def main() -> int:
     parser.add_argument("--shards", type=int, help="of each domain, as many in every case, instead of 1 to 4 by seed")
     parser.add_argument("--partial", action=argparse.BooleanOptionalAction, help="state partial, or all of it full")
     parser.add_argument("--full", dest="partial", action="store_false", help="the same as --no-partial")
+    parser.add_argument(
+        "--bulk", action=argparse.BooleanOptionalAction, help="full states in bulk while the case goes on, or never"
+    )
     parser.add_argument("--failures", type=int, default=1, help="stop after so many findings")
     parser.add_argument("--replay", help="SEED or SEED:RECIPE, as a failure prints it")
     parser.add_argument("--shrink-seconds", type=float, default=SHRINK_SECONDS)
@@ -33,6 +36,7 @@ def main() -> int:
         options.domains,
         options.partial,
         options.shards,
+        options.bulk,
         shrink_seconds=options.shrink_seconds,
     )
     if options.replay:

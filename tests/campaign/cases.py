@@ -56,10 +56,11 @@ class Case:
 
 
 def setting_of(seed: int) -> Setting:
-    """One domain or several, in one shard or several; full now and then."""
+    """One domain or several, in one shard or several; full now and then, and of these some in bulk."""
     random = Random(f"setting {seed}")
     partial, domains = random.random() < 0.88, random.choice((1, 2, 2, 3, 4))
-    return Setting(seed, partial, domains, random.choice((1, 1, 2, 3, 4)))
+    shards = random.choice((1, 1, 2, 3, 4))
+    return Setting(seed, partial, domains, shards, bulk=random.random() < (0.2 if partial else 0.6))
 
 
 def case_of(seed: int, setting: Setting | None = None) -> Case:

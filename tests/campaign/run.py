@@ -17,7 +17,7 @@ from tests.campaign.execution import Execution, Finding, Tally
 from tests.campaign.judge import Judge
 from tests.campaign.shrink import Recipe, Shrinker
 from tests.campaign.statements import Operation
-from tests.campaign.subject import Setting, SubjectFactory
+from tests.campaign.subject import Setting, Subject, SubjectFactory
 
 SHRINK_SECONDS = 40.0
 CASE_SECONDS = 30.0
@@ -47,6 +47,7 @@ class Campaign:
     domains: int | None = None
     partial: bool | None = None
     shards: int | None = None
+    bulk: bool | None = None
     say: Callable[[str], None] = print
     shrink_seconds: float = SHRINK_SECONDS
     tally: Tally = field(default_factory=Tally)
@@ -100,6 +101,8 @@ class Campaign:
             setting = replace(setting, shards=self.shards)
         if self.partial is not None:
             setting = replace(setting, partial=self.partial)
+        if self.bulk is not None:
+            setting = replace(setting, bulk=self.bulk)
         return case_of(seed, setting)
 
     def _attempt(
@@ -118,6 +121,7 @@ class Campaign:
         finally:
             judge.close()
             subject.close()
+            _count_bulk(subject, execution.tally)
         return None, execution.tally, trace
 
     # --- failures -------------------------------------------------------------------------------------------------
@@ -140,6 +144,8 @@ class Campaign:
             command += f" --shards {self.shards}"
         if self.partial is not None:
             command += " --partial" if self.partial else " --full"
+        if self.bulk is not None:
+            command += " --bulk" if self.bulk else " --no-bulk"
         self.reports.append(Report(case.seed, finding.kind, finding.message, tuple(trace), command))
         self.say(f"--- the shrunk case ({_setting_text(case.setting)}) ---")
         for line in trace:
@@ -222,7 +228,16 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 def _setting_text(setting: Setting) -> str:
     state = "partial" if setting.partial else "full"
+    state += " in bulk" if setting.bulk else ""
     return f"{_count(setting.domains, 'domain')}, {_count(setting.shards, 'shard')}, {state}"
+
+
+def _count_bulk(subject: Subject, tally: Tally) -> None:
+    """How many migrations were carried out in bulk, where the subject does that."""
+    in_bulk = getattr(subject, "in_bulk", None)
+    if in_bulk is not None:
+        tally.counts["bulk migrations"] += in_bulk.ended
+        tally.counts["bulk migrations given up"] += in_bulk.begun - in_bulk.ended
 
 
 def _count(number: int, what: str) -> str:

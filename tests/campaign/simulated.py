@@ -18,10 +18,12 @@ from domains.packets import EvictKeys, EvictMemory, Read
 from domains.sharding import physical
 from domains.types import Row
 from migrations.plan import plan_start
+from migrations.query.view import PlannedView
 from migrations.recipe import Entry
 from migrations.routing import shard_of_key
+from tests.campaign.in_bulk import BulkMigrations
 from tests.campaign.planned import Planned
-from tests.campaign.subject import Setting
+from tests.campaign.subject import Answer, Setting
 from tests.migrations.evaluate import sorted_rows
 from tests.simulation.recovery import recover
 from tests.simulation.simulation import Simulation
@@ -33,6 +35,33 @@ PACKETS_AT_MOST = 100_000
 class Simulated(Planned):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting, setting.domains, setting.shards)
+        self.in_bulk: BulkMigrations | None = BulkMigrations(self) if setting.bulk else None
+
+    # --- migrations -----------------------------------------------------------------------------------------------
+
+    def _one(self, parsed: Any) -> Answer:
+        """A write may come in the midst of a migration; all else waits for its end."""
+        if self.in_bulk is not None:
+            if type(parsed.expression).__name__ in ("Insert", "Update", "Delete"):
+                self.in_bulk.go_on()
+            else:
+                self.in_bulk.finish()
+        return super()._one(parsed)
+
+    def _migrate(self, entry: Entry) -> None:
+        if self.in_bulk is None or not self.in_bulk.begin(entry):
+            super()._migrate(entry)
+
+    def _finish(self) -> None:
+        if self.in_bulk is not None:
+            self.in_bulk.finish()
+
+    def planned(self, view: str) -> PlannedView:
+        if self.in_bulk is not None:
+            if view.lower() not in self.state.planned:
+                self.in_bulk.finish()
+            self.in_bulk.go_on()
+        return super().planned(view)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -66,8 +95,11 @@ class Simulated(Planned):
     def _reader_of(self, view: str) -> Node:
         """The view's reader; one that has none is given it now."""
         if view.lower() not in self.state.flow.readers:
+            self._finish()
+        if view.lower() not in self.state.flow.readers:
             self.planned(view)
             self._migrate(Entry(readers=(view.lower(),)))
+            self._finish()
         return self.state.flow.node(self.state.flow.readers[view.lower()])
 
     def _fill(self, node: Node, keys: tuple[Row, ...]) -> None:
@@ -107,6 +139,12 @@ class Simulated(Planned):
 
     def restart(self) -> None:
         """By turns of all of it, and of some domains, which the others outlive."""
+        interrupted = self.in_bulk.give_up() if self.in_bulk is not None else None
+        self._restart()
+        if interrupted is not None:
+            self._migrate(interrupted)
+
+    def _restart(self) -> None:
         domains = range(len(self.simulation.domains))
         if len(domains) > 1 and self.random.random() < 0.6:
             lost = self.random.sample(domains, self.random.randint(1, max(1, len(domains) // 2)))
@@ -118,9 +156,13 @@ class Simulated(Planned):
         self.simulation.migrate(plan_start(self.state.flow), self.between)
 
     def settle(self) -> None:
+        if self.in_bulk is not None:
+            self.in_bulk.go_on()
         self.simulation.settle(self.random)
 
     def step(self, random: Random) -> None:
+        if self.in_bulk is not None:
+            self.in_bulk.go_on()
         self.simulation.deliver(random)
 
     def between(self) -> None:

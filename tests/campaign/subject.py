@@ -34,6 +34,8 @@ class Setting:
     shards: int = 1
     """In how many shards each of the domains stands."""
     read_all: bool = True
+    bulk: bool = False
+    """Full states come in bulk, while the statements that follow are executed; the simulated subject knows how."""
 
 
 class Subject(Protocol):

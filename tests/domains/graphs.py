@@ -68,7 +68,7 @@ from migrations.joint_graph import JointGraph
 from migrations.plan import MigrationPlan, State, plan_addition, plan_start
 from migrations.routing import shard_of_key, split
 from tests.migrations.evaluate import evaluate
-from tests.simulation.bulk import Broken, BulkMigration, is_bulk
+from tests.simulation.bulk import BulkMigration, is_bulk
 from tests.simulation.recovery import recover
 from tests.simulation.simulation import Simulation
 
@@ -225,7 +225,7 @@ class Flow:
         self.ready = list(self.running.readers)
 
     def start_in_bulk(self, rng: random.Random, between: Callable[[], None], *, breaks_at: int | None = None) -> bool:
-        """Perform the plan in bulk where it can be; False where it was given up, and nothing has changed.
+        """Perform the plan in bulk where it can be; False where it was given up at a moment, and nothing has changed.
 
         What stands on state that runs already is fed in slices.
         """
@@ -236,11 +236,13 @@ class Flow:
         else:
             # Whoever looks meanwhile sees what was decided: the dataflow as it was.
             flow, self.running = self.running, before
-            try:
-                BulkMigration(self.simulation, flow, plan, self.tables, rng, between, breaks_at).run()
-            except Broken:
-                self._new = new
-                return False
+            migration = BulkMigration(self.simulation, flow, plan, self.tables, rng)
+            for number, _ in enumerate(migration.moments()):
+                between()
+                if number == breaks_at:
+                    migration.take_back()
+                    self._new = new
+                    return False
             self.running = flow
         self.ready = list(self.running.readers)
         return True

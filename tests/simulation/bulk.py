@@ -5,12 +5,12 @@
     AddNodes (bulk) … ─► fold each base shard, one after another ─► stages ─► load ─► read the log ─► follow ─► activate
 
 Positions are taken at different moments, blocks are loaded in any order, domains replay side by side, and packets are
-on their way all the time. ``breaks_at`` says at which of these moments it is given up and taken back.
+on their way all the time. It is a generator, which stops wherever others may act; whoever gives it up takes it back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -26,10 +26,6 @@ from migrations.plan import MigrationPlan, PlanStep
 from tests.simulation.simulation import Simulation
 
 
-class Broken(Exception):
-    """The migration was cancelled; its nodes are gone again."""
-
-
 def is_bulk(flow: Dataflow, plan: MigrationPlan) -> bool:
     """Whether there is something to compute in bulk, and nothing in the way."""
     return bool(bulk_domains(flow, plan)) and not obstacle(flow, plan)
@@ -37,7 +33,7 @@ def is_bulk(flow: Dataflow, plan: MigrationPlan) -> bool:
 
 @dataclass
 class BulkMigration:
-    """``flow`` is the dataflow as it is to be; ``between`` is called wherever others may act."""
+    """``flow`` is the dataflow as it is to be."""
 
     simulation: Simulation
     flow: Dataflow
@@ -45,33 +41,37 @@ class BulkMigration:
     schemas: Mapping[str, TableSchema]
     """By table name, as the bases have it."""
     rng: Random
-    between: Callable[[], None]
-    breaks_at: int | None = None
-    """At which moment it is given up."""
-    moments: int = 0
 
-    def run(self) -> None:
-        """Raises Broken when it was given up and taken back."""
-        try:
-            self._run()
-        except Broken:
-            self._take_back()
-            raise
-
-    def _take_back(self) -> None:
-        """Nothing of it is on its way any more when this returns: the next migration may use the same numbers."""
-        for step in self.plan.undo:
-            self.simulation.command(step.domain, step.command)
-            assert isinstance(step.command, RemoveNodes)
-            for node in step.command.nodes:
-                self.simulation.readers.pop((step.domain, node), None)
+    def moments(self) -> Iterator[None]:
+        """Carry it out; it is complete when there are no more moments."""
+        for step in self.plan.steps:
+            if not isinstance(step.command, (Feed, Activate)):
+                yield from self._perform(step)
+        positions: dict[str, int] = {}
+        folds: dict[str, list[Delta]] = {}
+        fed = bases_fed(self.flow, self.plan)
+        for base, domain in fed.items():
+            yield
+            store, table = self.simulation.stores[domain], table_of(base, self.flow.shards)
+            positions[base] = store.position(table)
+            folds[base] = list(store.table(table).find((), ()))
+        for domain, command in self._loads(folds):
+            yield
+            self.simulation.command(domain, command)
+        domains = bulk_domains(self.flow, self.plan)
+        limit = self.rng.choice([1, 2, 5, 1000])
+        begin = {
+            domain: {table_of(b, self.flow.shards): at for b, at in positions.items() if fed[b] == domain}
+            for domain in domains
+        }
+        yield from self._side_by_side({domain: StartReplay(begin[domain], limit) for domain in domains})
+        yield from self._side_by_side({domain: Follow(limit) for domain in domains})
         self.simulation.settle(self.rng)
+        for step in self.plan.steps:
+            if isinstance(step.command, Activate):
+                yield from self._perform(step)
 
-    def _run(self) -> None:
-        before = [step for step in self.plan.steps if not isinstance(step.command, (Feed, Activate))]
-        for step in before:
-            self._perform(step)
-        positions, folds = self._folds()
+    def _loads(self, folds: Mapping[str, list[Delta]]) -> list[tuple[DomainIndex, Command]]:
         rows = {base: len(fold) for base, fold in folds.items()}
         states = run_locally(stages_of(self.flow, self.plan, self.schemas, rows), lambda base: folds[base])
         size = self.rng.choice([1, 2, 1000])
@@ -82,50 +82,28 @@ class BulkMigration:
             for items in (list(blocks_of(decode_block(block), size)) or [[]])
         ]
         self.rng.shuffle(loads)
-        for domain, command in loads:
-            self.moment()
-            self.simulation.command(domain, command)
-        domains = bulk_domains(self.flow, self.plan)
-        limit = self.rng.choice([1, 2, 5, 1000])
-        self._side_by_side({d: StartReplay(self._of_domain(d, positions), limit) for d in domains})
-        self._side_by_side({domain: Follow(limit) for domain in domains})
-        self.simulation.settle(self.rng)
-        for step in self.plan.steps:
-            if isinstance(step.command, Activate):
-                self._perform(step)
+        return loads
 
-    def moment(self) -> None:
-        """Anything may happen here."""
-        self.between()
-        if self.moments == self.breaks_at:
-            raise Broken
-        self.moments += 1
-
-    def _perform(self, step: PlanStep) -> None:
+    def _perform(self, step: PlanStep) -> Iterator[None]:
         command = step.command
         if isinstance(command, AddNodes):
             command = replace(command, bulk=True)
         while not self.simulation.command(step.domain, command) and step.sliced:
-            self.between()
+            yield
 
-    def _folds(self) -> tuple[dict[str, int], dict[str, list[Delta]]]:
-        positions: dict[str, int] = {}
-        folds: dict[str, list[Delta]] = {}
-        for base, domain in bases_fed(self.flow, self.plan).items():
-            self.moment()
-            store, table = self.simulation.stores[domain], table_of(base, self.flow.shards)
-            positions[base] = store.position(table)
-            folds[base] = list(store.table(table).find((), ()))
-        return positions, folds
-
-    def _of_domain(self, domain: DomainIndex, positions: Mapping[str, int]) -> dict[str, int]:
-        fed = bases_fed(self.flow, self.plan)
-        return {table_of(base, self.flow.shards): at for base, at in positions.items() if fed[base] == domain}
-
-    def _side_by_side(self, commands: Mapping[DomainIndex, Command]) -> None:
+    def _side_by_side(self, commands: Mapping[DomainIndex, Command]) -> Iterator[None]:
         left = dict(commands)
         while left:
-            self.moment()
+            yield
             domain = self.rng.choice(list(left))
             if self.simulation.command(domain, left[domain]):
                 del left[domain]
+
+    def take_back(self) -> None:
+        """Nothing of it is on its way any more when this returns: the next migration may use the same numbers."""
+        for step in self.plan.undo:
+            self.simulation.command(step.domain, step.command)
+            assert isinstance(step.command, RemoveNodes)
+            for node in step.command.nodes:
+                self.simulation.readers.pop((step.domain, node), None)
+        self.simulation.settle(self.rng)

@@ -1,0 +1,178 @@
+"""A migration's full part built in bulk, step after step. Until ``Activate`` all of it can be taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from controller.bulk.choice import Choice
+from controller.bulk.source import BulkSource, blocks_of_file, clear_staging, manifests_of, staging_url
+from controller.deployment import BackfillStatus
+from controller.execution import Migration, carry_out
+from controller.executor import Executor
+from domains.archive import ShardManifest
+from domains.commands import Activate, AddNodes, Feed, Follow, LoadState, StartReplay
+from domains.graph import DomainIndex
+from domains.packets import Clock
+from domains.sharding import table_of
+from migrations.backfill.job import Job, JobProgress, StateFile, TableShard
+from migrations.backfill.runner import BulkRunner
+from migrations.backfill.stages import bases_fed, bulk_domains, stages_of
+from migrations.change import Change
+from migrations.plan import SLICE_ROWS, PlanStep
+
+POLL_SECONDS = 0.1
+"""Between two looks at a job: a bar that moves smoothly, and a cancel that is felt to be at once."""
+REPLAY_ROWS = SLICE_ROWS
+"""Log rows of a slice of the replay: as a slice of the other backfill, some 10 ms of work."""
+
+
+class BulkBuilder:
+    """See :class:`controller.bulk.choice.Builder`."""
+
+    def __init__(self, executor: Executor, source: BulkSource, runner: BulkRunner) -> None:
+        self._executor = executor
+        self._source = source
+        self.runner = runner
+
+    async def build(self, change: Change, choice: Choice, migration: Migration) -> None:
+        done = migration.done
+        migration.steps = (*migration.steps[:done], *bulk_steps(change, self.runner.name))
+        migration.steps += tuple(step.text for step in (*change.removal.steps, *change.drops))
+        await _Build(self._executor, self._source, self.runner, change, choice, migration).carry_out()
+
+
+def bulk_steps(change: Change, way: str) -> tuple[str, ...]:
+    """What is to be done, for showing."""
+    steps = change.views.steps
+    domains = bulk_domains(change.state.flow, change.views)
+    return (
+        *(step.text for step in steps if not isinstance(step.command, (Feed, Activate))),
+        "archive the base tables up to now",
+        f"compute full states from the archive ({way})",
+        "load full states",
+        *(f"domain {domain}: {what}" for what in ("read the log since", "replay it") for domain in domains),
+        *(step.text for step in steps if isinstance(step.command, Activate)),
+    )
+
+
+class _Build:
+    def __init__(
+        self,
+        executor: Executor,
+        source: BulkSource,
+        runner: BulkRunner,
+        change: Change,
+        choice: Choice,
+        migration: Migration,
+    ) -> None:
+        self._executor, self._source, self._runner = executor, source, runner
+        self._change, self._choice, self._migration = change, choice, migration
+        self._flow, self._plan = change.state.flow, change.views
+        self._staging = staging_url(source.url, migration.id)
+
+    async def carry_out(self) -> None:
+        steps, migration = self._plan.steps, self._migration
+        first = [_in_bulk(step) for step in steps if not isinstance(step.command, (Feed, Activate))]
+        await carry_out(self._executor, first, migration)
+        migration.step = "archive the base tables up to now"
+        migration.check()
+        positions = await self._source.archive_now(migration.id, self._executor.epoch)
+        try:
+            migration.done += 1
+            await self._load(await self._computed(positions))
+            await self._replay(positions)
+        finally:
+            await self._source.release(migration.id)
+            await asyncio.to_thread(clear_staging, self._source.url)
+        await carry_out(self._executor, [s for s in steps if isinstance(s.command, Activate)], migration)
+
+    # --- the job ------------------------------------------------------------------------------------------------
+
+    async def _computed(self, positions: Clock) -> Sequence[StateFile]:
+        migration = self._migration
+        migration.step = f"compute full states from the archive ({self._runner.name})"
+        job = await self._job(positions)
+        await asyncio.to_thread(clear_staging, self._source.url)
+        run = await asyncio.to_thread(self._runner.start, job)
+        try:
+            while (files := run.results()) is None:
+                progress = run.progress()
+                self._show(progress)
+                share = 0.9 * progress.rows / progress.total if progress.total else 0.0
+                migration.within = min(1.0, max(share, progress.stages_done / max(1, progress.stages)))
+                await asyncio.sleep(POLL_SECONDS)
+                migration.check()
+                self._executor.check()
+            self._show(run.progress())
+        finally:
+            await asyncio.to_thread(run.cancel)
+        migration.within = 0.0
+        migration.done += 1
+        return files
+
+    def _show(self, progress: JobProgress) -> None:
+        self._migration.backfill = BackfillStatus(
+            self._choice.way,
+            self._choice.why,
+            progress.rows,
+            max(progress.total, progress.rows),
+            progress.stages_done,
+            progress.stages,
+            progress.seconds_left,
+            progress.ui,
+        )
+
+    async def _job(self, positions: Clock) -> Job:
+        flow, rows = self._flow, self._choice.rows
+        schemas = {schema.name: schema for schema in self._change.state.catalog.tables.values()}
+        bases = sorted(bases_fed(flow, self._plan))
+        named = [(table_of(base, flow.shards), shard_of_base(base, flow.shards)) for base in bases]
+        manifests: list[ShardManifest] = await asyncio.to_thread(manifests_of, self._source.url, named)
+        tables = tuple(
+            TableShard(base, schemas[table], positions[base], manifest, rows.get(base, 0))
+            for base, (table, _), manifest in zip(bases, named, manifests, strict=True)
+        )
+        stages = stages_of(flow, self._plan, schemas, rows)
+        return Job(self._migration.id, self._source.url, self._staging, tables, stages)
+
+    # --- its states ---------------------------------------------------------------------------------------------
+
+    async def _load(self, files: Sequence[StateFile]) -> None:
+        migration = self._migration
+        migration.step = "load full states"
+        total = max(1, sum(file.bytes for file in files))
+        loaded = 0
+        for file in files:
+            blocks = blocks_of_file(self._staging, file)
+            while (block := await asyncio.to_thread(next, blocks, None)) is not None:
+                migration.check()
+                await self._executor.command(file.domain, LoadState(file.node, block))
+                loaded += len(block)
+                migration.within = min(1.0, loaded / total)
+        migration.within = 0.0
+        migration.done += 1
+
+    async def _replay(self, positions: Clock) -> None:
+        flow, fed = self._flow, bases_fed(self._flow, self._plan)
+        domains = bulk_domains(flow, self._plan)
+        starts = {
+            domain: {table_of(base, flow.shards): positions[base] for base, at in fed.items() if at == domain}
+            for domain in domains
+        }
+        await self._sliced({d: StartReplay(starts[d], REPLAY_ROWS) for d in domains}, "read the log since")
+        await self._sliced({domain: Follow(REPLAY_ROWS) for domain in domains}, "replay it")
+
+    async def _sliced(self, commands: Mapping[DomainIndex, StartReplay | Follow], what: str) -> None:
+        steps = [PlanStep(domain, each, f"domain {domain}: {what}", sliced=True) for domain, each in commands.items()]
+        await carry_out(self._executor, steps, self._migration)
+
+
+def _in_bulk(step: PlanStep) -> PlanStep:
+    return replace(step, command=replace(step.command, bulk=True)) if isinstance(step.command, AddNodes) else step
+
+
+def shard_of_base(base: str, shards: int) -> int:
+    """The number in a base shard's name."""
+    return 0 if shards == 1 else int(base.rpartition("@")[2])

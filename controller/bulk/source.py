@@ -1,0 +1,80 @@
+"""Where a bulk job reads and writes: the archive, with the staging directory below it, and who brings it up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from domains.archive import ShardManifest
+from domains.errors import StorageFailure
+from domains.packets import Clock
+from migrations.backfill.frames import read_frames
+from migrations.backfill.job import StateFile
+from worker.archive.archiver import Archiver
+from worker.archive.manifests import load_manifest
+from worker.archive.place import Place
+
+STAGING = "_bulk"
+"""Below the archive's URL, since whoever runs the tasks reaches that. Spark, DuckDB and others pass over names that
+begin like this."""
+
+
+class BulkSource(Protocol):
+    """Raises ArchiveError."""
+
+    url: str
+
+    async def archive_now(self, hold: str, epoch: int) -> Clock:
+        """Archive all base shards up to now; their positions. The log after them is kept until ``release``."""
+
+    async def release(self, hold: str) -> None: ...
+
+
+class LocalSource:
+    """See :class:`BulkSource`: the archiver of this process."""
+
+    def __init__(self, archiver: Archiver) -> None:
+        self.url = archiver.options.url
+        self._archiver = archiver
+
+    async def archive_now(self, hold: str, epoch: int) -> Clock:
+        return await asyncio.wrap_future(self._archiver.archive_now(hold=hold, epoch=epoch))
+
+    async def release(self, hold: str) -> None:
+        self._archiver.release(hold)
+
+
+def manifests_of(url: str, shards: Iterable[tuple[str, int]]) -> list[ShardManifest]:
+    """Of (table, shard)s that were archived a moment ago. Reads files: not for an event loop's thread."""
+    place = Place(url)
+    found: list[ShardManifest] = []
+    for table, shard in shards:
+        manifest = load_manifest(place, table, shard)
+        if manifest is None:
+            raise StorageFailure(f'the archive has no shard {shard} of table "{table}", which was archived just now')
+        found.append(manifest)
+    return found
+
+
+def staging_url(url: str, id: str) -> str:
+    return f"{url.rstrip('/')}/{STAGING}/{id}"
+
+
+def blocks_of_file(url: str, file: StateFile) -> Iterator[bytes]:
+    """The blocks of a staged state, one at a time; the caller goes through all of them, and with the last one knows
+    that the file is whole. Reads files: not for an event loop's thread."""
+    with Place(url).source(file.file) as source:
+        yield from read_frames(source, file.file, file.digest)
+
+
+def clear_staging(url: str) -> None:
+    """Remove whatever jobs have left there: there is one at a time. Deletes files."""
+    place = Place(url)
+    if place.local:
+        shutil.rmtree(place.at(STAGING), ignore_errors=True)
+        return
+    for job in place.directories(STAGING):
+        for file in place.files(f"{STAGING}/{job}"):
+            place.delete(f"{STAGING}/{job}/{file}")
