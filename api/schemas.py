@@ -133,6 +133,16 @@ class MigrationAnswer(BaseModel):
     step: str
     progress: float = Field(ge=0, le=1)
     steps: list[str]
+    backfill: str | None = Field(
+        description="How full state is built: `slices`, `spark`, `local`; null if there is none"
+    )
+    why: str | None = Field(description="Why in this way")
+    rows: int = Field(description="Base rows read so far")
+    rows_total: int = Field(description="To be read, about")
+    stages_done: int
+    stages: int = Field(description="Of a bulk job")
+    seconds_left: float | None = Field(description="Of a bulk job, where it can tell")
+    ui: str | None = Field(description="Where a bulk job shows more of itself")
     error: ErrorDetail | None
 
 
