@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import cluster, draining, drilling, keeping, loading, queries, serving, showing
+from headrace.cli import bulk_loading, cluster, draining, drilling, keeping, loading, queries, serving, showing
 from headrace.errors import HeadraceError
 from headrace.render import console
 
@@ -26,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serving.serve, queries.sql, queries.status, queries.explain, showing.demo):
+for command in (serving.serve, queries.sql, queries.status, queries.explain, bulk_loading.load, showing.demo):
     app.command()(command)
 app.add_typer(showing.bench, name="bench")
 app.add_typer(loading.loadgen, name="loadgen")

@@ -1,0 +1,135 @@
+"""``headrace load``: rows of files into a table of a running server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from headrace.cli.queries import Config, Url
+from headrace.client.connection import Connection
+from headrace.errors import BadRequest
+from headrace.loading.options import CHUNK_ROWS, NULLS, PATIENCE, Format, Options
+from headrace.loading.rejects import MOST
+from headrace.render import console
+from headrace.settings import load as load_settings
+
+if TYPE_CHECKING:
+    from headrace.loading.running import Progress, Request
+
+
+def load(
+    table: Annotated[str, typer.Argument(help="The base table.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="CSV, JSON lines or Parquet, in this order.")],
+    format: Annotated[Format | None, typer.Option(help="What the files are, where their names do not tell.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Between fields of CSV; a tab in .tsv, else a comma.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="The columns of CSV files that have no header line.")
+    ] = None,
+    map: Annotated[
+        list[str] | None,
+        typer.Option(metavar="THEIRS=OURS", help="A file's column and the table's; THEIRS= leaves it out; repeat."),
+    ] = None,
+    null: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help=r"What is NULL in CSV without quotes: empty, and \N; repeat."),
+    ] = None,
+    date_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="Of DATE in text, like %d.%m.%Y.")] = None,
+    datetime_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="Of DATETIME in text.")] = None,
+    rejects: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Set rows aside that cannot be loaded, with reasons.")
+    ] = None,
+    max_rejects: Annotated[int, typer.Option(metavar="N", min=0, help="Stop when there are more of them.")] = MOST,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check all of it, and store nothing.")] = False,
+    stream: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A name for this load: for the same files a second time.")
+    ] = None,
+    chunk_rows: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Rows to a request.")] = CHUNK_ROWS,
+    patience: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Wait so long for a server that is away.")
+    ] = PATIENCE,
+    url: Url = None,
+    config: Config = None,
+) -> None:
+    """Load files into a table, each row exactly once. After a crash, run the same command again: see docs/loading.md.
+
+    Examples:
+
+      headrace load votes votes-1.csv.gz votes-2.csv.gz
+
+      headrace load stories stories.parquet --rejects bad.jsonl --map storyId=id --map comment=
+    """
+    from headrace.loading.running import Request  # Late: it loads the planner and pyarrow.
+    from headrace.loading.running import load as run_load
+
+    options = Options(
+        format=format,
+        delimiter=delimiter,
+        columns=tuple(columns.split(",")) if columns else (),
+        mapping=_mapping(map or []),
+        nulls=tuple(NULLS if null is None else null),
+        date_format=date_format,
+        datetime_format=datetime_format,
+        chunk_rows=chunk_rows,
+    )
+    request = Request(table, files, options, rejects, max_rejects, stream, dry_run, patience)
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[rows]}"),
+        TimeRemainingColumn(),
+        console=console(stderr=True),
+        transient=True,
+    )
+    with bar, Connection(load_settings(config, url=url).url) as db:
+        ended = run_load(db, request, _Telling(bar))
+    for line in _summary(ended, request):
+        typer.echo(line)
+
+
+class _Telling:
+    """Moves the bar: once over the files for their digest, then with the rows."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._task = bar.add_task("reading", total=None, rows="")
+        self._loading = False
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.identified and not self._loading:
+            self._loading = True
+            self._bar.reset(self._task, description="loading")
+        rate = self._bar.tasks[0].finished_speed or self._bar.tasks[0].speed
+        share = (progress.rows + progress.skipped) / progress.bytes_read if progress.bytes_read else 0.0
+        speed = f", {rate * share:,.0f} rows/s" if rate and progress.rows else ""
+        shown = f"{progress.rows:,} rows, {progress.rejected:,} rejected{speed}" if progress.identified else ""
+        self._bar.update(self._task, completed=progress.bytes_read, total=progress.bytes_total, rows=shown)
+
+
+def _mapping(given: list[str]) -> dict[str, str]:
+    mapping: dict[str, str] = {}
+    for each in given:
+        theirs, equals, ours = each.partition("=")
+        if not equals or not theirs:
+            raise BadRequest(
+                f'"{each}" maps no column', hint="write --map THEIRS=OURS, or --map THEIRS= to leave it out"
+            )
+        mapping[theirs] = ours
+    return mapping
+
+
+def _summary(ended: Progress, request: Request) -> list[str]:
+    done = "would be loaded" if request.dry_run else "loaded"
+    lines = [f"{ended.rows:,} rows {done} into {request.table}"]
+    if ended.skipped:
+        lines[0] += f", {ended.skipped:,} were read before"
+    if ended.rejected:
+        lines.append(f"{ended.rejected:,} rows were set aside: {request.rejects}")
+    if ended.skipped and not ended.rows:
+        lines.append("these files have been loaded: --stream NAME loads them a second time")
+    lines.append(f"stream {ended.stream}")
+    return lines

@@ -1,0 +1,131 @@
+"""The file of rows that were set aside: JSON lines with the row, where it stood, and why.
+
+::
+
+    {"file": "votes.csv", "row": 17, "reason": "'x' does not fit …", "values": {…}, "stream": "load-…", "chunk": 1}
+
+A chunk's rejects are on disk before the chunk is posted. When a load goes on, those of chunks that the server has not
+done are dropped from the file, since they are found again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from headrace.loading.chunks import SourceRow
+from headrace.loading.errors import LoadError, TooManyRejects
+
+MOST = 1_000
+"""Where ``--max-rejects`` does not say otherwise: more of them mean that the file is not what it was taken for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    row: SourceRow
+    reason: str
+
+
+class Rejects:
+    """``path`` None: none is allowed, and the first is the error."""
+
+    def __init__(self, path: Path | None, most: int, stream: str, done: int) -> None:
+        """``done``: the last chunk that the server has done.
+
+        :raises LoadError: the file is of another load, or cannot be written.
+        """
+        self.count = 0
+        self._most = most if path is not None else 0
+        self._stream = stream
+        self._file: TextIO | None = None
+        self._path = path
+        if path is not None:
+            try:
+                kept = self._kept(path, done)
+                self._file = _anew(path, kept)
+            except OSError as error:
+                raise LoadError(f'cannot write the rejects to "{path}": {error.strerror}') from error
+            self.count = len(kept)
+
+    def _kept(self, path: Path, done: int) -> list[str]:
+        if not path.exists():
+            return []
+        kept: list[str] = []
+        for line in path.read_text("utf-8").splitlines():
+            try:
+                known = json.loads(line)
+                stream, chunk = known["stream"], known["chunk"]
+            except (ValueError, KeyError, TypeError):
+                if line.startswith('{"file": '):
+                    continue  # A crash cut the last line off.
+                stream, chunk = "", 0
+            if stream != self._stream:
+                raise LoadError(
+                    f'"{path}" holds the rejects of another load', hint="move it away, or name another file"
+                )
+            if chunk <= done:
+                kept.append(line)
+        return kept
+
+    def add(self, chunk: int, rejects: Iterable[Reject]) -> None:
+        """On disk when it returns.
+
+        :raises TooManyRejects: with this chunk's there are more than allowed.
+        """
+        found = list(rejects)
+        if not found:
+            return
+        self.count += len(found)
+        if self._file is not None:
+            for each in found:
+                self._file.write(json.dumps(self._line(chunk, each), default=_plain) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        if self.count > self._most:
+            raise self._too_many(found[0])
+
+    def _line(self, chunk: int, reject: Reject) -> dict[str, Any]:
+        row = reject.row
+        return {
+            "file": row.file,
+            "row": row.number,
+            "reason": reject.reason,
+            "values": row.values,
+            "stream": self._stream,
+            "chunk": chunk,
+        }
+
+    def _too_many(self, first: Reject) -> TooManyRejects:
+        where = f'row {first.row.number} of file "{first.row.file}": {first.reason}'
+        if self._path is None:
+            return TooManyRejects(where, hint="--rejects FILE sets such rows aside and goes on")
+        return TooManyRejects(
+            f"{self.count} rows cannot be loaded, and {self._most} are allowed; {where}",
+            hint=f'see "{self._path}"; --max-rejects allows more, and the same command then goes on',
+        )
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _anew(path: Path, lines: list[str]) -> TextIO:
+    """The file with these lines, replaced as a whole and open for more."""
+    beside = path.with_name(path.name + ".new")
+    file = beside.open("w", encoding="utf-8")
+    file.writelines(f"{line}\n" for line in lines)
+    file.flush()
+    os.fsync(file.fileno())
+    beside.replace(path)
+    return file
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray)):
+        return b64encode(value).decode()
+    return str(value)

@@ -1,0 +1,104 @@
+"""``headrace load`` with kill -9 of the loader, then of the server, in the middle: every row is there once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlparse
+
+import pytest
+from serving_process import ROOT, Launch
+
+from headrace.client.connection import Connection
+from headrace.errors import HeadraceError
+
+ROWS = 8_000
+CHUNK = 100
+DEADLINE = 120.0
+"""Seconds; for each thing that is waited for."""
+
+SCHEMA = """
+CREATE TABLE keyed (id INT PRIMARY KEY, n INT);
+CREATE TABLE bag (id INT, n INT);
+CREATE VIEW Sums AS SELECT n, COUNT(*) AS c, SUM(id) AS s FROM bag WHERE n = ? GROUP BY n
+"""
+
+
+class Loader:
+    def __init__(self, table: str, file: Path, rejects: Path, url: str) -> None:
+        options = ["--chunk-rows", str(CHUNK), "--rejects", str(rejects), "--url", url]
+        self.popen = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "load", table, str(file), *options],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def kill(self) -> None:
+        self.popen.send_signal(signal.SIGKILL)
+        self.popen.communicate()
+
+    def finish(self) -> str:
+        output, _ = self.popen.communicate(timeout=DEADLINE)
+        assert self.popen.returncode == 0, output
+        return output
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("table", ["keyed", "bag"])
+def test_the_loader_and_the_server_are_killed(launch_local: Launch, tmp_path: Path, table: str) -> None:
+    file, rejects = tmp_path / "rows.csv", tmp_path / "bad.jsonl"
+    with file.open("w", newline="") as opened:
+        # Every thousandth row has a value that does not fit; in the bag many rows are equal.
+        rows = [(i if table == "keyed" else i % 50, "x" if i % 1000 == 999 else i % 7) for i in range(ROWS)]
+        csv.writer(opened).writerows([("id", "n"), *rows])
+    server = launch_local("--shards", "2")
+    url, port = server.url, str(urlparse(server.url).port)
+    with Connection(url) as db:
+        db.execute(SCHEMA)
+
+        def chunks() -> int:
+            try:
+                return max(db.table(table).streams().values(), default=0)
+            except HeadraceError:
+                return 0
+
+        seen = 0
+        for goal in (10, 30):
+            loader = Loader(table, file, rejects, url)
+            eventually(lambda goal=goal: chunks() >= goal)  # type: ignore[misc]
+            loader.kill()
+            assert seen < chunks() < ROWS // CHUNK
+            seen = chunks()
+        loader = Loader(table, file, rejects, url)
+        eventually(lambda: chunks() >= 50)
+        server.kill()
+        launch_local("--shards", "2", "--port", port)
+        output = loader.finish()
+        assert chunks() == ROWS // CHUNK
+        good = [(id, n) for id, n in rows if n != "x"]
+        assert list(db.execute(f"SELECT COUNT(*), SUM(id), SUM(n) FROM {table}")) == [
+            (len(good), *(sum(each) for each in zip(*good, strict=True)))
+        ]
+        for n in range(7):
+            of_n = [id for id, each in good if each == n]
+            expected = [{"n": n, "c": len(of_n), "s": sum(of_n)}] if table == "bag" else []
+            assert db.view("Sums").lookup(n=n) == expected
+    set_aside = [json.loads(line)["row"] for line in rejects.read_text().splitlines()]
+    assert set_aside == list(range(1000, ROWS + 1, 1000))
+    assert "rows loaded into" in output
+    assert "were read before" in output
+    assert f"{len(set_aside)} rows were set aside" in output
