@@ -6,7 +6,7 @@ Look-ups answer JSON fragments as the readers hold them, so that the hot path ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -133,6 +133,9 @@ class Deployment(Protocol):
     async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult: ...
 
     async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult: ...
+
+    def held(self, view: str) -> AsyncIterator[bytes]:
+        """All that the view's reader holds, as lines of JSON (``held_view.py``). Raises NotFound."""
 
     async def evict(self, view: str, keys: Sequence[Any]) -> int: ...
 

@@ -7,7 +7,7 @@ domain now.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from domains.graph import DomainIndex, Node, NodeIndex
 from domains.packets import Clock, Once, Operation, Refused, Written
 from domains.types import Row, TableSchema
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
+from worker.reader_map.holding import HeldRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,12 @@ class Hosts(Protocol):
         self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
     ) -> list[Parts | None]:
         """The same, with the rows of each key by themselves: other keys of these look-ups are at other shards."""
+
+    def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:
+        """All that the reader holds: first the clock that it reflects, exactly, then its rows.
+
+        Raises Unavailable where it is broken off (the reader has moved, or its map grew): begin again.
+        """
 
     def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
         """Tell of keys that were read: a sample, which may be lost."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 from controller.hosts import ReaderShard, SchemaChanged
@@ -11,8 +11,10 @@ from domains.graph import DomainIndex, Node
 from domains.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
 from domains.types import Row, TableSchema
 from worker.dataflow import Dataflow
+from worker.holds import Holds
 from worker.messages import NotHere, Streams
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
+from worker.reader_map.holding import HeldRow
 from worker.reporting import streams_of
 from worker.schema_version import version_of
 
@@ -27,6 +29,7 @@ class LocalHosts:
         self._client = dataflow.client()
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()
+        self._holds = Holds(dataflow)
         dataflow.listeners.append(self._progressed)
 
     def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
@@ -79,6 +82,17 @@ class LocalHosts:
         """Called by the flusher's thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._progress.set)
+
+    async def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:
+        hold = await self._holds.take(shard.domain, shard.node)
+        try:
+            yield hold.clock
+            while rows := self._holds.next(hold.number).rows:
+                for row in rows:
+                    yield row
+                await asyncio.sleep(0)  # Others have their turn: it may be a million rows.
+        finally:
+            self._holds.release(hold.number)
 
     def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
         self._dataflow.touch(shard.domain, shard.node, keys)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from controller.binding import Binding
 from controller.deployment import StatementResult, ViewInfo, WriteResult
+from controller.held_view import held_lines
 from controller.hosts import Hosts, SchemaChanged
 from controller.listing import info_of, table_of, view_of
 from controller.numbered_write import write_numbered
@@ -186,6 +187,10 @@ class Serving(ABC):
             f'view "{lookup.info.name}" {done} within {self.read_timeout:g} s',
             hint="try again, or raise --read-timeout",
         )
+
+    def held(self, view: str) -> AsyncIterator[bytes]:
+        lookup = self.prepare(view)
+        return held_lines(self.state, view, lookup.shards, self.hosts)
 
     async def evict(self, view: str, keys: Sequence[Any]) -> int:
         lookup = self.prepare(view)

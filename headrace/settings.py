@@ -24,6 +24,7 @@ from api.limits import MAX_BODY_BYTES
 from domains.sharding import SHARDS_MAX
 from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
+from migrations.backfill.spark.settings import DRIVER_MEMORY, SparkSettings
 from worker.archiving import INTERVAL, RETENTION, SEGMENT_ROWS
 from zookeeper.address import parse_address
 from zookeeper.cluster_authority import SESSION_TIMEOUT
@@ -72,6 +73,11 @@ class Settings(BaseSettings):
     archive_segment_rows: int = Field(
         default=SEGMENT_ROWS, ge=1_000, le=100_000_000, description="rows to an archived segment, at most and about"
     )
+    spark_master: str | None = Field(
+        default=None, description="where Spark jobs run: local[N] or spark://host:port; every core here, if not given"
+    )
+    spark_conf: list[str] = Field(default=[], description="a setting of Spark's own, as key=value; several are allowed")
+    spark_memory: Size = Field(default=DRIVER_MEMORY, description="bytes of the heap of a Spark job")
     url: str = Field(default="http://127.0.0.1:8080", description="the server that client commands call")
 
     # A part of a cluster.
@@ -109,6 +115,19 @@ class Settings(BaseSettings):
     zookeepers: Literal[1, 3] = Field(
         default=1, description="ZooKeeper servers to start: 1, or 3 of which one may fail"
     )
+
+    @field_validator("spark_conf")
+    @classmethod
+    def _are_pairs(cls, given: list[str]) -> list[str]:
+        for each in given:
+            if not all(each.partition("=")):
+                raise ValueError(f'write "{each}" like spark.ui.port=4050')
+        return given
+
+    def spark(self) -> SparkSettings:
+        """What Spark jobs are started with."""
+        conf = tuple((name, value) for name, _, value in (each.partition("=") for each in self.spark_conf))
+        return SparkSettings(self.spark_master or "", conf, self.spark_memory)
 
     @field_validator("zookeeper")
     @classmethod

@@ -61,6 +61,8 @@ class Batch:
     """Of the stores that were written to: only these need one."""
     visible: list[Publication | Look | Reveal | Drop] = field(default_factory=list)
     """What is done to the reader map, in the order of the steps."""
+    holds: list[Callable[[], Look]] = field(default_factory=list)
+    """Asked at the end of the batch, on the dataflow thread; their looks see what the batch publishes, and no more."""
     closings: list[Callable[[], None]] = field(default_factory=list)
     """Of stores whose domains were closed."""
     positions: dict[DomainIndex, Clock] = field(default_factory=dict)

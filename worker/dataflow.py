@@ -25,13 +25,13 @@ from domains.commands import Command, Feed, Follow, Progress
 from domains.domain import Domain
 from domains.errors import HeadraceError, LimitExceeded, Unavailable
 from domains.graph import DomainIndex, NodeIndex
-from domains.packets import Clock, Failed, Once, Operation, Outcome
+from domains.packets import Clock, Failed, Filled, Once, Operation, Outcome
 from domains.storage import Store
 from domains.types import Row
 from worker.batch import Answerer, Batch, LinkPacket, Look
 from worker.flusher import Deliver, Flusher
 from worker.hosted import Hosted
-from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap
+from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap, ReaderSnapshot
 from worker.token_waits import TokenWait
 
 INBOX_MAX = 10_000
@@ -86,6 +86,7 @@ class Dataflow:
     ) -> None:
         self.hosted = Hosted(memory_limit=memory_limit, reserve=reserve)
         self.reader_map = ReaderMap(readers)
+        self._client = self.reader_map.client()
         self.failed: HeadraceError | None = None
         self.listeners: list[Callable[[], None]] = []
         """Called from the flusher after each run of batches, and when a step has failed."""
@@ -180,6 +181,23 @@ class Dataflow:
 
         self._put(run, future)
         return future
+
+    def hold(self, domain: DomainIndex, reader: NodeIndex) -> Future[tuple[Clock, ReaderSnapshot]]:
+        """A reader's state as one batch leaves it, and exactly what that reflects. The snapshot is to be closed."""
+        future: Future[tuple[Clock, ReaderSnapshot]] = Future()
+
+        def run(batch: Batch, _: Answerer) -> None:
+            self.hosted.check_reader(domain, reader)
+            batch.holds.append(lambda: self._held(domain, reader, future, batch))
+
+        self._put(run, future)
+        return future
+
+    def _held(self, domain: DomainIndex, reader: NodeIndex, future: Future[Any], batch: Batch) -> Look:
+        clock = self.hosted.clock_of(domain, reader)
+        look = Look(lambda: (clock, self._client.snapshot()))
+        batch.answers.append((_looker(future, look), Filled()))
+        return look
 
     def evict(self, domain: DomainIndex, node: NodeIndex, keys: tuple[Row, ...]) -> Future[Outcome]:
         return self._ask(lambda batch, answer: self.hosted.evict(domain, node, keys, answer, batch))

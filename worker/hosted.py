@@ -22,6 +22,7 @@ from domains.domain import Domain
 from domains.errors import HeadraceError, NotFound
 from domains.graph import DomainIndex, NodeIndex
 from domains.packets import (
+    Clock,
     Effect,
     EvictKeys,
     EvictMemory,
@@ -256,6 +257,18 @@ class Hosted:
             raise NotHere(f"domain {index} is not {how} here", hint="look it up again", epoch=self.epoch)
         return host
 
+    def check_reader(self, index: DomainIndex, reader: NodeIndex) -> None:
+        """Raises NotHere where the reader does not stand in that domain here."""
+        self._linked(index)
+        if (index, reader) not in self.layouts:
+            raise NotHere(f"reader {reader} of domain {index} is not here", epoch=self.epoch)
+
+    def clock_of(self, index: DomainIndex, reader: NodeIndex) -> Clock:
+        """What a reader reflects now; {} where it has gone since it was looked for."""
+        host = self.hosts.get(index)
+        gone = host is None or reader not in host.domain.vertices
+        return {} if gone or host is None else host.domain.clocks.of(host.domain.vertices[reader])
+
     def fail(self, error: HeadraceError) -> None:
         """Nothing goes on: answer everybody who waits."""
         self.requests.fail_all(error)
@@ -338,6 +351,7 @@ class Hosted:
         )
         self._beat(batch)
         self.waits.check(self.hosts, batch)
+        batch.visible.extend(hold() for hold in batch.holds)
         for index in self._moved:
             batch.positions[index] = self.hosts[index].positions()
         self._moved.clear()

@@ -23,6 +23,7 @@ from domains.errors import HeadraceError
 from domains.graph import DomainIndex, NodeIndex
 from domains.packets import Clock, LinkId, Once, Operation
 from domains.types import Row, TableSchema
+from worker.hold_messages import HeldRequest, HeldRows, Hold, HoldRequest, ReleaseRequest
 from worker.reader_map.lookup import BoundLookup, Parts
 
 # --- errors -----------------------------------------------------------------------------------------------------
@@ -368,6 +369,11 @@ Message = (
     | TouchRequest
     | RowsRequest
     | RowCounts
+    | HoldRequest
+    | Hold
+    | HeldRequest
+    | HeldRows
+    | ReleaseRequest
     | StreamOpen
     | StreamFrame
     | StreamAck

@@ -24,6 +24,8 @@ from domains.memory_store import MemoryStore
 from domains.storage import Store
 from worker.batch import Batch
 from worker.dataflow import Dataflow, Stopping
+from worker.hold_messages import HeldRequest, HoldRequest, ReleaseRequest
+from worker.holds import Holds
 from worker.hosted import Hosted
 from worker.messages import (
     CloseDomain,
@@ -76,6 +78,7 @@ class WorkerServer:
         self._changing: dict[DomainIndex, asyncio.Lock] = {}
         """One domain is opened or closed by one message at a time."""
         self._openings: set[asyncio.Task[Done]] = set()
+        self._holds = Holds(dataflow)
 
     def handle(self, connection: Connection, message: Any) -> Any:
         """Answers, or raises: see ``worker.wire.Handler``."""
@@ -95,6 +98,12 @@ class WorkerServer:
                 return self._ask(lambda hosted, _: _row_counts(hosted, domain))
             case StreamsRequest(domain=domain, table=table):
                 return self._ask(lambda hosted, _: streams_of(hosted, domain, table))
+            case HoldRequest(domain=domain, reader=reader):
+                return self._holds.take(domain, reader)
+            case HeldRequest(number=number):
+                return self._holds.next(number)
+            case ReleaseRequest(number=number):
+                return self._holds.release(number)
             case Status():
                 return self._status(connection.server)
             case Ping() | OpenDomain() | CloseDomain() | Perform() | Reconfigure() | Report() | Positions():

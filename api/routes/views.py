@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import StreamingResponse
 
 from api.dependencies import Looking, Serving, Token, answer, documented, json_body
 from api.lookups import parse_query
@@ -50,6 +52,28 @@ async def lookup(
 ) -> Response:
     """The rows for each of many keys, in the order asked."""
     return Response(await lookups.pages(view, body.keys, token), media_type="application/json")
+
+
+@router.get(
+    "/v1/views/{view}/held",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
+)
+async def held(view: str, deployment: Serving) -> Response:
+    """All that the view's reader holds now, key by key, with the positions that it reflects: lines of JSON.
+
+    The last line is `{"end": …}`; an answer without it was broken off.
+    """
+    lines = deployment.held(view)
+    # What is wrong from the start is an error as any other; past the first line there is only breaking off.
+    first = await anext(lines)
+
+    async def all_lines() -> AsyncIterator[bytes]:
+        yield first
+        async for line in lines:
+            yield line
+
+    return StreamingResponse(all_lines(), media_type="application/x-ndjson")
 
 
 @router.post("/v1/views/{view}/evict", response_model=EvictAnswer, openapi_extra=documented(KeysRequest))

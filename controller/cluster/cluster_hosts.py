@@ -4,7 +4,7 @@ for all else the worker is asked."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from controller.cluster.asking import Asking
 from controller.cluster.connections import Connections
@@ -12,10 +12,11 @@ from controller.cluster.directory import Directory
 from controller.cluster.errors import OutcomeUnknown, ReaderGone
 from controller.cluster.reader_maps import ReaderMaps
 from controller.hosts import ReaderShard, SchemaChanged
-from domains.errors import HeadraceError, ReadTimeout
+from domains.errors import HeadraceError, ReadTimeout, Unavailable
 from domains.graph import DomainIndex, Node, NodeIndex, Reader
 from domains.packets import Clock, Evicted, Once, Operation, Refused, Written
 from domains.types import Row, TableSchema
+from worker.hold_messages import HeldRequest, HeldRows, Hold, HoldRequest, ReleaseRequest
 from worker.messages import (
     EvictRequest,
     Pages,
@@ -27,11 +28,15 @@ from worker.messages import (
     WriteRequest,
 )
 from worker.reader_map import BoundLookup, Parts, ReaderLayout
+from worker.reader_map.holding import HeldRow
 from worker.reader_map.layout import reader_id
 from worker.schema_version import version_of
 
 ANSWER_SECONDS = 0.25
 """What a worker's answer may take beyond the time that the worker itself was given: then it is asked no longer."""
+
+HOLD_SECONDS = 10.0
+"""For a worker to take hold of a reader's state. While the reader's shard is being recovered, it is waited for."""
 
 Place = tuple[DomainIndex, NodeIndex]
 
@@ -140,6 +145,30 @@ class ClusterHosts:
     def _gone(self, shard: ReaderShard) -> HeadraceError | None:
         """Whether the reader is there no more: then nobody is to be asked for it."""
         return None if shard.node in self._directory.state.flow.nodes else ReaderGone("the reader is gone")
+
+    async def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:
+        deadline = asyncio.get_running_loop().time() + HOLD_SECONDS
+        hold: Hold = await self._asking.ask(
+            shard.domain,
+            lambda _: HoldRequest(shard.domain, shard.node),
+            deadline,
+            repeatable=True,
+            outdated=lambda: self._gone(shard),
+        )
+        owner = self._directory.owner(shard.domain)
+        connection = None if owner is None else self._connections.known(owner)
+        if connection is None:
+            raise Unavailable("the reader has moved meanwhile", hint="begin again")
+        try:
+            yield hold.clock
+            while True:
+                found: HeldRows = await connection.request(HeldRequest(hold.number))
+                if not found.rows:
+                    return
+                for row in found.rows:
+                    yield row
+        finally:
+            connection.tell(ReleaseRequest(hold.number))
 
     def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
         owner = self._directory.owner(shard.domain)

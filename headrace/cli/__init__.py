@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import bulk_loading, cluster, draining, drilling, keeping, loading, queries, serving, showing
+from headrace.cli import bulk_loading, cluster, draining, drilling, keeping, loading, queries, serving, showing, verifying
 from headrace.errors import HeadraceError
 from headrace.render import console
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 )
 for command in (serving.serve, queries.sql, queries.status, queries.explain, bulk_loading.load, showing.demo):
     app.command()(command)
+app.command()(verifying.verify)
 app.add_typer(showing.bench, name="bench")
 app.add_typer(loading.loadgen, name="loadgen")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):

@@ -70,6 +70,11 @@ def explain(view: str) -> Call[str]:
     return Call("GET", f"{_view(view)}/explain", lambda answer: str(answer["explain"]))
 
 
+def held_path(view: str) -> str:
+    """Its answer is no JSON but lines of it."""
+    return f"{_view(view)}/held"
+
+
 def insert(table: str, rows: Iterable[Mapping[str, Any]], once: Once | None = None) -> Call[Written]:
     body: dict[str, Any] = {"rows": [dict(row) for row in rows]}
     if once is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -88,6 +88,14 @@ class Connection:
         self._session.remember(answer)
         return answer
 
+    def lines(self, path: str) -> Iterator[bytes]:
+        """The lines of an answer that is too large to be kept as a whole."""
+        with self._session.translated(), self._http.stream("GET", path) as response:
+            if response.status_code >= 400:
+                read_answer(calls.show(path), response.status_code, response.read())
+            for line in response.iter_lines():
+                yield line.encode()
+
 
 class View:
     """A view of one connection."""
@@ -112,6 +120,10 @@ class View:
 
     def explain(self) -> str:
         return self._connection.send(calls.explain(self.name))
+
+    def held(self) -> Iterator[bytes]:
+        """All that the view's reader holds, as lines of JSON, and exactly what it reflects."""
+        return self._connection.lines(calls.held_path(self.name))
 
 
 class Table:

@@ -22,6 +22,7 @@ filled and has no rows is present with an empty value. The two are never confuse
 ``reader.py``       :class:`ReaderClient` and :class:`ReaderSnapshot`: reading
 ``merging.py``      answers that are put together from rows in hand: several keys, ranges against the order
 ``lookup.py``       :class:`BoundLookup`: one look-up, and how its parts from several shards are joined
+``holding.py``      all that a reader holds, walked
 ``telling.py``      :class:`Telling`: which hits the domain hears of, that it may keep what is read again
 ``environment.py``  the only module that imports lmdb: flags, growth, errors
 ==================  ============================================================================================

@@ -78,6 +78,7 @@ class ReaderLayout:
 
     def __init__(self, reader_id: int, reader: Reader, columns: tuple[Column, ...]) -> None:
         types = [column.type for column in columns]
+        self.types = tuple(types)
         self.reader_id = reader_id
         self.reader = reader
         self.prefix = _pack_reader(reader_id)

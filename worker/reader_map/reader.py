@@ -8,7 +8,8 @@ while it is open the pages that it sees are not used again.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from domains.errors import Unavailable
 from domains.types import Row
 from worker.reader_map import environment
 from worker.reader_map.environment import Environment, Transaction
+from worker.reader_map.holding import HeldRow, walk
 from worker.reader_map.layout import MANY, OPEN_BRACE, ReaderLayout, count_of
 from worker.reader_map.merging import Parts, answer, joined, limits, ranked_rows
 from worker.reader_map.recent import RecentPages
@@ -50,9 +52,24 @@ class ReaderSnapshot:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._transaction.abort()
+        self.close()
         if isinstance(error, environment.Error):
-            raise Unavailable("the reader map grew during a read", hint="read again") from error
+            raise _grown() from error
+
+    def close(self) -> None:
+        self._transaction.abort()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """For a snapshot that lasts longer than a ``with`` statement: Unavailable where the map grew meanwhile."""
+        try:
+            yield
+        except environment.Error as error:
+            raise _grown() from error
+
+    def walk(self, layout: ReaderLayout) -> Iterator[HeldRow]:
+        """All that a reader holds; see ``holding.py``."""
+        return walk(self._transaction, layout)
 
     def page(
         self,
@@ -166,6 +183,10 @@ class ReaderSnapshot:
     def holes(self, layout: ReaderLayout, keys: Sequence[Row]) -> list[Row]:
         """Those of the keys that are not filled, each once."""
         return [key for key in dict.fromkeys(keys) if self._transaction.get(layout.marker(key)) is None]
+
+
+def _grown() -> Unavailable:
+    return Unavailable("the reader map grew during a read", hint="read again")
 
 
 class ReaderClient:

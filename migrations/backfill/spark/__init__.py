@@ -1,0 +1,23 @@
+"""The one room that knows Spark: jobs over the archive, each in a process of its own. Nothing that serves is in here.
+
+A job is a child process, ``python -m migrations.backfill.spark JOB``, with a Java virtual machine below it. Whoever
+wants one starts it by ``launching.py``, which imports no Spark, and hears of it as lines of JSON; so a server pays
+for Spark (a second of imports, a JVM of some hundred megabytes) only while a job runs, and not in its own memory even
+then::
+
+    parent ── what to do, one line on stdin ──► child ── py4j ──► JVM ──► tasks: Python workers with our own code
+       ▲                                          │
+       └── {"progress": …} lines, a last one ◄────┘      SIGTERM, or the end of stdin: cancelled, and the JVM with it
+
+==================  ============================================================================================
+``settings.py``     which Spark, how large: plain values
+``launching.py``    :class:`SparkJob`: starts a child, follows it, cancels it, leaves no orphan
+``__main__.py``     the child: JSON in, JSON out, signals
+``session.py``      the only start and stop of a Spark session, and every setting with its reason
+``shipping.py``     our code as a zip, for the workers of a cluster
+``segments.py``     the archive's files: opened by URL, checked against their manifest before a row of them counts
+``fold.py``         a table as of a position: the sum of its weights
+``verify.py``       the judge: a view's SQL by Spark, held against what its readers hold
+``rebuild.py``      a base shard as sorted runs of rows
+==================  ============================================================================================
+"""

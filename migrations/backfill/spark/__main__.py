@@ -1,0 +1,94 @@
+"""The child process of a job: ``python -m migrations.backfill.spark JOB``; ``launching.py`` has what goes to and fro.
+
+SIGTERM, or the end of standard input, ends it: what the main thread waits for is broken off by the signal's exception,
+and the session's block stops the JVM. Should that hang, a timer kills the JVM and ends the process all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from threading import Thread, Timer
+from types import FrameType
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from domains.errors import HeadraceError
+from migrations.backfill.spark import bulk, probe, verify
+from migrations.backfill.spark.launching import ERROR, RESULT
+from migrations.backfill.spark.reporting import Reporter, set_output_aside
+from migrations.backfill.spark.session import session
+from migrations.backfill.spark.settings import SparkSettings
+from migrations.backfill.spark.trouble import error_of
+
+Work = Callable[[SparkSession, dict[str, Any], Reporter], Any]
+
+JOBS: dict[str, Work] = {"bulk": bulk.run, "probe": probe.run, "verify": verify.run}
+
+PATIENCE = 12
+"""Seconds for an orderly end after a signal; a little more than the session's own patience with the JVM."""
+
+
+class Stopped(SystemExit):
+    """A signal came."""
+
+
+def main() -> int:
+    out = set_output_aside()
+    reporter = Reporter(out)
+    order = json.loads(sys.stdin.readline() or "null")
+    if order is None or len(sys.argv) != 2 or sys.argv[1] not in JOBS:
+        sys.stderr.write(f"usage: one of {', '.join(JOBS)}, and what to do as one line of JSON\n")
+        return 2
+    signal.signal(signal.SIGTERM, _stop)
+    Thread(target=_end_with_input, daemon=True).start()
+    settings = SparkSettings.from_json(order["settings"])
+    try:
+        with session(settings) as spark:
+            reporter.progress(ui=spark.sparkContext.uiWebUrl, master=spark.sparkContext.master)
+            answer = JOBS[sys.argv[1]](spark, order["what"], reporter)
+    except HeadraceError as error:
+        reporter.say(ERROR, [error.code, error.message, error.hint])
+        return 1
+    except Stopped:
+        return 128 + signal.SIGTERM
+    except Exception as error:
+        told = error_of(error)
+        reporter.say(ERROR, [told.code, told.message, told.hint])
+        return 1
+    reporter.say(RESULT, answer)
+    return 0
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    timer = Timer(PATIENCE, _end_now)
+    timer.daemon = True
+    timer.start()
+    raise Stopped(128 + signal.SIGTERM)
+
+
+def _end_with_input() -> None:
+    """The parent keeps our input open for as long as it wants the job."""
+    while sys.stdin.readline():
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _end_now() -> None:
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+    os._exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    # Not by sys.exit: py4j's threads may be waiting for a JVM that has gone.
+    os._exit(code)

@@ -1,0 +1,292 @@
+"""A bulk job on Spark: each stage is one shuffle to its tasks, and each task runs our own domain.
+
+::
+
+    fold of each base shard ─ blocks of rows ─┐   by task, then in the order
+                                              ├─ in which it wants them ─► run_task ─┬─► states: files, as they come
+    blocks that earlier stages sent ──────────┘        (one partition a task)        └─► blocks for later stages
+
+What goes to a task are *blocks* (``domains/blocks.py``): a row with the number of the task, the place of the input or
+the table in the task's order, and the block's bytes. Spark sorts them by these two, on disk where there are many, and
+the task reads them as one tape from the beginning to the end; so what it holds is what ``task.py`` says, and no more.
+
+States are written by the tasks, each under a name that no other try of the same task has; the files that count are
+those that the job's results name.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import Accumulator, StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from domains.archived_rows import WEIGHT, restorer_of
+from domains.blocks import BLOCK_ITEMS, decode_block, encode_block
+from domains.errors import HeadraceError
+from domains.graph import NodeIndex
+from domains.types import Delta, Kind, SqlType
+from migrations.backfill.frames import Digest, frame
+from migrations.backfill.job import Flow, Job, Stage, StateFile, TableShard, Task
+from migrations.backfill.spark.fold import ShardAt, fold, stored_names
+from migrations.backfill.spark.reporting import Reporter, Watch
+from migrations.backfill.spark.segments import ArchiveFiles
+from migrations.backfill.spark.trouble import Marked, error_of
+from migrations.backfill.task import RowsBlock, StateBlock, run_task
+
+TAPE = "task int, place int, data binary"
+OUTPUT = "flow int, data binary, node long, domain long, file string, items long, bytes long, digest string"
+"""``flow`` is the place of the flow among those of the job; of a state it is NULL."""
+
+_OUTPUT_TYPES = pa.schema(
+    [
+        ("flow", pa.int32()),
+        ("data", pa.binary()),
+        ("node", pa.int64()),
+        ("domain", pa.int64()),
+        ("file", pa.string()),
+        ("items", pa.int64()),
+        ("bytes", pa.int64()),
+        ("digest", pa.string()),
+    ]
+)
+_TAPE_TYPES = pa.schema([("task", pa.int32()), ("place", pa.int32()), ("data", pa.binary())])
+
+BEGIN = -1
+"""The place of a row that every task has, so that one that nobody sends anything runs too."""
+
+
+def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> list[dict[str, Any]]:
+    """The files of all states of the job, as :class:`StateFile` has them."""
+    job: Job = pickle.loads(b64decode(what["job"]))
+    return [asdict(file) for file in Bulk(spark, job, reporter).run()]
+
+
+class Bulk:
+    def __init__(self, spark: SparkSession, job: Job, reporter: Reporter) -> None:
+        self._spark = spark
+        self._job = job
+        self._reporter = reporter
+        self._files = ArchiveFiles(job.archive)
+        self._flows = [flow for stage in job.stages for task in stage.tasks for flow in task.outputs]
+        self._sent: list[DataFrame] = []
+        self._rows: Accumulator[int] = spark.sparkContext.accumulator(0)
+        self._stages_done = 0
+        self._began = time.monotonic()
+
+    def run(self) -> list[StateFile]:
+        files: list[StateFile] = []
+        try:
+            with Watch(self._spark, self._reporter, self._progress):
+                for stage in self._job.stages:
+                    files += self._run_stage(stage)
+                    self._stages_done += 1
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise error_of(error) from error
+        return files
+
+    def _progress(self) -> dict[str, Any]:
+        rows = int(self._rows.value)
+        total = max(self._job.rows, rows)
+        spent = time.monotonic() - self._began
+        left = round(spent * (total - rows) / rows, 1) if rows else None
+        return {"rows": rows, "total": total, "stages_done": self._stages_done, "seconds_left": left}
+
+    def _run_stage(self, stage: Stage) -> list[StateFile]:
+        tape = self._tape(stage)
+        tasks, flows, staging = stage.tasks, self._flows, ArchiveFiles(self._job.staging)
+
+        def perform(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            reading = _Tape(batches)
+            while (number := reading.task) is not None:
+                try:
+                    yield from _outputs(tasks[number], number, reading, flows, staging)
+                except HeadraceError as error:
+                    raise Marked(error) from error
+
+        ordered = tape.repartitionById(len(tasks), F.col("task")).sortWithinPartitions("task", "place")
+        output = ordered.mapInArrow(perform, OUTPUT).persist(StorageLevel.DISK_ONLY)
+        states = output.where("flow IS NULL").select("domain", "node", "file", "items", "bytes", "digest").collect()
+        self._sent.append(output.where("flow IS NOT NULL").select("flow", "data"))
+        return [StateFile(**row.asDict()) for row in states]
+
+    # --- what the tasks read ----------------------------------------------------------------------------------------
+
+    def _tape(self, stage: Stage) -> DataFrame:
+        """Everything that the stage's tasks read: (task, place, block)."""
+        starts = pa.table(
+            [
+                pa.array(range(len(stage.tasks)), pa.int32()),
+                pa.array([BEGIN] * len(stage.tasks), pa.int32()),
+                pa.array([b""] * len(stage.tasks), pa.binary()),
+            ],
+            schema=_TAPE_TYPES,
+        )
+        tape = self._spark.createDataFrame(starts, TAPE)
+        for table, readers in self._readers(stage).items():
+            tape = tape.unionAll(self._blocks(self._job.table(table), readers))
+        wanted = [
+            (self._flows.index(flow), number, place)
+            for number, task in enumerate(stage.tasks)
+            for place, flow in enumerate(task.inputs)
+            if flow in self._flows
+        ]
+        if wanted and self._sent:
+            ways = self._spark.createDataFrame(wanted, "flow int, task int, place int")
+            for sent in self._sent:
+                tape = tape.unionAll(sent.join(F.broadcast(ways), "flow").select("task", "place", "data"))
+        return tape
+
+    @staticmethod
+    def _readers(stage: Stage) -> dict[str, list[tuple[int, int]]]:
+        """By base shard, the tasks that read it and at which place: behind their inputs."""
+        readers: dict[str, list[tuple[int, int]]] = {}
+        for number, task in enumerate(stage.tasks):
+            for place, table in enumerate(task.tables, len(task.inputs)):
+                readers.setdefault(table.base, []).append((number, place))
+        return readers
+
+    def _blocks(self, table: TableShard, readers: list[tuple[int, int]]) -> DataFrame:
+        """The rows of a base shard, in blocks, once for each task that reads it."""
+        assert table.manifest is not None
+        names = stored_names(table.schema)
+        folded = fold(self._spark, self._files, [ShardAt(table.manifest, table.position)], table.schema)
+        restore = [_restorer(column.type) for column in table.schema.columns]
+        counted = self._rows
+
+        def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                counted.add(batch.num_rows * len(readers))
+                rows = _deltas(batch, restore)
+                blocks = [encode_block(rows[at : at + BLOCK_ITEMS]) for at in range(0, len(rows), BLOCK_ITEMS)]
+                for task, place in readers:
+                    yield pa.RecordBatch.from_arrays(
+                        [
+                            pa.array([task] * len(blocks), pa.int32()),
+                            pa.array([place] * len(blocks), pa.int32()),
+                            pa.array(blocks, pa.binary()),
+                        ],
+                        schema=_TAPE_TYPES,
+                    )
+
+        return folded.select(WEIGHT, *names).mapInArrow(pack, TAPE)
+
+
+def _deltas(batch: pa.RecordBatch, restore: list[Any]) -> list[Delta]:
+    weights, *columns = (column.to_pylist() for column in batch.columns)
+    stored = [
+        column if convert is None else [None if value is None else convert(value) for value in column]
+        for column, convert in zip(columns, restore, strict=True)
+    ]
+    rows = zip(*stored, strict=True) if stored else iter([()] * len(weights))
+    return list(zip(rows, weights, strict=True))
+
+
+def _restorer(type: SqlType) -> Any:
+    """From what Spark's Arrow has to the stored value; an unsigned BIGINT is a DECIMAL to Spark."""
+    is_wide = type.kind is Kind.INTEGER and type.high is not None and type.high >= 2**63
+    return int if is_wide else restorer_of(type)
+
+
+# --- in a task ----------------------------------------------------------------------------------------------------
+
+
+class _Tape:
+    """Blocks by (task, place), in this order, read once."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._rows = ((row["task"], row["place"], row["data"]) for batch in batches for row in _some(batch))
+        self._next: tuple[int, int, bytes] | None = next(self._rows, None)
+
+    @property
+    def task(self) -> int | None:
+        """Whose block is next; None at the end."""
+        return None if self._next is None else self._next[0]
+
+    def blocks(self, task: int, place: int) -> Iterator[bytes]:
+        """Those of one place, which is not before the one that was read last; the others before it are passed."""
+        while self._next is not None and self._next[:2] <= (task, place):
+            here, data = self._next[:2], self._next[2]
+            self._next = next(self._rows, None)
+            if here == (task, place):
+                yield data
+
+    def finish(self, task: int) -> None:
+        while self._next is not None and self._next[0] <= task:
+            self._next = next(self._rows, None)
+
+
+def _some(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """A few rows at a time: a batch of blocks as Python objects all at once would be as large again."""
+    for at in range(0, batch.num_rows, 16):
+        yield from batch.slice(at, 16).to_pylist()
+
+
+def _outputs(
+    task: Task, number: int, tape: _Tape, flows: list[Flow], staging: ArchiveFiles
+) -> Iterator[pa.RecordBatch]:
+    inputs: Mapping[Flow, Iterator[bytes]] = {
+        flow: tape.blocks(number, place) for place, flow in enumerate(task.inputs)
+    }
+    tables = {
+        table.base: _rows(tape.blocks(number, place)) for place, table in enumerate(task.tables, len(task.inputs))
+    }
+    states: dict[NodeIndex, _StateWriter] = {}
+    try:
+        for output in run_task(task, tables, inputs):
+            if isinstance(output, RowsBlock):
+                yield _batch({"flow": flows.index(output.flow), "data": output.data})
+            else:
+                _written(states, staging, task, output)
+    finally:
+        for writer in states.values():
+            writer.close()
+    tape.finish(number)
+    for node, writer in states.items():
+        yield _batch(asdict(writer.file(task, node)))
+
+
+def _rows(blocks: Iterator[bytes]) -> Iterator[Delta]:
+    for block in blocks:
+        yield from decode_block(block)
+
+
+def _batch(values: dict[str, Any]) -> pa.RecordBatch:
+    arrays = [pa.array([values.get(field.name)], field.type) for field in _OUTPUT_TYPES]
+    return pa.RecordBatch.from_arrays(arrays, schema=_OUTPUT_TYPES)
+
+
+def _written(states: dict[NodeIndex, _StateWriter], staging: ArchiveFiles, task: Task, output: StateBlock) -> None:
+    writer = states.get(output.node)
+    if writer is None:
+        writer = states[output.node] = _StateWriter(staging, f"state-{task.domain}-{output.node}-{uuid4().hex[:8]}")
+    writer.write(output.items, output.data)
+
+
+class _StateWriter:
+    def __init__(self, staging: ArchiveFiles, file: str) -> None:
+        filesystem, root = staging.open()
+        filesystem.create_dir(root, recursive=True)
+        self._file, self._sink = file, filesystem.open_output_stream(f"{root}/{file}")
+        self._digest = Digest()
+        self._items = 0
+
+    def write(self, items: int, data: bytes) -> None:
+        self._items += items
+        self._sink.write(self._digest.add(frame(data)))
+
+    def close(self) -> None:
+        self._sink.close()
+
+    def file(self, task: Task, node: NodeIndex) -> StateFile:
+        return StateFile(task.domain, node, self._file, self._items, self._digest.bytes, self._digest.hex())

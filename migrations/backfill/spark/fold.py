@@ -1,0 +1,216 @@
+"""A table as of a position: the sum of the archive's weights by row, as a DataFrame.
+
+::
+
+    newest snapshot at or below P ─┐
+    log segments up to P ──────────┼─ padded to the last schema ─ where _seq <= P ─► Σ _weight by row ─► > 0: a row
+    (each shard has its own P) ────┘                                                                    < 0: damage
+
+Rows are compared by *all* stored columns, dropped ones too: what was written before a column was dropped is retracted
+with it. A sum below zero says that a retraction has come without its row, so that something is missing; the job fails
+and names the row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    StringType,
+    TimestampNTZType,
+)
+
+from domains.archive import Segment, SegmentCorrupt, ShardManifest, padding
+from domains.archived_rows import SEQUENCE, WEIGHT, archived_names
+from domains.errors import Unsupported
+from domains.types import Kind, SqlType, TableSchema, Value
+from migrations.backfill.spark.segments import ArchiveFiles, check_all
+from migrations.backfill.spark.trouble import CLOSING, OPENING
+
+SHARD = "_shard"
+
+SPARKS_DIGITS = 38
+"""Of a DECIMAL. MySQL and we have up to 65: such a column cannot be read by Spark at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAt:
+    """One shard of a table as of a position."""
+
+    manifest: ShardManifest
+    position: int
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.manifest.fold_of(self.position)
+
+
+def spark_type(type: SqlType, column: str) -> DataType:
+    """What Spark reads an archive's column as. Raises Unsupported for a DECIMAL of more than 38 digits."""
+    match type.kind:
+        case Kind.INTEGER:
+            return DecimalType(20, 0) if type.high is not None and type.high >= 2**63 else LongType()
+        case Kind.DECIMAL:
+            digits = type.length or 65
+            if digits > SPARKS_DIGITS:
+                raise Unsupported(
+                    f'column "{column}" is {type}: Spark reads DECIMALs of {SPARKS_DIGITS} digits at most',
+                    hint="declare fewer digits, or leave Spark out: --spark-threshold",
+                )
+            return DecimalType(digits, type.scale)
+        case Kind.DOUBLE:
+            return DoubleType()
+        case Kind.TEXT:
+            return StringType()
+        case Kind.BLOB:
+            return BinaryType()
+        case Kind.DATE:
+            return DateType()
+        case Kind.DATETIME:
+            return TimestampNTZType()
+        case Kind.NULL:
+            raise AssertionError("no column of a table has the type of a bare NULL")
+
+
+def stored_names(schema: TableSchema) -> list[str]:
+    """How the stored columns are called in a fold: ``s0``, ``s1`` …, so that no name clashes with any other."""
+    return [f"s{position}" for position in range(len(schema.columns))]
+
+
+def fold(
+    spark: SparkSession, files: ArchiveFiles, shards: Sequence[ShardAt], schema: TableSchema | None = None
+) -> DataFrame:
+    """The rows of a table's shards: ``_shard``, the stored columns, ``_weight`` (1 or more).
+
+    They have the width of ``schema``, which is the table's now (else the last that is archived): what was archived
+    before a column was added has the column's default, as in the table.
+
+    :raises ArchiveError: a segment is missing, cut or corrupt, or the log has a gap; named. What only the sum can
+        tell, a weight below zero, fails the job when the rows are asked for.
+    """
+    check_all(spark, files, [segment for shard in shards for segment in shard.segments])
+    schema = latest_schema(shards) if schema is None else schema
+    parts = [part for shard in shards for part in _read(spark, files, shard, schema)]
+    names = [SHARD, *stored_names(schema)]
+    if not parts:
+        return spark.createDataFrame([], _empty_schema(schema))
+    rows = parts[0]
+    for part in parts[1:]:
+        rows = rows.unionByName(part)
+    if all(len(shard.segments) <= 1 and _is_snapshot(shard) for shard in shards):
+        return rows  # A snapshot is a fold already.
+    summed = rows.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT))
+    return summed.where(_is_there(shards, names))
+
+
+def latest_schema(shards: Sequence[ShardAt]) -> TableSchema:
+    """The one with most columns: each adds to the one before."""
+    schemas = [shard.manifest.schema_at(shard.position) for shard in shards]
+    return max(schemas, key=lambda each: (len(each.columns), sum(column.dropped for column in each.columns)))
+
+
+def _is_snapshot(shard: ShardAt) -> bool:
+    return all(segment.kind == "snapshot" for segment in shard.segments)
+
+
+def _read(spark: SparkSession, files: ArchiveFiles, shard: ShardAt, schema: TableSchema) -> list[DataFrame]:
+    """The shard's segments, a DataFrame for each schema that they have."""
+    by_schema: dict[int, list[Segment]] = {}
+    snapshot = 0
+    for segment in shard.segments:
+        by_schema.setdefault(segment.schema, []).append(segment)
+        snapshot = segment.last if segment.kind == "snapshot" else snapshot
+    return [
+        _padded(spark, files, shard, segments, snapshot, (shard.manifest.schemas[number], schema))
+        for number, segments in by_schema.items()
+    ]
+
+
+def _padded(
+    spark: SparkSession,
+    files: ArchiveFiles,
+    shard: ShardAt,
+    segments: list[Segment],
+    snapshot: int,
+    schemas: tuple[TableSchema, TableSchema],
+) -> DataFrame:
+    """Segments of one schema, in the width of the other."""
+    own, wanted = schemas
+    read = spark.read.parquet(*(files.for_spark(segment.file) for segment in segments))
+    # A log segment may begin before the snapshot that stands for its beginning.
+    counts = (F.col(SEQUENCE) <= shard.position) & (
+        (F.col(SEQUENCE) > snapshot) | F.col("_metadata.file_name").startswith("snapshot-")
+    )
+    read = read.where(counts)
+    columns = [F.lit(shard.manifest.shard).alias(SHARD), F.col(WEIGHT).cast("long").alias(WEIGHT)]
+    for place, (name, column) in enumerate(zip(archived_names(own), own.columns, strict=True)):
+        columns.append(F.col(f"`{name}`").cast(spark_type(column.type, column.name)).alias(f"s{place}"))
+    for place, value in enumerate(padding(own, wanted), len(own.columns)):
+        column = wanted.columns[place]
+        columns.append(_literal(value, column.type).cast(spark_type(column.type, column.name)).alias(f"s{place}"))
+    return read.select(*columns)
+
+
+def _literal(value: Value, type: SqlType) -> Column:
+    if isinstance(value, str) and type.kind is Kind.DATE:
+        return F.lit(date.fromisoformat(value))
+    if isinstance(value, str) and type.kind is Kind.DATETIME:
+        return F.lit(datetime.fromisoformat(value).isoformat(sep=" ")).cast("timestamp_ntz")
+    if isinstance(value, Decimal):
+        return F.lit(str(value))
+    return F.lit(value)
+
+
+def _is_there(shards: Sequence[ShardAt], names: list[str]) -> Column:
+    """Weight > 0; the job fails where it is below zero, and says of which table and row."""
+    table = shards[0].manifest.table
+    says = SegmentCorrupt(
+        f'the archive of table "{table}" retracts a row that it does not have: ⟨row⟩',
+        hint="a segment is missing or was changed: headrace archive check",
+    )
+    text = json.dumps([says.code, says.message, says.hint], ensure_ascii=False)
+    before, after = text.split("⟨row⟩")
+    row = F.translate(F.to_json(F.struct(*names)), '"\\', "' ")
+    wrong = F.raise_error(F.concat(F.lit(OPENING + before), row, F.lit(after + CLOSING)))
+    return F.when(F.col(WEIGHT) < 0, wrong.cast("boolean")).otherwise(F.col(WEIGHT) > 0)
+
+
+def _empty_schema(schema: TableSchema) -> Any:
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    fields = [StructField(SHARD, IntegerType()), StructField(WEIGHT, LongType())]
+    for place, column in enumerate(schema.columns):
+        fields.append(StructField(f"s{place}", spark_type(column.type, column.name)))
+    return StructType(fields)
+
+
+def as_relation(rows: DataFrame, schema: TableSchema) -> DataFrame:
+    """A fold as SQL sees the table: its live columns as ``c0``, ``c1`` …, a row that stands n times n times."""
+    live = [F.col(f"s{position}").alias(f"c{place}") for place, position in enumerate(schema.live())]
+    if schema.primary_key:
+        return rows.select(*live)
+    copies = F.explode(F.array_repeat(F.lit(0), F.col(WEIGHT).cast("int")))
+    return rows.withColumn("_copy", copies).select(*live)
+
+
+def shards_at(files: ArchiveFiles, table: str, clock: Mapping[str, int]) -> list[ShardAt]:
+    """The shards of a table that a clock names (``votes``, or ``votes@0``, ``votes@1`` …), each at its position."""
+    found = []
+    for base, position in sorted(clock.items()):
+        name, _, number = base.partition("@")
+        if name == table:
+            found.append(ShardAt(files.manifest(table, int(number or 0)), position))
+    return found

@@ -1,0 +1,60 @@
+"""Spark as the runner of bulk jobs, as the controller sees it. Imports no Spark: the job is a process of its own."""
+
+from __future__ import annotations
+
+import pickle
+from base64 import b64encode
+from typing import Any
+
+from domains.errors import HeadraceError
+from migrations.backfill.job import Job, JobProgress, StateFile
+from migrations.backfill.runner import BulkFailed
+from migrations.backfill.spark.launching import SparkFailed, SparkJob, check_java
+from migrations.backfill.spark.settings import SparkSettings
+
+
+class SparkRunner:
+    """See :class:`migrations.backfill.runner.BulkRunner`."""
+
+    name = "spark"
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self._settings = settings
+
+    def check(self) -> None:
+        check_java()
+
+    def start(self, job: Job) -> SparkRun:
+        what = {"job": b64encode(pickle.dumps(job)).decode("ascii")}
+        return SparkRun(job, SparkJob("bulk", what, self._settings))
+
+
+class SparkRun:
+    """See :class:`migrations.backfill.runner.BulkRun`."""
+
+    def __init__(self, job: Job, child: SparkJob) -> None:
+        self._job = job
+        self._child = child
+
+    def progress(self) -> JobProgress:
+        told: dict[str, Any] = self._child.progress
+        return JobProgress(
+            rows=told.get("rows", 0),
+            total=max(self._job.rows, told.get("rows", 0)),
+            stages_done=told.get("stages_done", 0),
+            stages=len(self._job.stages),
+            seconds_left=told.get("seconds_left"),
+            ui=told.get("ui"),
+        )
+
+    def results(self) -> tuple[StateFile, ...] | None:
+        try:
+            files = self._child.result()
+        except SparkFailed as error:
+            raise BulkFailed(error.message, hint="nothing was changed; try again") from error
+        except HeadraceError:
+            raise
+        return None if files is None else tuple(StateFile(**file) for file in files)
+
+    def cancel(self) -> None:
+        self._child.cancel()

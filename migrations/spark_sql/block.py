@@ -1,0 +1,283 @@
+"""One SELECT: sources, WHERE, groups, HAVING, the list, ORDER BY.
+
+A block with groups is written as two: the inner one has the group's columns ``g0`` …, the aggregates ``a0`` … and
+what the group determines ``d0`` … (any of its values is it), and the outer one all that is computed from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from domains.errors import HeadraceError, SqlError, Unsupported
+from domains.expressions import Constant, Expression, Field
+from domains.functions import call, comparison_type
+from domains.rewriting import fold
+from domains.types import BOOL, Column, SqlType
+from migrations.parse import exp
+from migrations.query.aggregates import aggregates_in, is_aggregate, summary
+from migrations.query.ordering import read_limit, sorting_direction
+from migrations.query.parameters import is_parameterised
+from migrations.query.scalar import Setting, conjuncts, scalar
+from migrations.query.scope import Scope
+from migrations.query.select import output_name
+from migrations.spark_sql.expressions import Names
+from migrations.spark_sql.grouping import aggregate
+from migrations.spark_sql.source import Answer, Carried, Compile, Context, FromClause, Term, take_parameters
+from migrations.spark_sql.values import converted
+
+Known = Callable[[exp.Expr], Expression | None]
+
+
+class Block:
+    """Writes one SELECT; ``compile`` writes the queries inside it."""
+
+    def __init__(self, node: exp.Select, context: Context, compile: Compile) -> None:
+        self.node = node
+        self.context = context
+        self.compile = compile
+        self.names = Names()
+        self.scope = Scope(())
+        self.carried: list[Carried] = []
+        self.conditions: list[Expression] = []
+        self.known: Known | None = None
+        """What a part of the text has become by grouping."""
+
+    def write(self) -> Answer:
+        clause = self.node.args.get("from_")
+        if clause is None:
+            raise Unsupported("SELECT without FROM in a view, which the judge does not know")
+        reader = FromClause(self.names, self.context, self.compile)
+        source = reader.read(clause.this, self.node.args.get("joins") or ())
+        self.scope = Scope(source.bounds)
+        self.carried, self.conditions = reader.carried, reader.conditions
+        self._restrict(self.node.args.get("where"), "WHERE")
+        text = source.text
+        if self._is_grouped():
+            text = self._grouped(text)
+        self._restrict(self.node.args.get("having"), "HAVING")
+        return self._finished(text)
+
+    # --- expressions --------------------------------------------------------------------------------------------
+
+    def translate(self, node: exp.Expr, place: str, aliases: Known | None = None) -> Expression:
+        def replaced(part: exp.Expr) -> Expression | None:
+            found = None if self.known is None else self.known(part)
+            if found is None and aliases is not None:
+                found = aliases(part)
+            return self._subquery(part, place) if found is None else found
+
+        return fold(scalar(node, self.scope, Setting(replace=replaced, place=place)))
+
+    def _subquery(self, node: exp.Expr, place: str) -> Expression | None:
+        """IN (SELECT …), EXISTS and subqueries that are values, as Spark has them."""
+        if isinstance(node, exp.In) and node.args.get("query") is not None:
+            answer = self._uncorrelated(node.args["query"])
+            left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+            sides = [self.translate(each, place) for each in left]
+            if len(sides) != len(answer.columns):
+                raise SqlError("IN compares other columns than its subquery has")
+            types = [comparison_type(s.type, c.type) for s, c in zip(sides, answer.columns, strict=True)]
+            ours = ", ".join(self.names.as_type(s, t) for s, t in zip(sides, types, strict=True))
+            theirs = ", ".join(
+                converted(f"c{i}", c.type, t) for i, (c, t) in enumerate(zip(answer.columns, types, strict=True))
+            )
+            here = self.context.aliases()
+            return self._condition(f"(({ours}) IN (SELECT {theirs} FROM ({answer.text}) AS {here}))")
+        if isinstance(node, exp.Exists):
+            return self._condition(f"EXISTS ({self._uncorrelated(node.this).text})")
+        if isinstance(node, (exp.Subquery, exp.Select, exp.SetOperation)):
+            answer = self._uncorrelated(node)
+            here = self.context.aliases()
+            return self.names.add(f"(SELECT {here}.c0 FROM ({answer.text}) AS {here})", answer.columns[0].type)
+        return None
+
+    def _condition(self, text: str) -> Field:
+        return self.names.add(text, BOOL, condition=True)
+
+    def _uncorrelated(self, node: exp.Expr) -> Answer:
+        answer = self.compile(node, self.context)
+        if answer.slots:
+            raise Unsupported("a parameter inside of a subquery of an expression, which the judge does not know")
+        return answer
+
+    # --- WHERE and HAVING ---------------------------------------------------------------------------------------
+
+    def _restrict(self, clause: exp.Expr | None, place: str) -> None:
+        aliases = self._alias if place == "HAVING" else None
+        for part in () if clause is None else conjuncts(clause.this):
+            if is_parameterised(part):
+                take_parameters(
+                    part, lambda n: self.translate(n, place, aliases), self.carried, self.conditions, self.context
+                )
+            else:
+                self.conditions.append(self.translate(part, place, aliases))
+
+    def _merge(self) -> None:
+        """The same ``:name`` in two comparisons by = is one parameter, and what it is compared with is equal."""
+        kept: list[Carried] = []
+        for one in self.carried:
+            place = next((i for i, other in enumerate(kept) if _same(one, other)), None)
+            if place is None:
+                kept.append(one)
+            else:
+                same = kept[place]
+                marks = tuple(dict.fromkeys((*same.slot.marks, *one.slot.marks)))
+                kept[place] = Carried(replace(same.slot, marks=marks), same.operand)
+                self.conditions.append(call("eq", same.operand, one.operand))
+        self.carried = kept
+
+    def _where(self) -> str:
+        text = f" WHERE {self.names.all_true(self.conditions)}" if self.conditions else ""
+        self.conditions = []
+        return text
+
+    # --- groups -------------------------------------------------------------------------------------------------
+
+    def _later(self) -> list[exp.Expr]:
+        parts = [*self.node.expressions, self.node.args.get("having"), self.node.args.get("order")]
+        return [part for part in parts if part is not None]
+
+    def _is_grouped(self) -> bool:
+        return self.node.args.get("group") is not None or any(True for n in self._later() for _ in aggregates_in(n))
+
+    def _grouped(self, source: str) -> str:
+        """The inner SELECT, as the outer one's source; ``names`` and ``known`` are those of the outer one then."""
+        self._merge()
+        inner, scope, carried = self.names, self.scope, self.carried
+        clause = self.node.args.get("group")
+        groups = [] if clause is None else [self._group(node) for node in clause.expressions]
+        groups += [c.operand for c in carried]
+        if any(isinstance(group, Constant) for group in groups):
+            raise Unsupported("GROUP BY a constant, which the judge does not know")
+        columns = [f"{inner.value(group)} AS g{i}" for i, group in enumerate(groups)]
+        outer, here = Names(), self.context.aliases()
+        fields = [outer.add(f"{here}.g{i}", group.type) for i, group in enumerate(groups)]
+        made: dict[Expression | str, Field] = {}
+
+        def column(key: Expression | str, text: str, type: SqlType) -> Field:
+            if key not in made:
+                name = f"a{len(made)}"
+                columns.append(f"{text} AS {name}")
+                made[key] = outer.add(f"{here}.{name}", type)
+            return made[key]
+
+        def known(node: exp.Expr) -> Expression | None:
+            if is_aggregate(node):
+                meant = summary(node, lambda n: _plain(n, scope))
+                text = aggregate(meant, inner)
+                return column(text, text, meant.type)
+            if isinstance(node, (exp.Literal, exp.Query)):
+                return None
+            try:
+                plain = _plain(node, scope)
+            except HeadraceError:
+                return None
+            if plain in groups and not isinstance(plain, Constant):
+                return fields[groups.index(plain)]
+            # What the group determines: all its rows have the same.
+            return column(plain, f"min({inner.value(plain)})", plain.type) if isinstance(plain, Field) else None
+
+        where = self._where()
+        self.names, self.known = outer, known
+        self.carried = [Carried(c.slot, fields[groups.index(c.operand)]) for c in carried]
+        self._visit_all()
+        by = f" GROUP BY {', '.join(inner.value(group) for group in groups)}" if groups else ""
+        if not columns:
+            raise Unsupported("a group without columns, which the judge does not know")
+        return f"(SELECT {', '.join(columns)} FROM {source}{where}{by}) AS {here}"
+
+    def _visit_all(self) -> None:
+        """Have every part translated once, so that the inner SELECT has all the columns that they need."""
+        for item in self.node.expressions:
+            self.translate(item, "the SELECT list")
+        having, order = self.node.args.get("having"), self.node.args.get("order")
+        for part in () if having is None else conjuncts(having.this):
+            if not is_parameterised(part):
+                self.translate(part, "HAVING", self._alias)
+            else:
+                take_parameters(part, lambda n: self.translate(n, "HAVING", self._alias), [], [], self.context)
+        for term in () if order is None else order.expressions:
+            self._sorting(term)
+
+    def _group(self, node: exp.Expr) -> Expression:
+        items = self.node.expressions
+        if isinstance(node, exp.Literal) and not node.is_string:
+            node = items[int(node.this) - 1]
+        elif isinstance(node, exp.Column) and not node.table and self.scope.find(node.name) is None:
+            node = self._item(node.name) or node
+        return fold(scalar(node, self.scope, Setting(replace=lambda n: self._subquery(n, "GROUP BY"))))
+
+    # --- the list and the order ---------------------------------------------------------------------------------
+
+    def _item(self, name: str) -> exp.Expr | None:
+        """The SELECT list's expression of that alias."""
+        for item in self.node.expressions:
+            if isinstance(item, exp.Alias) and item.alias.lower() == name.lower():
+                found: exp.Expr = item.this
+                return found
+        return None
+
+    def _alias(self, node: exp.Expr) -> Expression | None:
+        if not isinstance(node, exp.Column) or node.table:
+            return None
+        if self.scope.find(node.name) is not None and self.known is None:
+            return None
+        item = self._item(node.name)
+        return None if item is None else self.translate(item, "HAVING")
+
+    def _sorting(self, term: exp.Expr) -> tuple[Expression, bool]:
+        node = term.this
+        if isinstance(node, exp.Literal) and not node.is_string:
+            return self.translate(self.node.expressions[int(node.this) - 1], "ORDER BY"), sorting_direction(term)
+
+        def first(part: exp.Expr) -> Expression | None:
+            """ORDER BY looks for a name in the SELECT list first."""
+            if isinstance(part, exp.Column) and not part.table and (item := self._item(part.name)) is not None:
+                return self.translate(item, "ORDER BY")
+            return None if self.known is None else self.known(part)
+
+        def replaced(part: exp.Expr) -> Expression | None:
+            found = first(part)
+            return self._subquery(part, "ORDER BY") if found is None else found
+
+        return fold(scalar(node, self.scope, Setting(replace=replaced, place="ORDER BY"))), sorting_direction(term)
+
+    def _finished(self, source: str) -> Answer:
+        self._merge()
+        outputs = self._outputs()
+        columns = [f"{self.names.value(e)} AS c{i}" for i, (_, e) in enumerate(outputs)]
+        columns += [f"{self.names.value(c.operand)} AS p{i}" for i, c in enumerate(self.carried)]
+        order: list[Term] = []
+        clause = self.node.args.get("order")
+        for term in () if clause is None else clause.expressions:
+            expression, descending = self._sorting(term)
+            if not isinstance(expression, Constant):
+                columns.append(f"{self.names.value(expression)} AS o{len(order)}")
+                order.append(Term(f"o{len(order)}", descending))
+        limit, offset = read_limit(self.node)
+        word = "DISTINCT " if self.node.args.get("distinct") is not None else ""
+        text = f"SELECT {word}{', '.join(columns)} FROM {source}{self._where()}"
+        slots = tuple(replace(c.slot, type=c.operand.type) for c in self.carried)
+        return Answer(text, tuple(Column(name, e.type) for name, e in outputs), slots, tuple(order), limit, offset)
+
+    def _outputs(self) -> list[tuple[str, Expression]]:
+        found: list[tuple[str, Expression]] = []
+        for item in self.node.expressions:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                table = item.table if isinstance(item, exp.Column) else ""
+                for bound in self.scope.star(table):
+                    column = exp.column(bound.name, table=bound.table or None, quoted=True)
+                    found.append((bound.name, self.translate(column, "the SELECT list")))
+            else:
+                found.append((output_name(item), self.translate(item, "the SELECT list")))
+        return found
+
+
+def _plain(node: exp.Expr, scope: Scope) -> Expression:
+    return fold(scalar(node, scope))
+
+
+def _same(one: Carried, other: Carried) -> bool:
+    named = one.slot.named and other.slot.named and one.slot.name.lower() == other.slot.name.lower()
+    return named or bool(set(one.slot.marks) & set(other.slot.marks))

@@ -1,0 +1,182 @@
+"""Whole queries: WITH, UNION, ORDER BY with LIMIT; and a view as the judge has it computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from domains.errors import SqlError, Unsupported
+from domains.functions import common_type
+from domains.graph import ParameterKind
+from domains.types import Column, SqlType
+from migrations.catalog import Catalog
+from migrations.parse import exp
+from migrations.query.aggregates import aggregates_in
+from migrations.query.ordering import read_limit, sorting_direction
+from migrations.query.relation import Slot
+from migrations.spark_sql.block import Block
+from migrations.spark_sql.source import Answer, Context, Term, fresh_context
+from migrations.spark_sql.values import converted
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A view for Spark. ``text`` has the visible columns c0 … and the parameters' columns p0 …"""
+
+    text: str
+    nothing: str
+    """What it is where the parameters find no row: of an aggregate without GROUP BY, its one row over nothing."""
+    columns: tuple[Column, ...]
+    parameters: tuple[Slot, ...]
+    """Of p0 …, in the order in which the statement names them; LIMIT ? and OFFSET ? are not among them."""
+    counts_nothing: bool
+    """Some SELECT aggregates without GROUP BY: only then ``nothing`` can have rows."""
+
+
+def judged(catalog: Catalog, tables: dict[str, str], query: exp.Query) -> Judged:
+    """A view's query over ``catalog``; ``tables`` has the name in Spark of each base table, by its lower-case name.
+
+    :raises Unsupported: something in it cannot be said in Spark's SQL so that it means the same.
+    """
+    try:
+        answer = _outermost(compile_query(query, fresh_context(catalog, tables)))
+        nothing = _outermost(compile_query(query, fresh_context(catalog, tables, nothing=True)))
+    except RecursionError:
+        raise Unsupported("a query that nests too deep for the judge") from None
+    places = sorted(range(len(answer.slots)), key=lambda i: answer.slots[i].marks[0])
+    columns = [f"c{i}" for i in range(len(answer.columns))]
+    keys = [f"p{place} AS p{i}" for i, place in enumerate(places)]
+    text = f"SELECT {', '.join([*columns, *keys])} FROM ({answer.text})"
+    slots = tuple(answer.slots[place] for place in places)
+    return Judged(text, nothing.text, answer.columns, slots, _counts_nothing(catalog, query))
+
+
+def _counts_nothing(catalog: Catalog, query: exp.Expr) -> bool:
+    for select in query.find_all(exp.Select):
+        if select.args.get("group") is None and any(True for item in select.expressions for _ in aggregates_in(item)):
+            return True
+    inner = (catalog.views.get(table.name.lower()) for table in query.find_all(exp.Table))
+    return any(view is not None and _counts_nothing(catalog, view.relation) for view in inner)
+
+
+def _outermost(answer: Answer) -> Answer:
+    """A constant LIMIT holds within a key where a key is one value of every parameter; else it is one of reading, and
+    what the reader holds has all rows."""
+    is_constant = isinstance(answer.limit, int) and isinstance(answer.offset, int)
+    if is_constant and all(slot.kind is ParameterKind.EQUAL for slot in answer.slots):
+        return bounded(answer)
+    return replace(answer, limit=None, offset=0)
+
+
+def compile_query(node: exp.Expr, context: Context) -> Answer:
+    """The query, with its outermost ORDER BY and LIMIT noted."""
+    clause = node.args.get("with_")
+    if clause is not None:
+        for cte in clause.expressions:
+            answer = compile_bounded(cte.this, context)
+            names = [c.name for c in cte.args["alias"].columns]
+            if names:
+                answer = replace(
+                    answer, columns=tuple(Column(n, c.type) for n, c in zip(names, answer.columns, strict=True))
+                )
+            context = context.with_cte(cte.alias, answer)
+    if isinstance(node, exp.Select):
+        return Block(node, context, compile_bounded).write()
+    if isinstance(node, exp.SetOperation):
+        return _union(node, context)
+    if isinstance(node, exp.Subquery):
+        modified = any(node.args.get(key) is not None for key in ("order", "limit", "offset"))
+        answer = compile_query(node.this, context)
+        return _sorted(bounded(answer), node, context) if modified else answer
+    raise Unsupported(f"{type(node).__name__.upper()} as a query, which the judge does not know")
+
+
+def compile_bounded(node: exp.Expr, context: Context) -> Answer:
+    """The query as others read it: with its LIMIT carried out."""
+    return bounded(compile_query(node, context))
+
+
+def bounded(answer: Answer) -> Answer:
+    """τ, for each combination of the parameters' values; ties go by the row, so that the answer follows from the
+    data."""
+    if answer.limit is None:
+        return replace(answer, order=())
+    if isinstance(answer.limit, Slot) or isinstance(answer.offset, Slot):
+        raise Unsupported("LIMIT ? inside of a query")
+    columns = [f"c{i}" for i in range(len(answer.columns))]
+    keys = [f"p{i}" for i in range(len(answer.slots))]
+    terms = [_term(term) for term in answer.order] + [f"{column} ASC NULLS FIRST" for column in columns]
+    by = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    rank = f"row_number() OVER ({by}ORDER BY {', '.join(terms)}) AS rank"
+    window = f"rank > {answer.offset} AND rank <= {answer.offset + answer.limit}"
+    text = f"SELECT {', '.join([*columns, *keys])} FROM (SELECT *, {rank} FROM ({answer.text})) WHERE {window}"
+    return Answer(text, answer.columns, answer.slots)
+
+
+def _term(term: Term) -> str:
+    return f"{term.column} DESC NULLS LAST" if term.descending else f"{term.column} ASC NULLS FIRST"
+
+
+# --- UNION --------------------------------------------------------------------------------------------------------
+
+
+def _union(node: exp.SetOperation, context: Context) -> Answer:
+    if not isinstance(node, exp.Union):
+        raise Unsupported(f"{type(node).__name__.upper()}, which the judge does not know")
+    left = node.this
+    if isinstance(left, exp.SetOperation) and not any(left.args.get(k) is not None for k in ("order", "limit")):
+        first = _union(left, context)
+    else:
+        first = compile_bounded(left, context)
+    second = compile_bounded(node.expression, context)
+    if len(first.columns) != len(second.columns):
+        raise SqlError("the branches of a UNION have different numbers of columns")
+    slots = _unified(first.slots, second.slots)
+    names = [column.name for column in first.columns]
+    types = [common_type((a.type, b.type)) for a, b in zip(first.columns, second.columns, strict=True)]
+    keys = [common_type((a.type, b.type)) for a, b in zip(first.slots, second.slots, strict=True)]
+    word = "UNION" if node.args.get("distinct") else "UNION ALL"
+    branches = f" {word} ".join(f"({_aligned(each, types, keys)})" for each in (first, second))
+    here = context.aliases()
+    answer = Answer(
+        f"SELECT * FROM ({branches}) AS {here}",
+        tuple(Column(name, type) for name, type in zip(names, types, strict=True)),
+        tuple(replace(slot, type=type) for slot, type in zip(slots, keys, strict=True)),
+    )
+    return _sorted(answer, node, context)
+
+
+def _aligned(answer: Answer, types: Sequence[SqlType], keys: Sequence[SqlType]) -> str:
+    columns = [
+        f"{converted(f'c{i}', c.type, t)} AS c{i}" for i, (c, t) in enumerate(zip(answer.columns, types, strict=True))
+    ]
+    columns += [
+        f"{converted(f'p{i}', s.type, t)} AS p{i}" for i, (s, t) in enumerate(zip(answer.slots, keys, strict=True))
+    ]
+    return f"SELECT {', '.join(columns)} FROM ({answer.text})"
+
+
+def _unified(ours: Sequence[Slot], theirs: Sequence[Slot]) -> list[Slot]:
+    """The k-th parameter of each branch is one."""
+    if [(s.name.lower(), s.kind) for s in ours] != [(s.name.lower(), s.kind) for s in theirs]:
+        raise Unsupported("a UNION whose branches have different parameters")
+    pairs = zip(ours, theirs, strict=True)
+    return [replace(a, marks=tuple(dict.fromkeys((*a.marks, *b.marks)))) for a, b in pairs]
+
+
+def _sorted(answer: Answer, node: exp.Expr, context: Context) -> Answer:
+    """With the ORDER BY and LIMIT that follow a UNION or a query in parentheses, by its columns."""
+    clause = node.args.get("order")
+    terms = () if clause is None else clause.expressions
+    order = tuple(Term(_column_of(term.this, answer), sorting_direction(term)) for term in terms)
+    limit, offset = read_limit(node)
+    return replace(answer, order=order, limit=limit, offset=offset)
+
+
+def _column_of(node: exp.Expr, answer: Answer) -> str:
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return f"c{int(node.this) - 1}"
+    names = [column.name.lower() for column in answer.columns]
+    if isinstance(node, exp.Column) and node.name.lower() in names:
+        return f"c{names.index(node.name.lower())}"
+    raise Unsupported("ORDER BY an expression behind a UNION, which the judge does not know")

@@ -1,0 +1,237 @@
+"""FROM: tables, views, derived tables and joins as Spark's FROM, and the names in reach of the block.
+
+Each source stands under an alias of ours (``t0``, ``t1`` …) and has columns ``c0`` … and, for the parameters that it
+carries, ``p0`` …; what people call them is only known here. Aliases count through the whole query, so that no name
+means two things anywhere in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from domains.errors import SqlError, Unsupported
+from domains.expressions import Expression, Field
+from domains.functions import call
+from domains.types import Column, SqlType, TableSchema
+from migrations.catalog import Catalog
+from migrations.parse import exp, position
+from migrations.query.parameters import is_parameterised, read_comparisons
+from migrations.query.relation import Slot
+from migrations.query.scalar import Setting, conjuncts, scalar
+from migrations.query.scope import Bound, Scope
+from migrations.spark_sql.expressions import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A parameter on its way out, and what it is compared with, over the row at hand."""
+
+    slot: Slot
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of ORDER BY: a column of the answer, and its direction."""
+
+    column: str
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A query that is written: ``text`` is a SELECT with the columns c0 …, p0 … and those that it is sorted by."""
+
+    text: str
+    columns: tuple[Column, ...]
+    slots: tuple[Slot, ...] = ()
+    """Of p0 …; each has the type of its column."""
+    order: tuple[Term, ...] = ()
+    limit: int | Slot | None = None
+    offset: int | Slot = 0
+
+
+@dataclass(slots=True)
+class Context:
+    """What a query may read. ``tables`` has the name in Spark of each base table."""
+
+    catalog: Catalog
+    tables: dict[str, str]
+    ctes: dict[str, Answer]
+    aliases: Callable[[], str]
+    nothing: bool = False
+    """Write the query as it is where no parameter finds anything: each condition with a ``?`` is FALSE."""
+
+    def with_cte(self, name: str, answer: Answer) -> Context:
+        return replace(self, ctes={**self.ctes, name.lower(): answer})
+
+    def without_ctes(self) -> Context:
+        return replace(self, ctes={})
+
+
+def fresh_context(catalog: Catalog, tables: dict[str, str], *, nothing: bool = False) -> Context:
+    numbers = count()
+    return Context(catalog, tables, {}, lambda: f"t{next(numbers)}", nothing)
+
+
+Compile = Callable[[exp.Expr, Context], Answer]
+"""Of a whole query, handed down; with its LIMIT carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    text: str
+    bounds: tuple[Bound, ...]
+
+
+class FromClause:
+    """Reads one FROM clause. ``carried`` and ``conditions`` are what its sources and ONs bring along."""
+
+    def __init__(self, names: Names, context: Context, compile: Compile) -> None:
+        self._names = names
+        self._context = context
+        self._compile = compile
+        self.carried: list[Carried] = []
+        self.conditions: list[Expression] = []
+
+    def read(self, first: exp.Expr, joins: Sequence[exp.Join]) -> Named:
+        parts = [self._item(first)]
+        for join in joins:
+            plain = not (join.side or join.kind or join.method or join.args.get("on") or join.args.get("using"))
+            if plain:
+                parts.append(self._item(join.this))
+            else:
+                parts[-1] = self._join(parts[-1], join)
+        bounds = tuple(bound for part in parts for bound in part.bounds)
+        return Named(" CROSS JOIN ".join(f"({part.text})" if len(parts) > 1 else part.text for part in parts), bounds)
+
+    # --- one source ---------------------------------------------------------------------------------------------
+
+    def _item(self, node: exp.Expr) -> Named:
+        if isinstance(node, exp.Table):
+            item = self._table(node)
+        elif isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)) and not node.alias:
+            item = self._item(node.this)
+        elif isinstance(node, exp.Subquery):
+            modified = any(node.args.get(key) is not None for key in ("order", "limit", "offset", "with_"))
+            answer = self._compile(node if modified else node.this, self._context)
+            item = self._leaf(answer, node.alias, _alias_columns(node))
+        else:
+            raise Unsupported(f"{type(node).__name__.upper()} in FROM, which the judge does not know")
+        for join in node.args.get("joins") or ():
+            item = self._join(item, join)
+        return item
+
+    def _table(self, node: exp.Table) -> Named:
+        alias, columns = node.alias or node.name, _alias_columns(node)
+        cte = self._context.ctes.get(node.name.lower())
+        if cte is not None:
+            return self._leaf(cte, alias, columns)
+        found = self._context.catalog.relation(node.name)
+        if isinstance(found, TableSchema):
+            live = [found.columns[place] for place in found.live()]
+            text = f"SELECT * FROM {self._context.tables[found.name.lower()]}"
+            return self._leaf(Answer(text, tuple(Column(c.name, c.type) for c in live)), alias, columns)
+        answer = self._compile(found.relation, self._context.without_ctes())
+        here = (position(node.this),)
+        slots = tuple(replace(s, marks=tuple(here + mark for mark in s.marks)) for s in answer.slots)
+        return self._leaf(replace(answer, slots=slots), alias, columns or found.columns)
+
+    def _leaf(self, answer: Answer, alias: str, names: Sequence[str]) -> Named:
+        here = self._context.aliases()
+        columns = answer.columns
+        if names:
+            columns = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
+        bounds = tuple(Bound(alias, c.name, self._names.add(f"{here}.c{i}", c.type)) for i, c in enumerate(columns))
+        for i, slot in enumerate(answer.slots):
+            self.carried.append(Carried(slot, self._names.add(f"{here}.p{i}", slot.type)))
+        return Named(f"({answer.text}) AS {here}", bounds)
+
+    # --- joins --------------------------------------------------------------------------------------------------
+
+    def _join(self, left: Named, join: exp.Join) -> Named:
+        side = str(join.side or "").upper()
+        right = self._item(join.this)
+        shared = _shared(left, right, join)
+        bounds = _merged(left, right, shared, side)
+        if shared:
+            on: list[Expression] = [call("eq", _field(left, name), _field(right, name)) for name in shared]
+        else:
+            on = self._on(join, Scope((*left.bounds, *right.bounds)), bool(side))
+        word = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "": "INNER JOIN"}.get(side)
+        if word is None:
+            raise Unsupported(f"{side} JOIN, which the judge does not know")
+        return Named(f"({left.text} {word} {right.text} ON {self._names.all_true(on)})", bounds)
+
+    def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list[Expression]:
+        condition = join.args.get("on")
+        found: list[Expression] = []
+        for part in () if condition is None else conjuncts(condition):
+            if is_parameterised(part):
+                if outer:
+                    raise Unsupported("a parameter in the ON of an outer join")
+                take_parameters(part, lambda n: scalar(n, scope), self.carried, self.conditions, self._context)
+            else:
+                found.append(scalar(part, scope, Setting(place="the ON of a join")))
+        return found
+
+
+def take_parameters(
+    part: exp.Expr,
+    translate: Callable[[exp.Expr], Expression],
+    carried: list[Carried],
+    conditions: list[Expression],
+    context: Context,
+) -> None:
+    """A condition with ``?``: what it is compared with is carried, what is left of it must hold."""
+    comparisons, rest = read_comparisons(part)
+    for comparison in comparisons:
+        operand = translate(comparison.operand)
+        name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"
+        carried.append(Carried(comparison.slot(name, operand.type), operand))
+        if context.nothing:
+            conditions.append(call("ne", NOUGHT, NOUGHT))
+    conditions.extend(translate(each) for each in rest)
+
+
+NOUGHT = scalar(exp.Literal.number(0), Scope(()))
+
+
+def _alias_columns(node: exp.Expr) -> list[str]:
+    alias = node.args.get("alias")
+    return [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+
+
+def _shared(left: Named, right: Named, join: exp.Join) -> list[str]:
+    using = join.args.get("using")
+    if using:
+        return [column.name for column in using]
+    if str(join.method or "").upper() != "NATURAL":
+        return []
+    theirs = {bound.name.lower() for bound in right.bounds if not bound.merged}
+    return list(dict.fromkeys(b.name for b in left.bounds if not b.merged and b.name.lower() in theirs))
+
+
+def _field(side: Named, name: str) -> Field:
+    found = Scope(side.bounds).find(name)
+    if found is None:
+        raise SqlError(f'unknown column "{name}" in USING')
+    return found
+
+
+def _merged(left: Named, right: Named, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
+    """A USING column counts once, that of the side that is kept, and comes first in ``*``."""
+    if not shared:
+        return (*left.bounds, *right.bounds)
+    names = {name.lower() for name in shared}
+    kept, other = (right, left) if side == "RIGHT" else (left, right)
+    first = tuple(b for b in kept.bounds if b.name.lower() in names)
+    hidden = tuple(replace(b, merged=True) for b in other.bounds if b.name.lower() in names)
+    rest = tuple(b for b in (*left.bounds, *right.bounds) if b.name.lower() not in names)
+    return (*first, *hidden, *rest)
+
+
+def slot_type(slot: Slot, type: SqlType) -> Slot:
+    return replace(slot, type=type)

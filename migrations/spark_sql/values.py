@@ -1,0 +1,182 @@
+"""Values of one type as those of another, in Spark's words; and the Spark types that stand for ours.
+
+INTEGER is BIGINT (DECIMAL(20,0) where it is unsigned), DECIMAL of scale s is DECIMAL(20+s, s): twenty digits before the
+point hold any integer, and leave room for those behind it that a product or a quotient needs before it is rounded.
+What does not fit fails the query (ANSI mode) and is never wrong.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from domains.errors import Unsupported
+from domains.types import Kind, SqlType, Value
+
+DIGITS = 38
+"""Of Spark's DECIMAL."""
+WHOLE_DIGITS = 20
+
+_NUMBER = r"^\\s*([+-]?(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+_INTEGER = r"^\\s*([+-]?[0-9]+)"
+
+
+def spark_type(type: SqlType) -> str:
+    """The Spark type that values of ``type`` have in a query's text."""
+    match type.kind:
+        case Kind.INTEGER:
+            return "DECIMAL(20,0)" if type.high is not None and type.high >= 2**63 else "BIGINT"
+        case Kind.DECIMAL:
+            return decimal(type.scale)
+        case Kind.DOUBLE:
+            return "DOUBLE"
+        case Kind.TEXT:
+            return "STRING"
+        case Kind.BLOB:
+            return "BINARY"
+        case Kind.DATE:
+            return "DATE"
+        case Kind.DATETIME:
+            return "TIMESTAMP_NTZ"
+        case Kind.NULL:
+            return "BIGINT"
+
+
+def decimal(scale: int, whole: int = WHOLE_DIGITS) -> str:
+    """Raises Unsupported where Spark has not so many digits."""
+    if scale > DIGITS - 8:
+        raise Unsupported(f"a DECIMAL with {scale} digits after the point, which Spark does not compute exactly")
+    return f"DECIMAL({min(DIGITS, whole + scale)},{scale})"
+
+
+def quoted(text: str) -> str:
+    """A text literal; Spark reads backslashes in it as MySQL does."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\0", "\\0")
+    return f"'{escaped}'"
+
+
+def literal(value: Value, type: SqlType) -> str:
+    if value is None:
+        return f"CAST(NULL AS {spark_type(type)})"
+    if isinstance(value, Decimal):
+        return f"CAST({quoted(format(value, 'f'))} AS {decimal(type.scale)})"
+    if isinstance(value, int):
+        if not -(2**63) < value < 2**63:
+            return f"CAST('{value}' AS DECIMAL(38,0))"
+        return f"{value}L" if value >= 0 else f"({value}L)"
+    if isinstance(value, float):
+        return f"CAST('{value!r}' AS DOUBLE)"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if type.kind is Kind.DATE:
+        return f"DATE{quoted(value)}"
+    if type.kind is Kind.DATETIME:
+        return f"TIMESTAMP_NTZ{quoted(value)}"
+    return quoted(value)
+
+
+def converted(text: str, source: SqlType, target: SqlType) -> str:
+    """A value of ``source`` as one of ``target``, as MySQL converts where two types meet.
+
+    :raises Unsupported: Spark has no way to say it.
+    """
+    if source.kind is Kind.NULL:
+        return f"CAST({text} AS {spark_type(target)})"
+    if target.kind is Kind.NULL or (source.kind is target.kind and source.kind is not Kind.DECIMAL):
+        return text
+    if source.kind is Kind.DECIMAL and target.kind is Kind.DECIMAL:
+        return text if source.scale == target.scale else f"CAST({text} AS {decimal(target.scale)})"
+    made = _MADE.get(target.kind)
+    found = None if made is None else made(text, source, target)
+    if found is None:
+        raise Unsupported(f"{source.kind} as {target.kind}, which Spark writes otherwise")
+    return found
+
+
+def _integer(text: str, source: SqlType, target: SqlType) -> str | None:
+    match source.kind:
+        case Kind.DECIMAL:
+            return f"CAST(round({text}, 0) AS BIGINT)"
+        case Kind.DOUBLE:
+            return f"CAST(rint({text}) AS BIGINT)"
+        case Kind.TEXT:
+            digits = f"NULLIF(regexp_extract({text}, '{_INTEGER}', 1), '')"
+            return f"IF({text} IS NULL, NULL, CAST(COALESCE({digits}, '0') AS BIGINT))"
+        case Kind.DATE:
+            return f"CAST(date_format({text}, 'yyyyMMdd') AS BIGINT)"
+        case Kind.DATETIME:
+            return f"CAST(date_format({text}, 'yyyyMMddHHmmss') AS BIGINT)"
+        case _:
+            return None
+
+
+def _double(text: str, source: SqlType, target: SqlType) -> str | None:
+    match source.kind:
+        case Kind.INTEGER | Kind.DECIMAL:
+            return f"CAST({text} AS DOUBLE)"
+        case Kind.TEXT:
+            number = f"NULLIF(regexp_extract({text}, '{_NUMBER}', 1), '')"
+            return f"IF({text} IS NULL, NULL, CAST(COALESCE({number}, '0') AS DOUBLE))"
+        case Kind.DATE | Kind.DATETIME:
+            return f"CAST({_integer(text, source, target)} AS DOUBLE)"
+        case _:
+            return None
+
+
+def _decimal(text: str, source: SqlType, target: SqlType) -> str | None:
+    match source.kind:
+        case Kind.INTEGER:
+            return f"CAST({text} AS {decimal(target.scale)})"
+        case Kind.DOUBLE:
+            # By way of its shortest digits, as MySQL does it; Spark would take all that its bits come to.
+            return f"CAST(CAST({text} AS STRING) AS {decimal(target.scale)})"
+        case Kind.TEXT:
+            number = f"NULLIF(regexp_extract({text}, '{_NUMBER}', 1), '')"
+            return f"IF({text} IS NULL, NULL, CAST(COALESCE({number}, '0') AS {decimal(target.scale)}))"
+        case Kind.DATE | Kind.DATETIME:
+            return f"CAST({_integer(text, source, target)} AS {decimal(target.scale)})"
+        case _:
+            return None
+
+
+def _text(text: str, source: SqlType, target: SqlType) -> str | None:
+    match source.kind:
+        case Kind.INTEGER | Kind.DECIMAL | Kind.DATE:
+            return f"CAST({text} AS STRING)"
+        case Kind.DATETIME:
+            short, long = (
+                f"date_format({text}, 'yyyy-MM-dd HH:mm:ss')",
+                f"date_format({text}, 'yyyy-MM-dd HH:mm:ss.SSSSSS')",
+            )
+            return f"IF(date_format({text}, 'SSSSSS') = '000000', {short}, {long})"
+        case Kind.BLOB:
+            return f"decode({text}, 'UTF-8')"
+        case _:
+            return None
+
+
+def _blob(text: str, source: SqlType, target: SqlType) -> str | None:
+    as_text = text if source.kind is Kind.TEXT else _text(text, source, target)
+    return None if as_text is None else f"encode({as_text}, 'UTF-8')"
+
+
+def _date(text: str, source: SqlType, target: SqlType) -> str | None:
+    return f"CAST({text} AS DATE)" if source.kind is Kind.DATETIME else _try(text, source, "DATE")
+
+
+def _datetime(text: str, source: SqlType, target: SqlType) -> str | None:
+    return f"CAST({text} AS TIMESTAMP_NTZ)" if source.kind is Kind.DATE else _try(text, source, "TIMESTAMP_NTZ")
+
+
+def _try(text: str, source: SqlType, target: str) -> str | None:
+    return f"try_cast({text} AS {target})" if source.kind is Kind.TEXT else None
+
+
+_MADE = {
+    Kind.INTEGER: _integer,
+    Kind.DOUBLE: _double,
+    Kind.DECIMAL: _decimal,
+    Kind.TEXT: _text,
+    Kind.BLOB: _blob,
+    Kind.DATE: _date,
+    Kind.DATETIME: _datetime,
+}

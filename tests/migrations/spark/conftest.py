@@ -1,0 +1,39 @@
+"""One session for all of them, small and without pages of its own; skipped where there is no Java."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from migrations.backfill.spark.session import session
+from migrations.backfill.spark.settings import SparkSettings
+
+SMALL = SparkSettings(
+    "local[2]",
+    (
+        ("spark.ui.enabled", "false"),
+        ("spark.sql.shuffle.partitions", "2"),
+        # Of a small job most of the time would go into compiling: Java for it, and that to machine code twice over.
+        ("spark.sql.codegen.wholeStage", "false"),
+        ("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+        ("spark.sql.adaptive.enabled", "false"),
+    ),
+    512 * 2**20,
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "migrations/spark" in item.path.as_posix():
+            item.add_marker(pytest.mark.spark)
+            if shutil.which("java") is None:
+                item.add_marker(pytest.mark.skip(reason="there is no java on PATH"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with session(SMALL) as opened:
+        yield opened

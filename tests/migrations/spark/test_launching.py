@@ -1,0 +1,135 @@
+"""The child process of a job: what it says, how it ends, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from domains.errors import Cancelled
+from migrations.backfill.spark import launching
+from migrations.backfill.spark.launching import SparkFailed, SparkJob, SparkUnavailable, error_of_code
+from tests.migrations.spark.conftest import SMALL
+
+DEADLINE = 120.0
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def below(process: int) -> list[psutil.Process]:
+    """The processes below one, and below these."""
+    try:
+        return psutil.Process(process).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def is_gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_job_says_how_far_it_is_and_what_came_of_it() -> None:
+    with SparkJob("probe", {"tasks": 2}, SMALL) as job:
+        until(lambda: job.wait(0.2), "the job never ended")
+        found = job.result()
+    assert found["master"] == "local[2]"
+    assert found["python"] == [sys.executable]
+    assert "master" in job.progress
+    assert job.process.wait(0) == 0
+
+
+def test_cancelled_with_all_that_is_below_it() -> None:
+    with SparkJob("probe", {"tasks": 2, "seconds": 600}, SMALL) as job:
+        until(lambda: job.progress.get("tasks"), "its tasks never ran")
+        family = below(job.process.pid)
+        assert any("java" in process.name() for process in family)
+        job.cancel()
+        job.cancel()
+        with pytest.raises(Cancelled):
+            job.result()
+        until(lambda: all(map(is_gone, family)), f"something is left of {family}")
+
+
+def test_a_job_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    """Not even one that is killed and can say nothing any more."""
+    program = tmp_path / "parent.py"
+    program.write_text(
+        "import time\n"
+        "from migrations.backfill.spark.launching import SparkJob\n"
+        "from tests.migrations.spark.conftest import SMALL\n"
+        'job = SparkJob("probe", {"tasks": 1, "seconds": 600}, SMALL)\n'
+        'while not job.progress.get("tasks"):\n'
+        "    time.sleep(0.05)\n"
+        "print(job.process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    parent = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, env=environment)
+    try:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        family = [psutil.Process(child), *below(child)]
+        parent.send_signal(signal.SIGKILL)
+        until(lambda: all(map(is_gone, family)), f"something is left of {family}")
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+# --- without a JVM ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (None, "Spark needs Java, and PATH has none .install Java 17 or newer, and PySpark"),
+        ('java version "1.8.0_412"', "Spark needs Java 17 or newer, and .* is Java 8"),
+    ],
+)
+def test_java_missing_or_too_old(
+    script: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if script is not None:
+        java = tmp_path / "java"
+        java.write_text(f"#!/bin/sh\necho '{script}' >&2\n")
+        java.chmod(0o755)
+    with pytest.raises(SparkUnavailable, match=says):
+        SparkJob("probe", {}, SMALL)
+
+
+def test_a_child_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'no such thing' >&2\nexit 3\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(launching, "check_java", lambda: None)
+    monkeypatch.setattr(launching.sys, "executable", str(python))
+    with SparkJob("probe", {}, SMALL) as job:
+        until(lambda: job.wait(0.2), "the job never ended")
+        with pytest.raises(SparkFailed, match="ended with code 3: no such thing"):
+            job.result()
+
+
+def test_errors_come_back_as_they_were() -> None:
+    assert type(error_of_code("cancelled", "m", "h")) is Cancelled
+    assert type(error_of_code("unheard_of", "m", None)) is SparkFailed
+
+
+def test_who_serves_has_no_spark() -> None:
+    """Neither the server, nor what starts jobs, nor the command line loads PySpark."""
+    modules = "headrace.cli, headrace.server, controller.local, headrace.verifying, migrations.backfill.spark.runner"
+    program = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
