@@ -14,11 +14,11 @@ from controller.cluster.asking import Asking
 from controller.cluster.connections import Connections
 from controller.cluster.directory import Directory
 from controller.cluster.errors import OutcomeUnknown
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, OutOfOrder
 from domains.graph import DomainIndex, NodeIndex, Reader
-from domains.packets import Clock, Operation, Written
+from domains.packets import Clock, Insert, Once, Operation, Written
 from domains.types import Row
-from migrations.routing import shard_of_key, split
+from migrations.routing import NumberedPart, shard_of_key, split, split_numbered
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
@@ -61,6 +61,10 @@ class Client:
         self.token: Clock = {}
         """What it has written."""
         self.acknowledged: dict[str, list[Row]] = {}
+        self.numbers: dict[str, int] = {}
+        """By table the last number of its stream of inserts that was acknowledged."""
+        self.unheard: Insert | None = None
+        """What it has sent under the next one, and has no answer to."""
         self.shown: dict[tuple[str, Row], frozenset[int]] = {}
         """View and arguments → the numbers of the rows that an answer has shown. What was shown once stays."""
 
@@ -126,6 +130,33 @@ class Client:
             return Ending.REFUSED, {}
         assert isinstance(written, Written), written
         return Ending.DONE, written.clock
+
+    async def perform_once(self, insert: Insert) -> tuple[Ending, Clock]:
+        """Under the next number of its own stream. Where the end is unknown it is sent again, before any other."""
+        schema = self.directory.state.catalog.tables.get(insert.table)
+        if schema is None:
+            return Ending.REFUSED, {}
+        self.unheard = insert
+        once, version = Once(self.process.name, self.numbers.get(insert.table, 0) + 1), version_of(schema)
+        parts = split_numbered(insert, schema, self.cluster.shards, once.number)
+        ends = await asyncio.gather(*(self._numbered(version, part, once) for part in parts))
+        if None in ends:
+            return Ending.UNKNOWN, {}
+        self.numbers[insert.table], self.unheard = once.number, None
+        return Ending.DONE, {base: at for clock in ends if clock is not None for base, at in clock.items()}
+
+    async def _numbered(self, version: int, part: NumberedPart, once: Once) -> Clock | None:
+        domain = DomainIndex(part.shard)
+        request = WriteRequest(domain, part.operation, version, once)
+        deadline = asyncio.get_running_loop().time() + TRIES_FOR
+        try:
+            written = await self.asking.ask(domain, lambda _: request, deadline, repeatable=True)
+        except OutOfOrder as error:
+            raise AssertionError(f"a number that was acknowledged is lost: {error}") from error
+        except (HeadraceError, TimeoutError):
+            return None
+        assert isinstance(written, Written), written
+        return written.clock
 
     # --- reads ----------------------------------------------------------------------------------------------------
 

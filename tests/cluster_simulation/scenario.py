@@ -11,7 +11,7 @@ from typing import Any
 
 from domains.errors import HeadraceError
 from domains.graph import Reader
-from domains.packets import Insert
+from domains.packets import Clock, Insert
 from migrations.recipe import Entry
 from tests.cluster_simulation import checks
 from tests.cluster_simulation.any_views import AnyViews
@@ -25,6 +25,8 @@ from tests.cluster_simulation.program import BOXES, LEDGER_VIEWS, PEOPLE, Ledger
 REST_SECONDS = 90.0
 """Of the simulation's time, for the cluster to come to rest once nothing goes wrong any more."""
 DDL_SECONDS = 20.0
+NUMBERED = 0.3
+"""Of the inserts: under a number of their client's stream, and sent again until they are answered."""
 
 
 class Found(AssertionError):
@@ -193,22 +195,38 @@ class Scenario:
             await asyncio.sleep(self._seconds())
 
     async def _write(self, client: Client) -> None:
+        if client.unheard is not None:
+            await self._write_once(client, client.unheard)
+            return
         random = self.random
         table = random.choice(("marks", "tags"))
-        rows = []
+        rows: list[tuple[int, ...]] = []
         for _ in range(random.choice((1, 1, 1, 3))):
             self._ids += 1
             row: tuple[int, ...] = (self._ids, random.randrange(PEOPLE), random.randrange(BOXES))
             rows.append(row if table == "marks" else row[:2])
             self.ledger.rows[table][self._ids] = rows[-1]
-        ending, token = await client.perform(Insert(table, tuple(rows)))
-        self.count(f"writes {ending.value}")
-        for row in rows:
-            self.ledger.endings[table, row[0]] = ending
+        insert = Insert(table, tuple(rows))
+        if random.random() < NUMBERED:
+            await self._write_once(client, insert)
+        else:
+            ending, token = await client.perform(insert)
+            self.count(f"writes {ending.value}")
+            self._wrote(client, insert, ending, token)
+
+    async def _write_once(self, client: Client, insert: Insert) -> None:
+        """Numbered: what has no answer is sent again, and must be there once when it has one."""
+        ending, token = await client.perform_once(insert)
+        self.count(f"numbered writes {ending.value}")
+        self._wrote(client, insert, ending, token)
+
+    def _wrote(self, client: Client, insert: Insert, ending: Ending, token: Clock) -> None:
+        for row in insert.rows:
+            self.ledger.endings[insert.table, int(row[0])] = ending  # type: ignore[arg-type]
         if ending is Ending.DONE:
             for base, at in token.items():
                 client.token[base] = max(at, client.token.get(base, 0))
-            client.acknowledged.setdefault(table, []).extend(rows)
+            client.acknowledged.setdefault(insert.table, []).extend(insert.rows)
 
     async def _read_on(self, client: Client) -> None:
         end = self.loop.time() + self.size.seconds
