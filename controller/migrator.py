@@ -15,11 +15,12 @@ import logging
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from controller.bulk.choice import SPARK_THRESHOLD, Builder, choose
+from controller.bulk.choice import Builder, choose
 from controller.deployment import MigrationStatus
 from controller.execution import Migration, carry_out, define
 from controller.executor import Book, Executor, Interrupted
 from domains.errors import Cancelled, HeadraceError, NotFound, SqlSyntaxError, Unavailable
+from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.change import Change, change_of, entries_of
 from migrations.dataflow import Placement
 from migrations.parse import Parsed
@@ -161,7 +162,7 @@ class Migrator:
         """The new nodes, whose full states come in slices or in bulk."""
         choice = await choose(self._executor, change, self.builder, self.threshold)
         migration.backfill = choice.status()
-        if choice.is_bulk:
+        if choice.runner is not None:
             assert self.builder is not None
             await self.builder.build(change, choice, migration)
         else:

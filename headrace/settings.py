@@ -25,6 +25,7 @@ from domains.sharding import SHARDS_MAX
 from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
 from migrations.backfill.spark.settings import DRIVER_MEMORY, SparkSettings
+from migrations.backfill.threshold import SPARK_THRESHOLD
 from worker.archiving import INTERVAL, RETENTION, SEGMENT_ROWS
 from zookeeper.address import parse_address
 from zookeeper.cluster_authority import SESSION_TIMEOUT
@@ -77,6 +78,11 @@ class Settings(BaseSettings):
         default=None, description="where Spark jobs run: local[N] or spark://host:port; every core here, if not given"
     )
     spark_conf: list[str] = Field(default=[], description="a setting of Spark's own, as key=value; several are allowed")
+    spark_threshold: int = Field(
+        default=SPARK_THRESHOLD,
+        ge=0,
+        description="base rows above which a full view is computed from the archive, by Spark or by a process here",
+    )
     spark_memory: Size = Field(default=DRIVER_MEMORY, description="bytes of the heap of a Spark job")
     url: str = Field(default="http://127.0.0.1:8080", description="the server that client commands call")
 

@@ -31,16 +31,17 @@ REPLAY_ROWS = SLICE_ROWS
 class BulkBuilder:
     """See :class:`controller.bulk.choice.Builder`."""
 
-    def __init__(self, executor: Executor, source: BulkSource, runner: BulkRunner) -> None:
+    def __init__(self, executor: Executor, source: BulkSource, runners: Sequence[BulkRunner]) -> None:
         self._executor = executor
         self._source = source
-        self.runner = runner
+        self.runners = runners
 
     async def build(self, change: Change, choice: Choice, migration: Migration) -> None:
-        done = migration.done
-        migration.steps = (*migration.steps[:done], *bulk_steps(change, self.runner.name))
-        migration.steps += tuple(step.text for step in (*change.removal.steps, *change.drops))
-        await _Build(self._executor, self._source, self.runner, change, choice, migration).carry_out()
+        runner = choice.runner
+        assert runner is not None, "it is not to be built in bulk"
+        after = tuple(step.text for step in (*change.removal.steps, *change.drops))
+        migration.steps = (*migration.steps[: migration.done], *bulk_steps(change, runner.name), *after)
+        await _Build(self._executor, self._source, runner, change, choice, migration).carry_out()
 
 
 def bulk_steps(change: Change, way: str) -> tuple[str, ...]:

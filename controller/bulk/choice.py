@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,15 +18,13 @@ from migrations.backfill.stages import bases_fed, obstacle
 from migrations.change import Change
 
 SLICES = "slices"
-SPARK_THRESHOLD = 1_000_000
-"""Base rows. Slices in the worker do that in some ten seconds, in which a JVM has hardly started; a job reads the rows
-elsewhere, so that above it the worker's core is spared."""
 
 
 class Builder(Protocol):
     """Who builds in bulk."""
 
-    runner: BulkRunner
+    runners: Sequence[BulkRunner]
+    """The first that can be begun here has it done."""
 
     async def build(self, change: Change, choice: Choice, migration: Migration) -> None:
         """Carry out all of the views' steps. Raises what made it fail, or Cancelled; then nothing runs or is held any
@@ -39,10 +38,8 @@ class Choice:
     why: str
     rows: Mapping[str, int] = field(default_factory=dict)
     """By base shard, about how many rows are read."""
-
-    @property
-    def is_bulk(self) -> bool:
-        return self.way not in ("", SLICES)
+    runner: BulkRunner | None = None
+    """Whose the way is, where it is bulk."""
 
     def status(self) -> BackfillStatus | None:
         return BackfillStatus(self.way, self.why, rows_total=sum(self.rows.values())) if self.way else None
@@ -66,8 +63,13 @@ async def choose(executor: Executor, change: Change, builder: Builder | None, th
         return Choice(SLICES, standing, rows)
     if builder is None:
         return Choice(SLICES, "there is no archive to compute it from (--archive)", rows)
-    try:
-        builder.runner.check()
-    except Unavailable as error:
-        return Choice(SLICES, str(error), rows)
-    return Choice(builder.runner.name, f"{total:,} base rows are more than the threshold of {threshold:,}", rows)
+    why = f"{total:,} base rows are more than the threshold of {threshold:,}"
+    for runner in builder.runners:
+        try:
+            # It may have to look what is installed: not on an event loop's thread.
+            await asyncio.to_thread(runner.check)
+        except Unavailable as error:
+            why = f"{why}; not by {runner.name}: {error}"
+            continue
+        return Choice(runner.name, why, rows, runner)
+    return Choice(SLICES, why, rows)

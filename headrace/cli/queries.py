@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.watching import creates_view, watched
 from headrace.client.connection import Connection
 from headrace.client.results import Result
 from headrace.errors import BadRequest
@@ -44,13 +45,16 @@ def sql(
       headrace sql -f schema.sql
     """
     statements = _statements(text, file)
+    printer = console()
     with Connection(load(config, url=url).url) as db:
+        if printer.is_terminal and not (as_json or param) and creates_view(statements):
+            watched(printer, lambda tell: db.migrate(statements).wait(progress=tell))
+            return
         results = db.execute_all(statements, [_value(each) for each in param or []], token=token)
     if as_json:
         answer = {"results": [_shown(each) for each in results], "token": results[0].token if results else None}
         typer.echo(json.dumps(answer, ensure_ascii=False))
         return
-    printer = console()
     for result in results:
         for line in result_lines(result):
             printer.print(line)

@@ -194,4 +194,8 @@ def _progress(answer: Any) -> Progress:
         answer["progress"],
         tuple(answer["steps"]),
         rebuild(**error) if error else None,
+        **{name: answer[name] for name in _BACKFILL},
     )
+
+
+_BACKFILL = ("backfill", "why", "rows", "rows_total", "stages_done", "stages", "seconds_left", "ui")

@@ -62,6 +62,17 @@ class Progress:
     progress: float
     steps: tuple[str, ...]
     error: HeadraceError | None
+    backfill: str | None = None
+    """How full state is built: ``slices``, or in bulk by ``spark`` or ``local``; None where there is none to build."""
+    why: str | None = None
+    rows: int = 0
+    """Base rows read, of about ``rows_total``."""
+    rows_total: int = 0
+    stages_done: int = 0
+    stages: int = 0
+    seconds_left: float | None = None
+    ui: str | None = None
+    """Where a bulk job shows more of itself."""
 
     @property
     def finished(self) -> bool:

@@ -12,7 +12,7 @@ from controller.cluster.candidate import NotLeading
 from controller.cluster.directory import Directory
 from controller.cluster.errors import LeaderLost, no_leader
 from controller.cluster.handles import Deposed
-from controller.deployment import MigrationStatus
+from controller.deployment import BackfillStatus, MigrationStatus
 from headrace.errors import HeadraceError, rebuild
 from migrations.recipe import Entry
 from zookeeper.descriptors import ControllerDescriptor
@@ -112,4 +112,5 @@ def _status(document: dict[str, Any]) -> MigrationStatus:
         document["progress"],
         tuple(document["steps"]),
         None if error is None else (error[0], error[1], error[2]),
+        None if document["backfill"] is None else BackfillStatus(**document["backfill"]),
     )

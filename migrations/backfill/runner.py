@@ -39,7 +39,7 @@ class BulkRunner(Protocol):
     """As ``GET /v1/migrations/{id}`` says it: ``spark``, ``local``."""
 
     def check(self) -> None:
-        """Raises Unavailable where no job can be begun here (no Java): then a migration runs in slices, and says why."""
+        """Raises Unavailable where no job can be begun here (no Java): then another way is taken, and it says why."""
 
     def start(self, job: Job) -> BulkRun:
         """Begin, and return at once. Raises Unavailable where that fails all the same: then the migration fails."""

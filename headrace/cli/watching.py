@@ -1,0 +1,54 @@
+"""A migration as a bar at the terminal: what it does, how far it is, how long it may still take.
+
+::
+
+    compute full states from the archive (spark)  ━━━━━━╸     61%  3,100,000 of 5,000,000 rows, stage 1 of 2, 21 s left
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from headrace.client.results import Progress
+
+_CREATE_VIEW = re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?(EXT\s+)?VIEW\b[^;]*;?\s*", re.IGNORECASE)
+
+
+def creates_view(text: str) -> bool:
+    """Whether this is one CREATE VIEW, which may take its time, and nothing else."""
+    return _CREATE_VIEW.fullmatch(text) is not None
+
+
+def watched(console: Console, wait: Callable[[Callable[[Progress], None]], Progress]) -> Progress:
+    """See a migration through: ``wait`` is its, and is told whom to tell. Raises what made it fail."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[more]}"))
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=1.0, more="")
+
+        def tell(progress: Progress) -> None:
+            step = progress.step or progress.state
+            bar.update(task, completed=progress.progress, description=step, more=details(progress))
+
+        done = wait(tell)
+    if done.backfill is not None:
+        console.print(f"backfilled by {done.backfill}: {done.why}", style="dim", highlight=False)
+    return done
+
+
+def details(progress: Progress) -> str:
+    """Rows, stages, time left and the job's page, as far as they are known."""
+    parts: list[str] = []
+    if progress.rows_total:
+        parts.append(f"{progress.rows:,} of {progress.rows_total:,} rows")
+    if progress.stages:
+        parts.append(f"stage {min(progress.stages_done + 1, progress.stages)} of {progress.stages}")
+    if progress.seconds_left is not None:
+        parts.append(f"{progress.seconds_left:.0f} s left")
+    if progress.ui is not None:
+        parts.append(progress.ui)
+    return ", ".join(parts)

@@ -1,0 +1,51 @@
+"""The bar of a migration at the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from headrace.cli.watching import creates_view, details, watched
+from headrace.client.results import Progress
+
+BEGUN = Progress("1", "CREATE VIEW v AS SELECT 1", "running", "load full states", 0.5, ("load full states",), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "does"),
+    [
+        ("CREATE VIEW v AS SELECT 1", True),
+        ("\n create or replace ext view v AS SELECT 1;\n", True),
+        ("CREATE TABLE t (a INT)", False),
+        ("CREATE VIEW v AS SELECT 1; INSERT INTO t VALUES (1)", False),
+        ("SELECT 'CREATE VIEW'", False),
+    ],
+)
+def test_what_is_watched(text: str, does: bool) -> None:
+    assert creates_view(text) is does
+
+
+def test_what_is_known_is_told() -> None:
+    assert details(BEGUN) == ""
+    told = replace(
+        BEGUN, rows=1500, rows_total=20_000, stages=3, stages_done=1, seconds_left=41.7, ui="http://here:4040"
+    )
+    assert details(told) == "1,500 of 20,000 rows, stage 2 of 3, 42 s left, http://here:4040"
+
+
+def test_the_bar_shows_the_step_and_at_the_end_which_way_it_was() -> None:
+    shown = StringIO()
+    done = replace(BEGUN, state="done", step="", progress=1.0, backfill="spark", why="2,000,000 base rows")
+
+    def wait(tell: Callable[[Progress], None]) -> Progress:
+        tell(replace(BEGUN, rows=5, rows_total=10))
+        return done
+
+    watched(Console(file=shown, force_terminal=True, width=120), wait)
+    assert "load full states" in shown.getvalue()
+    assert "5 of 10 rows" in shown.getvalue()
+    assert "backfilled by spark: 2,000,000 base rows" in shown.getvalue()
