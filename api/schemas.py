@@ -191,3 +191,11 @@ class ExplainAnswer(BaseModel):
 
 class HealthAnswer(BaseModel):
     status: str
+
+
+class ArchiveAnswer(BaseModel):
+    url: str
+    positions: dict[str, int] = Field(description="The last archived position of each base shard")
+    token: str = Field(description="The same as a token: what `headrace restore --as-of` takes")
+    shards: int
+    recipe: dict[str, Json] = Field(description="Every migration so far, in order")

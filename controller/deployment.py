@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from domains.errors import BadRequest
 from domains.graph import Parameter
 from domains.packets import Clock, Once
 from domains.types import Column, TableSchema
@@ -81,6 +82,22 @@ class WriteResult:
     first_id: int | None = None
     repeated: bool = False
     """It was done before, under its number: nothing was changed now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What an archive has once everything up to now is in it."""
+
+    url: str
+    positions: Clock
+    """Of each base shard; all were cut at about the same moment, and in one process at the same one."""
+    shards: int
+    recipe: str
+    """As JSON text (``migrations/recipe.py``)."""
+
+
+def not_archived() -> BadRequest:
+    return BadRequest("this deployment is not archived", hint="start it with --archive, a directory or a URL")
 
 
 class PreparedLookup(Protocol):
@@ -161,5 +178,8 @@ class Deployment(Protocol):
 
     async def status(self) -> dict[str, Any]:
         """Health, memory, counters, uptime, JSON-ready. Counters are under ``"counters"`` as name → number."""
+
+    async def archive(self) -> Archived:
+        """Archive the base tables up to now. Raises BadRequest where there is no archive, ArchiveError."""
 
     async def close(self) -> None: ...

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from controller.deployment import MigrationStatus
+from controller.deployment import Archived, MigrationStatus, not_archived
 from controller.executor import LocalBook, LocalExecutor
 from controller.local_hosts import LocalHosts
 from controller.migrator import Migrator
@@ -24,9 +24,13 @@ from migrations.dataflow import Placement
 from migrations.parse import Parsed
 from migrations.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Entry, Recipe
+from worker.archiving import ArchiveOptions, start_archiver
 from worker.dataflow import Dataflow
 from worker.embedded import open_embedded
 from zookeeper.authority import LocalAuthority
+
+if TYPE_CHECKING:
+    from worker.archive.archiver import Archiver
 
 DEFAULT_MEMORY_LIMIT = 512 * 2**20
 
@@ -38,8 +42,10 @@ class LocalDeployment(Serving):
         super().__init__(LocalHosts(dataflow), read_timeout)
         self.path = path
         self.dataflow = dataflow
+        self.archiver: Archiver | None = None
         self.started = time.monotonic()
         self.migrator: Migrator
+        self._book: LocalBook
 
     @classmethod
     async def open(
@@ -51,11 +57,12 @@ class LocalDeployment(Serving):
         shards: int = 1,
         read_timeout: float = 5.0,
         partial: bool = True,
+        archive: ArchiveOptions | None = None,
     ) -> LocalDeployment:
         """Open or make a data directory, bring back its dataflow, and begin to serve.
 
         Nodes stand in ``domains`` groups of ``shards`` domains each; how many shards is fixed when the directory is
-        made. ``partial=False`` keeps every view full, to compare with.
+        made. ``partial=False`` keeps every view full, to compare with. ``archive`` is where base tables are archived.
 
         :raises StorageFailure: the directory is in use by another process, damaged, or cannot be written.
         """
@@ -70,6 +77,7 @@ class LocalDeployment(Serving):
         try:
             self = cls(path, dataflow, read_timeout)
             await self._recover(one_domain if domains == 1 else spread_over(domains), partial, shards)
+            self.archiver = start_archiver(dataflow, archive, self._recipe_text)
         except BaseException:
             await asyncio.to_thread(dataflow.close)
             raise
@@ -94,8 +102,8 @@ class LocalDeployment(Serving):
                 progress = await asyncio.wrap_future(self.dataflow.command(step.domain, step.command))
                 if progress.finished or not step.sliced:
                     break
-        book = LocalBook(authority, version, recipe, state, self.changed)
-        self.migrator = Migrator(LocalExecutor(self.dataflow), book, placement)
+        self._book = LocalBook(authority, version, recipe, state, self.changed)
+        self.migrator = Migrator(LocalExecutor(self.dataflow), self._book, placement)
 
     async def _bring_tables(self, base: DomainIndex, wanted: Sequence[TableSchema]) -> None:
         """Have in one domain's store the tables that are wanted, as they are wanted, and no others."""
@@ -136,10 +144,24 @@ class LocalDeployment(Serving):
         return health_of(self.dataflow)
 
     async def status(self) -> dict[str, Any]:
-        return status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())
+        shown = status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())
+        return shown if self.archiver is None else {**shown, "archive": self.archiver.status()}
+
+    # --- the archive ----------------------------------------------------------------------------------------
+
+    async def archive(self) -> Archived:
+        if self.archiver is None:
+            raise not_archived()
+        positions = await asyncio.wrap_future(self.archiver.archive_now())
+        return Archived(self.archiver.options.url, positions, self.state.shards, self._recipe_text())
+
+    def _recipe_text(self) -> str:
+        return self._book.recipe.to_json().decode()
 
     async def close(self) -> None:
         await self.migrator.close()
+        if self.archiver is not None:
+            await asyncio.to_thread(self.archiver.close)
         await asyncio.to_thread(self.dataflow.close)
 
 

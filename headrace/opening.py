@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.deployment import Deployment
 from headrace.settings import Settings
+from worker.archiving import ArchiveOptions
 
 
 async def open_deployment(settings: Settings) -> Deployment:
@@ -16,4 +17,5 @@ async def open_deployment(settings: Settings) -> Deployment:
         domains=settings.domains,
         shards=settings.shards,
         read_timeout=settings.read_timeout,
+        archive=ArchiveOptions.of(settings),
     )

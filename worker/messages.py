@@ -23,6 +23,7 @@ from domains.errors import HeadraceError
 from domains.graph import DomainIndex, NodeIndex
 from domains.packets import Clock, LinkId, Once, Operation
 from domains.types import Row, TableSchema
+from worker.archive_messages import ArchivePositions, ArchiveRequest, LogRelease
 from worker.hold_messages import HeldRequest, HeldRows, Hold, HoldRequest, ReleaseRequest
 from worker.reader_map.lookup import BoundLookup, Parts
 
@@ -374,6 +375,9 @@ Message = (
     | HeldRequest
     | HeldRows
     | ReleaseRequest
+    | ArchiveRequest
+    | ArchivePositions
+    | LogRelease
     | StreamOpen
     | StreamFrame
     | StreamAck

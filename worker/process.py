@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Protocol
 
 from domains.errors import BadRequest, HeadraceError, StorageFailure, Unavailable
+from worker import archiving
+from worker.archiving import ArchiveOptions, start_archiver
 from worker.dataflow import Dataflow
 from worker.messages import Role
 from worker.server import WorkerServer
@@ -44,7 +46,7 @@ then; each goes through a future or two until it is written."""
 _log = logging.getLogger("headrace.worker")
 
 
-class Settings(Protocol):
+class Settings(archiving.Settings, Protocol):
     """What a worker must be told; ``headrace.settings`` has it all."""
 
     @property
@@ -211,7 +213,10 @@ async def _open(
 
     opened.push_async_callback(close)
     dataflow.start()
-    handler = WorkerServer(dataflow, peers, name, incarnation, settings.data).handle
+    archiver = start_archiver(dataflow, ArchiveOptions.of(settings))
+    if archiver is not None:
+        opened.push_async_callback(asyncio.to_thread, archiver.close)
+    handler = WorkerServer(dataflow, peers, name, incarnation, settings.data, archiver).handle
     server = await serve(
         settings.host, settings.worker_port, authority.deployment, handler, name=name, incarnation=incarnation
     )

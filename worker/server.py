@@ -16,12 +16,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from domains.errors import HeadraceError, ReadTimeout
+from domains.errors import BadRequest, HeadraceError, ReadTimeout
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
 from domains.storage import Store
+from worker.archive_messages import ArchivePositions, ArchiveRequest, LogRelease
 from worker.batch import Batch
 from worker.dataflow import Dataflow, Stopping
 from worker.hold_messages import HeldRequest, HoldRequest, ReleaseRequest
@@ -60,6 +61,9 @@ from worker.shards import open_shard
 from worker.status import hosted_status
 from worker.wire import Accepted, Connection, Peers, ProtocolError, Server
 
+if TYPE_CHECKING:
+    from worker.archive.archiver import Archiver
+
 Found = TypeVar("Found")
 FromController = Ping | OpenDomain | CloseDomain | Perform | Reconfigure | Report | Positions
 
@@ -67,8 +71,17 @@ FromController = Ping | OpenDomain | CloseDomain | Perform | Reconfigure | Repor
 class WorkerServer:
     """The handler of a worker's port. All methods are for the event loop's thread."""
 
-    def __init__(self, dataflow: Dataflow, peers: Peers, name: str, incarnation: int, data: Path) -> None:
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        peers: Peers,
+        name: str,
+        incarnation: int,
+        data: Path,
+        archiver: Archiver | None = None,
+    ) -> None:
         self._dataflow = dataflow
+        self._archiver = archiver
         self._peers = peers
         self._name = name
         self._incarnation = incarnation
@@ -104,6 +117,10 @@ class WorkerServer:
                 return self._holds.next(number)
             case ReleaseRequest(number=number):
                 return self._holds.release(number)
+            case ArchiveRequest(keep=keep, epoch=epoch):
+                return self._archive(keep, epoch)
+            case LogRelease(keep=keep):
+                return self._release(keep)
             case Status():
                 return self._status(connection.server)
             case Ping() | OpenDomain() | CloseDomain() | Perform() | Reconfigure() | Report() | Positions():
@@ -274,6 +291,20 @@ class WorkerServer:
         except HeadraceError:
             return  # It is only a sample; who sent it does not wait for an answer.
 
+    # --- the archive --------------------------------------------------------------------------------------------
+
+    async def _archive(self, keep: str | None, epoch: int) -> ArchivePositions:
+        archiver = self._archiver
+        if archiver is None:
+            raise BadRequest(f'worker "{self._name}" has no archive', hint="start all workers with the same --archive")
+        positions = await asyncio.wrap_future(archiver.archive_now(hold=keep, epoch=epoch))
+        return ArchivePositions(archiver.options.url, positions)
+
+    def _release(self, keep: str) -> Done:
+        if self._archiver is not None:
+            self._archiver.release(keep)
+        return Done()
+
     # --- status -------------------------------------------------------------------------------------------------
 
     async def _status(self, server: Server) -> StatusDocument:
@@ -291,6 +322,8 @@ class WorkerServer:
             "peers": self._peers.status(),
             "wire": server.traffic(),
         }
+        if self._archiver is not None:
+            own["archive"] = self._archiver.status()
         return StatusDocument({**own, **document})
 
 

@@ -18,13 +18,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self, TypeVar
 
+from controller.cluster.archiving import archive_cluster
 from controller.cluster.cluster_hosts import ClusterHosts
 from controller.cluster.connections import Connections
 from controller.cluster.directory import Directory
 from controller.cluster.leader_door import LeaderDoor
 from controller.cluster.overview import PATIENCE, Overview, with_leaders_view
 from controller.cluster.reader_maps import ReaderMaps
-from controller.deployment import MigrationStatus
+from controller.deployment import Archived, MigrationStatus
 from controller.serving import Serving
 from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, Unavailable
 from migrations.parse import Parsed
@@ -46,10 +47,17 @@ class ClusterDeployment(Serving):
     """See :class:`controller.deployment.Deployment`, which it implements. All its methods run on one event loop."""
 
     def __init__(
-        self, directory: Directory, hosts: ClusterHosts, overview: Overview, leader: LeaderDoor, read_timeout: float
+        self,
+        directory: Directory,
+        connections: Connections,
+        hosts: ClusterHosts,
+        overview: Overview,
+        leader: LeaderDoor,
+        read_timeout: float,
     ) -> None:
         super().__init__(hosts, read_timeout)
         self.directory = directory
+        self._connections = connections
         self._hosts = hosts
         self._overview = overview
         self._leader = leader
@@ -76,7 +84,7 @@ class ClusterDeployment(Serving):
         connections = Connections(hello)
         hosts = ClusterHosts(directory, connections, maps or ReaderMaps(), write_timeout=write_timeout)
         overview = Overview(directory, connections)
-        self = cls(directory, hosts, overview, leader(directory), read_timeout)
+        self = cls(directory, connections, hosts, overview, leader(directory), read_timeout)
         await directory.start()
         return self
 
@@ -163,6 +171,9 @@ class ClusterDeployment(Serving):
                 return await self._leader.status()
         except (HeadraceError, TimeoutError):
             return {}
+
+    async def archive(self) -> Archived:
+        return await archive_cluster(self.directory, self._connections)
 
     async def close(self) -> None:
         await self.directory.close()

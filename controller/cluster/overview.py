@@ -115,7 +115,8 @@ class Overview:
         if told is None:
             return {**shown, "health": "silent"}
         memory = {f"memory_{name}": told["memory"][name] for name in MEMORY}
-        return {**shown, **{name: told[name] for name in WORKER}, **memory}
+        archive = {name: told[name] for name in ARCHIVE if name in told}
+        return {**shown, **{name: told[name] for name in WORKER}, **memory, **archive}
 
     def _tables(self, domains: Iterable[Document]) -> Document:
         """Over all shards that answer; a position then counts the writes to each of them."""
@@ -168,4 +169,6 @@ LED = ("calm", "trouble", "doing", "closed", "migrating")
 SEEN = ("heard", "draining")
 MEMORY = ("accounted", "limit", "resident", "reader_map_file")
 DOMAIN = ("domain", "worker", "incarnation", "shard", "linked", "nodes", "bytes", "parked", "pending", "held")
+ARCHIVE = ("archive",)
+"""Told by workers that have one."""
 WORKER = ("health", "uptime", "epoch", "inbox", "outbound_waiting")

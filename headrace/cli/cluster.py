@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.serving import Config, setting_help
+from headrace.cli.serving import (
+    Archive,
+    ArchiveInterval,
+    ArchiveRetention,
+    ArchiveSegmentRows,
+    Config,
+    setting_help,
+)
 from headrace.errors import BadRequest
 from headrace.settings import Settings, load
 from headrace.sizes import format_size
@@ -53,6 +60,10 @@ def up(
     memory_limit: MemoryLimit = None,
     read_timeout: ReadTimeout = None,
     max_body_size: MaxBodySize = None,
+    archive: Archive = None,
+    archive_interval: ArchiveInterval = None,
+    archive_retention: ArchiveRetention = None,
+    archive_segment_rows: ArchiveSegmentRows = None,
     log_level: LogLevel = None,
     config: Config = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the process numbers too.")] = False,
@@ -128,6 +139,10 @@ def worker(
     worker_port: Annotated[int | None, typer.Option(help=setting_help("worker_port"))] = None,
     advertise: Advertise = None,
     memory_limit: MemoryLimit = None,
+    archive: Archive = None,
+    archive_interval: ArchiveInterval = None,
+    archive_retention: ArchiveRetention = None,
+    archive_segment_rows: ArchiveSegmentRows = None,
     log_level: LogLevel = None,
     config: Config = None,
     supervised: Supervised = False,

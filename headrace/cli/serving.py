@@ -26,6 +26,11 @@ Config = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Settings as TOML. [dim]default: headrace.toml if it is there[/]")
 ]
 
+Archive = Annotated[str | None, typer.Option(metavar="URL", help=setting_help("archive"))]
+ArchiveInterval = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("archive_interval"))]
+ArchiveRetention = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("archive_retention"))]
+ArchiveSegmentRows = Annotated[int | None, typer.Option(metavar="N", help=setting_help("archive_segment_rows"))]
+
 
 def serve(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))] = None,
@@ -36,6 +41,10 @@ def serve(
     shards: Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards"))] = None,
     read_timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("read_timeout"))] = None,
     max_body_size: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("max_body_size"))] = None,
+    archive: Archive = None,
+    archive_interval: ArchiveInterval = None,
+    archive_retention: ArchiveRetention = None,
+    archive_segment_rows: ArchiveSegmentRows = None,
     log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))] = None,
     config: Config = None,
 ) -> None:
@@ -59,12 +68,18 @@ def serve(
         shards=shards,
         read_timeout=read_timeout,
         max_body_size=max_body_size,
+        archive=archive,
+        archive_interval=archive_interval,
+        archive_retention=archive_retention,
+        archive_segment_rows=archive_segment_rows,
         log_level=log_level,
     )
 
     def started(running: Running) -> None:
         typer.echo(f"headrace answers at {running.url} (documentation at {running.url}/docs)")
         typer.echo(f"data in {settings.data.absolute()}, memory limit {format_size(settings.memory_limit)}")
+        if settings.archive is not None:
+            typer.echo(f"archived every {settings.archive_interval:g} s under {settings.archive}")
         typer.echo("stop with Ctrl-C")
 
     serve(settings, started)

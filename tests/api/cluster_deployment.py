@@ -169,7 +169,9 @@ class InProcess(ClusterDeployment):
         await self.around.aclose()
 
 
-async def open_cluster(path: Path, *, maps: bool = True, read_timeout: float = 0.5, plain: bool = True) -> InProcess:
+async def open_cluster(
+    path: Path, *, maps: bool = True, read_timeout: float = 0.5, plain: bool = True, archive: str | None = None
+) -> InProcess:
     """``maps``: whether the api process reads the workers' reader maps, as it does on their host. ``plain``: a leader
     that the test leads itself, instead of the real one."""
     zookeeper, around = MemoryZooKeeper(), AsyncExitStack()
@@ -181,7 +183,9 @@ async def open_cluster(path: Path, *, maps: bool = True, read_timeout: float = 0
         authority = zookeeper.authority()
         await authority.start()
         around.push_async_callback(authority.close)
-        settings = Settings(name=f"w{number}", data=path, worker_port=0, memory_limit=32_000_000)
+        settings = Settings(
+            name=f"w{number}", data=path, worker_port=0, memory_limit=32_000_000, archive=archive, archive_interval=3600
+        )
         workers.append(await around.enter_async_context(running(settings, authority)))
     leader = PlainLeader(first, workers)
     leading = Leading(first, SHARDS, WORKERS)

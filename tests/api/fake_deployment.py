@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from api.tokens import merge
-from controller.deployment import MigrationStatus, StatementResult, ViewInfo, WriteResult
+from controller.deployment import Archived, MigrationStatus, StatementResult, ViewInfo, WriteResult, not_archived
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -76,6 +76,7 @@ class FakeDeployment:
         """Migrations stay running until they are cancelled."""
         self.condition = "ok"
         self.closed = False
+        self.archive_url: str | None = None
         self.broken: Exception | None = None
         """Raised by every call that awaits."""
 
@@ -214,6 +215,13 @@ class FakeDeployment:
             raise self.broken
         memory = {"used": 1024, "limit": 4096}
         return {"health": self.condition, "uptime": 1.5, "memory": memory, "counters": dict(self.counters)}
+
+    async def archive(self) -> Archived:
+        if self.broken:
+            raise self.broken
+        if self.archive_url is None:
+            raise not_archived()
+        return Archived(self.archive_url, dict(self.clock), 1, '{"format": 1, "entries": []}')
 
     async def close(self) -> None:
         self.closed = True

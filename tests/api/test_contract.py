@@ -194,6 +194,15 @@ async def test_metrics_of_a_cluster(http: httpx.AsyncClient, deployment: Deploym
     assert 'headrace_worker_memory_accounted{worker="w0"}' in text
 
 
+async def test_a_deployment_without_an_archive_says_so(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/archive")
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["code"] == "bad_request"
+    assert "--archive" in error["hint"]
+    assert "archive" not in (await http.get("/v1/status")).json()
+
+
 async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
     paths = (await http.get("/openapi.json")).json()["paths"]
     calls = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
@@ -213,6 +222,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "DELETE /v1/tables/{table}/streams/{stream}",
         "POST /v1/migrations",
         "GET /v1/migrations/{id}",
+        "POST /v1/archive",
         "DELETE /v1/migrations/{id}",
         "GET /v1/graph",
         "GET /v1/status",

@@ -54,6 +54,10 @@ class Told:
     zookeeper_auth: str | None = None
     deployment: str = "main"
     session_timeout: float = 1.5
+    archive: str | None = None
+    archive_interval: float = 60.0
+    archive_retention: float = 86_400.0
+    archive_segment_rows: int = 1_000_000
 
 
 @dataclass

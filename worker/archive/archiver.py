@@ -126,8 +126,14 @@ class Archiver:
         if self._thread.ident is not None:
             self._thread.join()
         self._tidying.compaction.kill()
-        for asked in self._asked:
-            asked.answer.set_exception(StorageFailure("headrace is stopping"))
+        self._refuse()
+
+    def _refuse(self) -> None:
+        with self._changed:
+            self._stopping = True
+            asked, self._asked = self._asked, []
+        for each in asked:
+            each.answer.set_exception(StorageFailure("headrace is stopping"))
 
     # --- from any thread ----------------------------------------------------------------------------------------
 
@@ -194,13 +200,14 @@ class Archiver:
             except Exception as error:
                 _log.exception("archiving failed in a way that it should not")
                 reached = StorageFailure(f"archiving failed: {error}")
-            if isinstance(reached, HeadraceError) and self._dataflow.failure is not None:
-                return
             for each in asked:
                 if isinstance(reached, HeadraceError):
                     each.answer.set_exception(reached)
                 else:
                     each.answer.set_result(reached)
+            if self._dataflow.failure is not None:
+                self._refuse()
+                return
             failures = failures + 1 if self.alarms else 0
             wait = (
                 min(self.options.interval, FIRST_RETRY * 2 ** min(failures - 1, 16))

@@ -34,19 +34,19 @@ def rebuild_table(
 ) -> int:
     """Make the manifest's table in a store that writes no log, as of a position; answers how many rows it has.
 
-    ``schema`` is what the table is now, where it was altered after the position; ``identity`` is that of the manifest
-    only where this goes on with the same archive. ``loaded`` is told of each part's rows. Not durable before the store
-    is synced or closed.
+    ``schema`` is what the table is to be, where it was altered since the position, or between it and the one that is
+    asked for. ``identity`` is that of the manifest only where this goes on with the same archive. ``loaded`` is told of
+    each part's rows. Not durable before the store is synced or closed.
 
     :raises ArchiveError: nothing is skipped; the store is then to be thrown away.
     """
     wanted = schema or manifest.schema_at(position)
-    padding = added_values(manifest.schema_at(position), wanted)
+    padding, width = added_values(manifest.schema_at(position), wanted), len(wanted.columns)
     table = store.create_table(wanted, identity)
     total = 0
     for part in fold(place, manifest, position, scratch=scratch):
         for at in range(0, len(part), STEP_ROWS):
-            deltas: list[Delta] = [(row + padding, weight) for row, weight in part[at : at + STEP_ROWS]]
+            deltas: list[Delta] = [((row + padding)[:width], weight) for row, weight in part[at : at + STEP_ROWS]]
             table.stage(deltas)
             store.commit([])
             total += sum(weight for _, weight in deltas)

@@ -11,12 +11,15 @@ as of a time or a position, tables that were dropped later included.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from domains.archive import ManifestDamaged
 from domains.packets import Clock
+from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
+from worker.archive.times import time_text
 
 DIRECTORY = "recipes"
 
@@ -80,3 +83,10 @@ def record_at(
             continue
         found = record
     return found
+
+
+def keep_recipe(url: str, positions: Clock, shards: int, recipe: str) -> None:
+    """Record what is in force for all that is archived there. Raises ArchiveError."""
+    place = Place(url)
+    identities = {manifest.base: manifest.identity for manifest in all_manifests(place) if manifest.base in positions}
+    RecipeBook(place).keep(RecipeRecord(time_text(time.time()), positions, identities, shards, recipe))

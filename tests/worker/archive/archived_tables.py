@@ -78,6 +78,10 @@ class ArchivedTable:
     def rows(self) -> Weights:
         return self.history[-1]
 
+    def schema_defaults(self) -> Row:
+        """Of all columns but the first."""
+        return tuple(column.default for column in self.schema.columns[1:])
+
     def write(self, deltas: Sequence[Delta]) -> None:
         self.store.table("t").stage(deltas)
         self.store.commit([("t", len(self.history), list(deltas))])

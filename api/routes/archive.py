@@ -1,0 +1,31 @@
+"""The archive of the base tables: bring it up to now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Response
+
+from api import tokens
+from api.dependencies import Serving, answer
+from api.schemas import ArchiveAnswer
+from controller.deployment import Archived
+
+router = APIRouter(tags=["archive"])
+
+
+@router.post("/v1/archive", response_model=ArchiveAnswer)
+async def archive(deployment: Serving) -> Response:
+    """Archive everything that was written so far, and say up to where. 400 where the server has no archive."""
+    return answer(_shown(await deployment.archive()))
+
+
+def _shown(archived: Archived) -> dict[str, Any]:
+    return {
+        "url": archived.url,
+        "positions": dict(archived.positions),
+        "token": tokens.encode(archived.positions),
+        "shards": archived.shards,
+        "recipe": orjson.loads(archived.recipe),
+    }
