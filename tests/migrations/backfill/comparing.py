@@ -13,7 +13,7 @@ from domains.operators.edges import Egress, Reader
 from domains.operators.topk import TopIndex
 from domains.types import Row
 from domains.vertex import Vertex
-from tests.domains.graphs import Flow
+from tests.simulation.simulation import Simulation
 
 States = dict[tuple[DomainIndex, NodeIndex], Any]
 
@@ -44,27 +44,26 @@ def _unordered(states: Sequence[Any]) -> Any:
     return tuple(tuple(frozenset(kept) if isinstance(kept, tuple) else kept for kept in state) for state in states)
 
 
-def held(flow: Flow, nodes: Iterable[NodeIndex] | None = None) -> States:
+def held(simulation: Simulation) -> States:
     """The full states of a simulation, by domain and node."""
     states: States = {}
-    for domain in flow.simulation.domains:
+    for domain in simulation.domains:
         for vertex in domain.vertices:
-            full = vertex.node.materialization is Materialization.FULL and not isinstance(vertex.operator, Egress)
-            if not full or (nodes is not None and vertex.index not in nodes):
+            if vertex.node.materialization is not Materialization.FULL or isinstance(vertex.operator, Egress):
                 continue
             if isinstance(vertex.operator, Reader):
-                rows = flow.simulation.readers[domain.index, vertex.index][()]
+                rows = simulation.readers[domain.index, vertex.index][()]
                 states[domain.index, vertex.index] = Counter(rows)
             else:
                 states[domain.index, vertex.index] = canonical(vertex, exported(vertex))
     return states
 
 
-def computed(flow: Flow, states: dict[tuple[DomainIndex, NodeIndex], list[bytes]]) -> States:
+def computed(simulation: Simulation, states: dict[tuple[DomainIndex, NodeIndex], list[bytes]]) -> States:
     """What a bulk job came to, in the same form."""
     return {
         (domain, node): canonical(
-            flow.simulation.domains[domain].vertices[node], [item for block in blocks for item in decode_block(block)]
+            simulation.domains[domain].vertices[node], [item for block in blocks for item in decode_block(block)]
         )
         for (domain, node), blocks in states.items()
     }

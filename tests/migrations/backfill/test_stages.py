@@ -60,8 +60,8 @@ def compare(seed: int) -> int:
     flow.simulation.migrate(plan)
     flow.settle(rng)
     stages = stages_of(flow.running, plan, flow.tables, row_counts(flow))
-    states = computed(flow, run_locally(stages, lambda base: folded(flow, base)))
-    expected = held(flow)
+    states = computed(flow.simulation, run_locally(stages, lambda base: folded(flow, base)))
+    expected = held(flow.simulation)
     assert states.keys() == expected.keys()
     for place, state in expected.items():
         assert states[place] == state, place
