@@ -19,6 +19,8 @@ from domains.errors import HeadraceError, StorageFailure
 from domains.graph import DomainIndex
 from domains.sharding import physical
 from domains.types import TableSchema
+from migrations.backfill.runner import BulkRunner
+from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.change import BASES, build_index, change_of
 from migrations.dataflow import Placement
 from migrations.parse import Parsed
@@ -58,11 +60,14 @@ class LocalDeployment(Serving):
         read_timeout: float = 5.0,
         partial: bool = True,
         archive: ArchiveOptions | None = None,
+        runners: Sequence[BulkRunner] = (),
+        spark_threshold: int = SPARK_THRESHOLD,
     ) -> LocalDeployment:
         """Open or make a data directory, bring back its dataflow, and begin to serve.
 
         Nodes stand in ``domains`` groups of ``shards`` domains each; how many shards is fixed when the directory is
-        made. ``partial=False`` keeps every view full, to compare with. ``archive`` is where base tables are archived.
+        made. ``partial=False`` keeps every view full, to compare with. ``archive`` is where base tables are archived;
+        the first of ``runners`` that can computes from there full state of more than ``spark_threshold`` base rows.
 
         :raises StorageFailure: the directory is in use by another process, damaged, or cannot be written.
         """
@@ -78,10 +83,19 @@ class LocalDeployment(Serving):
             self = cls(path, dataflow, read_timeout)
             await self._recover(one_domain if domains == 1 else spread_over(domains), partial, shards)
             self.archiver = start_archiver(dataflow, archive, self._recipe_text)
+            self.migrator.threshold = spark_threshold
+            if self.archiver is not None and runners:
+                self._build_in_bulk(self.archiver, runners)
         except BaseException:
             await asyncio.to_thread(dataflow.close)
             raise
         return self
+
+    def _build_in_bulk(self, archiver: Archiver, runners: Sequence[BulkRunner]) -> None:
+        from controller.bulk.building import BulkBuilder  # Late, as the archiver: they load pyarrow.
+        from controller.bulk.source import LocalSource
+
+        self.migrator.builder = BulkBuilder(LocalExecutor(self.dataflow), LocalSource(archiver), runners)
 
     async def _recover(self, placement: Placement, partial: bool, shards: int) -> None:
         """Bring tables to what the recipe says, and the dataflow beside them; full views are backfilled."""

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from controller.deployment import Deployment
 from headrace.settings import Settings
+from migrations.backfill.runner import BulkRunner
 from worker.archiving import ArchiveOptions
+
+
+def bulk_runners(settings: Settings) -> tuple[BulkRunner, ...]:
+    """Who computes full state from the archive: Spark, or where that cannot be begun, a process without it."""
+    from controller.bulk.local_runner import LocalRunner  # Late, for the same reason.
+    from migrations.backfill.spark.runner import SparkRunner
+
+    return (SparkRunner(settings.spark()), LocalRunner())
 
 
 async def open_deployment(settings: Settings) -> Deployment:
@@ -18,4 +27,6 @@ async def open_deployment(settings: Settings) -> Deployment:
         shards=settings.shards,
         read_timeout=settings.read_timeout,
         archive=ArchiveOptions.of(settings),
+        runners=bulk_runners(settings),
+        spark_threshold=settings.spark_threshold,
     )

@@ -29,6 +29,7 @@ Config = Annotated[
 Archive = Annotated[str | None, typer.Option(metavar="URL", help=setting_help("archive"))]
 ArchiveInterval = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("archive_interval"))]
 ArchiveRetention = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("archive_retention"))]
+SparkThreshold = Annotated[int | None, typer.Option(metavar="ROWS", help=setting_help("spark_threshold"))]
 ArchiveSegmentRows = Annotated[int | None, typer.Option(metavar="N", help=setting_help("archive_segment_rows"))]
 
 
@@ -45,6 +46,7 @@ def serve(
     archive_interval: ArchiveInterval = None,
     archive_retention: ArchiveRetention = None,
     archive_segment_rows: ArchiveSegmentRows = None,
+    spark_threshold: SparkThreshold = None,
     log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))] = None,
     config: Config = None,
 ) -> None:
@@ -72,6 +74,7 @@ def serve(
         archive_interval=archive_interval,
         archive_retention=archive_retention,
         archive_segment_rows=archive_segment_rows,
+        spark_threshold=spark_threshold,
         log_level=log_level,
     )
 
