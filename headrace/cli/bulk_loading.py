@@ -10,12 +10,14 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as Bar
 
 from headrace.cli.queries import Config, Url
+from headrace.cli.serving import setting_help
 from headrace.client.connection import Connection
 from headrace.errors import BadRequest
-from headrace.loading.options import CHUNK_ROWS, NULLS, PATIENCE, Format, Options
+from headrace.loading.options import CHUNK_ROWS, NULLS, PATIENCE, SPARK_THRESHOLD, Format, Options
 from headrace.loading.rejects import MOST
 from headrace.render import console
 from headrace.settings import load as load_settings
+from headrace.sizes import parse_size
 
 if TYPE_CHECKING:
     from headrace.loading.running import Progress, Request
@@ -51,6 +53,14 @@ def load(
     patience: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Wait so long for a server that is away.")
     ] = PATIENCE,
+    spark_threshold_bytes: Annotated[
+        str, typer.Option(metavar="SIZE", help="Let Spark read several files that are larger than this in all.")
+    ] = SPARK_THRESHOLD,
+    spark_master: Annotated[str | None, typer.Option(metavar="URL", help=setting_help("spark_master"))] = None,
+    spark_conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=setting_help("spark_conf"))] = None,
+    scratch: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where Spark's workers and this command reach what was read.")
+    ] = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
@@ -75,7 +85,20 @@ def load(
         datetime_format=datetime_format,
         chunk_rows=chunk_rows,
     )
-    request = Request(table, files, options, rejects, max_rejects, stream, dry_run, patience)
+    settings = load_settings(config, url=url, spark_master=spark_master, spark_conf=spark_conf or None)
+    request = Request(
+        table,
+        files,
+        options,
+        rejects,
+        max_rejects,
+        stream,
+        dry_run,
+        patience,
+        spark=settings.spark(),
+        spark_threshold=_size(spark_threshold_bytes),
+        scratch=scratch,
+    )
     bar = Bar(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -85,7 +108,7 @@ def load(
         console=console(stderr=True),
         transient=True,
     )
-    with bar, Connection(load_settings(config, url=url).url) as db:
+    with bar, Connection(settings.url) as db:
         ended = run_load(db, request, _Telling(bar))
     for line in _summary(ended, request):
         typer.echo(line)
@@ -106,7 +129,11 @@ class _Telling:
         rate = self._bar.tasks[0].finished_speed or self._bar.tasks[0].speed
         share = (progress.rows + progress.skipped) / progress.bytes_read if progress.bytes_read else 0.0
         speed = f", {rate * share:,.0f} rows/s" if rate and progress.rows else ""
-        shown = f"{progress.rows:,} rows, {progress.rejected:,} rejected{speed}" if progress.identified else ""
+        shown = (
+            progress.note or f"{progress.rows:,} rows, {progress.rejected:,} rejected{speed}"
+            if progress.identified
+            else ""
+        )
         self._bar.update(self._task, completed=progress.bytes_read, total=progress.bytes_total, rows=shown)
 
 
@@ -120,6 +147,13 @@ def _mapping(given: list[str]) -> dict[str, str]:
             )
         mapping[theirs] = ours
     return mapping
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
 
 
 def _summary(ended: Progress, request: Request) -> list[str]:

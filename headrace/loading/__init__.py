@@ -18,6 +18,7 @@ the chunk's number. What stands there of chunks that were not done is dropped wh
 ``table.py``         the table to load into: its columns' types, out of ``GET /v1/tables``
 ``sources.py``       files of any kind as rows, in batches; what no reader can read is a row with its problem
 ``columns.py``       which column of a file is which of the table
+``by_spark.py``      the same where files are large and many: read and checked by Spark, in ``preparing.py``
 ``checking.py``      a row's values as the table's, or why not
 ``chunks.py``        rows, cut
 ``identity.py``      the name of the stream

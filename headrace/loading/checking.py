@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from domains.coercion import coercer
 from domains.types import Kind
 from headrace.errors import TypeViolation
+from headrace.loading.chunks import Checked, Ready, Reject, SourceRow
 from headrace.loading.options import Options
 from headrace.loading.table import LoadedColumn, LoadedTable
 
@@ -35,6 +36,19 @@ class Checker:
         for name in self._required:
             if name not in checked:
                 raise TypeViolation(f'column "{name}" is not there, and has no default')
+        return checked
+
+    def chunk(self, rows: Iterable[SourceRow]) -> Checked:
+        """Of a chunk, the rows that fit and those that do not."""
+        checked = Checked([], [])
+        for row in rows:
+            if row.problem is not None:
+                checked.rejects.append(Reject(row, row.problem))
+                continue
+            try:
+                checked.ready.append(Ready(row, self.check(row.values)))
+            except TypeViolation as error:
+                checked.rejects.append(Reject(row, error.message))
         return checked
 
 

@@ -1,9 +1,9 @@
-"""The files' rows, cut into numbered chunks: by what stands in the files alone, so that every run cuts alike."""
+"""The files' rows, cut into chunks: each file by itself and by what stands in it alone; so every run cuts alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.loading.options import CHUNK_BYTES
@@ -23,19 +23,41 @@ class SourceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    number: int
-    rows: list[SourceRow] = field(default_factory=list)
+class Reject:
+    """A row that is set aside, and why."""
+
+    row: SourceRow
+    reason: str
 
 
-def cut(rows: Iterable[SourceRow], most: int) -> Iterator[Chunk]:
-    """Chunks 1, 2, 3 … of at most so many rows, and of about ``CHUNK_BYTES`` at most."""
-    chunk, size = Chunk(1), 0
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A row that was checked: where it came from, and its values as they are sent."""
+
+    source: SourceRow
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A chunk's rows: those that fit the table, and those that do not."""
+
+    ready: list[Ready]
+    rejects: list[Reject]
+
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.rejects)
+
+
+def cut(rows: Iterable[SourceRow], most: int) -> Iterator[list[SourceRow]]:
+    """One file's rows in chunks of at most so many, and of about ``CHUNK_BYTES`` at most."""
+    chunk: list[SourceRow] = []
+    size = 0
     for row in rows:
-        chunk.rows.append(row)
+        chunk.append(row)
         size += row.size
-        if len(chunk.rows) >= most or size >= CHUNK_BYTES:
+        if len(chunk) >= most or size >= CHUNK_BYTES:
             yield chunk
-            chunk, size = Chunk(chunk.number + 1), 0
-    if chunk.rows:
+            chunk, size = [], 0
+    if chunk:
         yield chunk

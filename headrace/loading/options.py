@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import Any
 
 CHUNK_ROWS = 2_000
 """Rows to a chunk: a write of some tens of milliseconds, after which others have their turn. Fewer would cost a request
@@ -14,6 +15,9 @@ CHUNK_BYTES = 2**20
 limit of a body (32 MB), however wide the rows are."""
 PATIENCE = 60.0
 """Seconds for which a server that is away is waited for: longer than a restart or the recovery of a shard takes."""
+SPARK_THRESHOLD = "10GB"
+"""Of files from which Spark reads them, where there are several: below that its start, and writing the rows once more,
+cost what more cores gain."""
 NULLS = ("", r"\N")
 """In CSV: a field without quotes that is empty, or what MySQL exports."""
 
@@ -40,3 +44,13 @@ class Options:
     """How DATE is written in text, in ``strptime``'s letters. None: as SQL takes it, ``2026-01-31`` and its like."""
     datetime_format: str | None = None
     chunk_rows: int = CHUNK_ROWS
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Options:
+        """What ``to_json`` gave, after a way through JSON."""
+        kind = document["format"]
+        lists = {name: tuple(document[name]) for name in ("columns", "nulls")}
+        return cls(**{**document, **lists, "format": None if kind is None else Format(kind)})

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from headrace.client.connection import Connection
 from headrace.errors import ConnectionFailed, ReadTimeout, RowsRefused, Unavailable
-from headrace.loading.chunks import SourceRow
-from headrace.loading.rejects import Reject
+from headrace.loading.chunks import Ready, Reject
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds between tries. A server that starts again takes one or two; a shard that moves, some tenths."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A row that was checked: where it came from, and its values as they are sent."""
-
-    source: SourceRow
-    values: dict[str, Any]
 
 
 class Poster:

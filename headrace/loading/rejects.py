@@ -14,21 +14,14 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from headrace.loading.chunks import SourceRow
+from headrace.loading.chunks import Reject
 from headrace.loading.errors import LoadError, TooManyRejects
 
 MOST = 1_000
 """Where ``--max-rejects`` does not say otherwise: more of them mean that the file is not what it was taken for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    row: SourceRow
-    reason: str
 
 
 class Rejects:
@@ -123,6 +116,11 @@ def _anew(path: Path, lines: list[str]) -> TextIO:
     os.fsync(file.fileno())
     beside.replace(path)
     return file
+
+
+def shown(values: dict[str, Any]) -> str:
+    """A row's values as JSON, whatever they are."""
+    return json.dumps(values, default=_plain)
 
 
 def _plain(value: Any) -> Any:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.client.connection import Connection
-from headrace.errors import TypeViolation
+from headrace.loading.by_spark import Prepared
 from headrace.loading.checking import Checker
-from headrace.loading.chunks import Chunk, SourceRow, cut
+from headrace.loading.chunks import Checked, Ready, SourceRow, cut
 from headrace.loading.columns import Columns
 from headrace.loading.errors import LoadError
 from headrace.loading.identity import stream_of
-from headrace.loading.options import PATIENCE, Options
-from headrace.loading.posting import Poster, Ready
-from headrace.loading.rejects import MOST, Reject, Rejects
+from headrace.loading.options import PATIENCE, SPARK_THRESHOLD, Options
+from headrace.loading.posting import Poster
+from headrace.loading.rejects import MOST, Rejects
 from headrace.loading.sources import Sources, format_of
 from headrace.loading.table import read_table
+from headrace.sizes import parse_size
+from migrations.backfill.spark.launching import SparkUnavailable
+from migrations.backfill.spark.settings import SparkSettings
 
 
 @dataclass(slots=True)
@@ -36,9 +42,14 @@ class Progress:
     """Rows of chunks that earlier runs have done."""
     identified: bool = False
     """Whether the files have been read for their digest."""
+    note: str = ""
+    """What else is going on."""
+    by_spark: bool = False
 
 
 Tell = Callable[[Progress], None]
+Piece = TypeVar("Piece", bound=Sized)
+"""A chunk, checked already or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,10 @@ class Request:
     dry_run: bool = False
     """Read and check all of it, and store nothing."""
     patience: float = PATIENCE
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    spark_threshold: int = field(default_factory=lambda: parse_size(SPARK_THRESHOLD))
+    scratch: Path | None = None
+    """Where Spark writes the rows that it has read; its workers reach it, too. None: among temporary files."""
 
 
 def load(connection: Connection, request: Request, tell: Tell = lambda _: None) -> Progress:
@@ -85,7 +100,6 @@ class _Load:
         self.progress.bytes_read, self.progress.identified = 0, True
         self._poster = Poster(connection, self._table.name, stream, request.patience)
         self._done = 0 if request.dry_run else self._poster.last_number()
-        self._checker = Checker(self._table, request.options)
         self._rejects = Rejects(request.rejects, request.max_rejects, stream, self._done)
 
     def _identifying(self, size: int) -> None:
@@ -94,30 +108,54 @@ class _Load:
 
     def run(self) -> Progress:
         try:
-            with ThreadPoolExecutor(1) as pool:
-                self._run(pool)
+            if self.progress.bytes_total > self._request.spark_threshold and len(self._request.files) > 1:
+                self._run_by_spark()
+            else:
+                self._read_here()
         finally:
             self._rejects.close()
-        return self.progress
-
-    def _run(self, pool: ThreadPoolExecutor) -> None:
-        """While a chunk is under way, the next one is read and checked."""
-        under_way: Future[int] | None = None
-        for chunk in cut(self._rows(), self._request.options.chunk_rows):
-            if chunk.number <= self._done:
-                self.progress.skipped += len(chunk.rows)
-                self._tell(self.progress)
-                continue
-            ready, bad = self._checked(chunk)
-            if under_way is not None:
-                self._finished(under_way)
-            self._rejects.add(chunk.number, bad)
-            under_way = pool.submit(self._post, chunk.number, ready)
-        if under_way is not None:
-            self._finished(under_way)
         self.progress.rejected = self._rejects.count
         self.progress.bytes_read = self.progress.bytes_total
         self._tell(self.progress)
+        return self.progress
+
+    def _run_by_spark(self) -> None:
+        request = self._request
+        scratch = request.scratch or Path(tempfile.gettempdir()) / "headrace-load"
+        # By content also where the stream has a name of its own: what lies there is of these files and no others.
+        content = stream_of(request.files, self._table.name, request.options)
+        prepared = Prepared(request.files, scratch / content, self._table, request.options)
+        try:
+            prepared.run(request.spark, self._note)
+        except SparkUnavailable as error:
+            self._note(f"read here and not by Spark: {error.message}")
+            self._read_here()
+            return
+        self.progress.by_spark = True
+        self._note("")
+        self._post_all(prepared.chunks(request.files), lambda checked: checked)
+        prepared.remove()
+
+    def _note(self, text: str) -> None:
+        self.progress.note = text
+        self._tell(self.progress)
+
+    def _post_all(self, chunks: Iterable[Piece], check: Callable[[Piece], Checked]) -> None:
+        """While a chunk is under way, the next one is read and checked; those that are done are not."""
+        under_way: Future[int] | None = None
+        with ThreadPoolExecutor(1) as pool:
+            for number, found in enumerate(chunks, 1):
+                if number <= self._done:
+                    self.progress.skipped += len(found)
+                    self._tell(self.progress)
+                    continue
+                chunk = check(found)
+                if under_way is not None:
+                    self._finished(under_way)
+                self._rejects.add(number, chunk.rejects)
+                under_way = pool.submit(self._post, number, chunk.ready)
+            if under_way is not None:
+                self._finished(under_way)
 
     def _finished(self, under_way: Future[int]) -> None:
         self.progress.rows += under_way.result()
@@ -127,27 +165,20 @@ class _Load:
     def _post(self, number: int, ready: list[Ready]) -> int:
         if self._request.dry_run:
             return len(ready)
-        return self._poster.post(number, ready, lambda refused: self._rejects.add(number, refused))
+        return self._poster.post(number, ready, partial(self._rejects.add, number))
 
-    def _rows(self) -> Iterator[SourceRow]:
-        sources = Sources(Columns(self._table, self._request.options.mapping), self._request.options)
-        before = 0
-        for file in self._request.files:
-            yield from sources.rows(file, lambda read, before=before: self._read(before + read))  # type: ignore[misc]
-            before += file.stat().st_size
+    def _read_here(self) -> None:
+        request = self._request
+        checker = Checker(self._table, request.options)
+        sources = Sources(Columns(self._table, request.options.mapping), request.options)
 
-    def _read(self, position: int) -> None:
-        self.progress.bytes_read = position
+        def chunks() -> Iterator[list[SourceRow]]:
+            before = 0
+            for file in request.files:
+                yield from cut(sources.rows(file, partial(self._read, before)), request.options.chunk_rows)
+                before += file.stat().st_size
 
-    def _checked(self, chunk: Chunk) -> tuple[list[Ready], list[Reject]]:
-        ready: list[Ready] = []
-        bad: list[Reject] = []
-        for row in chunk.rows:
-            if row.problem is not None:
-                bad.append(Reject(row, row.problem))
-                continue
-            try:
-                ready.append(Ready(row, self._checker.check(row.values)))
-            except TypeViolation as error:
-                bad.append(Reject(row, error.message))
-        return ready, bad
+        self._post_all(chunks(), checker.chunk)
+
+    def _read(self, before: int, position: int) -> None:
+        self.progress.bytes_read = before + position

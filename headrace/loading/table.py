@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from domains.types import SqlType
 from headrace.client.connection import Connection
@@ -33,6 +34,15 @@ class LoadedTable:
     def column(self, name: str) -> LoadedColumn | None:
         """By name, in any case."""
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "columns": [{**asdict(column), "type": column.type.name} for column in self.columns]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> LoadedTable:
+        types = _types([column["type"] for column in document["columns"]])
+        columns = zip(document["columns"], types, strict=True)
+        return cls(document["name"], tuple(LoadedColumn(**{**column, "type": type}) for column, type in columns))
 
     def hint(self, name: str) -> str:
         """What may have been meant, or what there is."""

@@ -17,6 +17,7 @@ then::
 ``shipping.py``     our code as a zip, for the workers of a cluster
 ``segments.py``     the archive's files: opened by URL, checked against their manifest before a row of them counts
 ``fold.py``         a table as of a position: the sum of its weights
+``loading.py``      files that are to be loaded, each read in a task of its own
 ``verify.py``       the judge: a view's SQL by Spark, held against what its readers hold
 ``rebuild.py``      a base shard as sorted runs of rows
 ==================  ============================================================================================

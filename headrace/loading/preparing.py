@@ -1,0 +1,107 @@
+"""One file read, checked and cut into a Parquet file of its chunks: what a Spark task does, and what reads that again.
+
+==========  =========  =======================================================================
+``chunk``   int32      of this file, from 1
+``row``     int64      of the file
+``values``  string     JSON, as it is sent; or as it is shown where the row is set aside
+``reason``  string     why the row is set aside, else NULL
+==========  =========  =======================================================================
+
+The file is there when it is whole: it is written beside and then renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.client.encoding import to_json
+from headrace.loading.checking import Checker
+from headrace.loading.chunks import Checked, Ready, Reject, SourceRow, cut
+from headrace.loading.columns import Columns
+from headrace.loading.errors import LoadError
+from headrace.loading.options import Options
+from headrace.loading.rejects import shown
+from headrace.loading.sources import Sources
+from headrace.loading.table import LoadedTable
+
+SCHEMA = pa.schema(
+    [("chunk", pa.int32()), ("row", pa.int64()), ("values", pa.string()), ("reason", pa.string())],
+)
+GROUP_ROWS = 50_000
+"""To a row group, and so in the memory of who writes; a chunk is never in two."""
+
+
+def item(file: Path, to: Path, table: LoadedTable, options: Options) -> dict[str, Any]:
+    """What :func:`prepare` is told, as JSON."""
+    return {"file": str(file), "to": str(to), "table": table.to_json(), "options": options.to_json()}
+
+
+def prepare(told: dict[str, Any]) -> dict[str, Any]:
+    """Read, check and cut one file: ``{"rows": …}``, or ``{"error": …, "hint": …}`` where it cannot be loaded.
+
+    Nothing is done where that was done before.
+    """
+    to = Path(told["to"])
+    if not to.exists():
+        try:
+            _write(told, to)
+        except LoadError as error:
+            return {"error": error.message, "hint": error.hint}
+    with pq.ParquetFile(to) as opened:
+        return {"rows": opened.metadata.num_rows}
+
+
+def _write(told: dict[str, Any], to: Path) -> None:
+    table, options = LoadedTable.from_json(told["table"]), Options.from_json(told["options"])
+    checker, sources = Checker(table, options), Sources(Columns(table, options.mapping), options)
+    beside = to.with_name(to.name + ".new")
+    with pq.ParquetWriter(beside, SCHEMA, compression="zstd") as writer:
+        lines: list[tuple[int, int, str, str | None]] = []
+        for number, chunk in enumerate(cut(sources.rows(Path(told["file"]), lambda _: None), options.chunk_rows), 1):
+            lines += _lines(number, checker.chunk(chunk))
+            if len(lines) >= GROUP_ROWS:
+                writer.write_table(_table(lines))
+                lines = []
+        writer.write_table(_table(lines))
+    beside.replace(to)
+
+
+def _lines(number: int, checked: Checked) -> list[tuple[int, int, str, str | None]]:
+    ready = [(number, row.source.number, to_json(row.values).decode(), None) for row in checked.ready]
+    bad = [(number, each.row.number, shown(each.row.values), each.reason) for each in checked.rejects]
+    return [*ready, *bad]
+
+
+def _table(rows: list[tuple[int, int, str, str | None]]) -> pa.Table:
+    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    return pa.table([pa.array(column, each.type) for column, each in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+def prepared(path: Path, file: str) -> Iterator[Checked]:
+    """The chunks of a file that was prepared, in their order."""
+    with pq.ParquetFile(path) as opened:
+        for group in range(opened.num_row_groups):
+            columns = opened.read_row_group(group, use_threads=False).to_pydict()
+            lines = zip(columns["chunk"], columns["row"], columns["values"], columns["reason"], strict=True)
+            for _, chunk in groupby(lines, key=itemgetter(0)):
+                yield _checked(file, chunk)
+
+
+def _checked(file: str, lines: Iterator[tuple[int, int, str, str | None]]) -> Checked:
+    checked = Checked([], [])
+    for _, number, text, reason in lines:
+        values = orjson.loads(text)
+        row = SourceRow(file, number, values, len(text), reason)
+        if reason is None:
+            checked.ready.append(Ready(row, values))
+        else:
+            checked.rejects.append(Reject(row, reason))
+    return checked
