@@ -189,8 +189,7 @@ class Block:
 
     def _visit_all(self) -> None:
         """Have every part translated once, so that the inner SELECT has all the columns that they need."""
-        for item in self.node.expressions:
-            self.translate(item, "the SELECT list")
+        self._outputs()
         having, order = self.node.args.get("having"), self.node.args.get("order")
         for part in () if having is None else conjuncts(having.this):
             if not is_parameterised(part):
@@ -211,17 +210,19 @@ class Block:
     # --- the list and the order ---------------------------------------------------------------------------------
 
     def _item(self, name: str) -> exp.Expr | None:
-        """The SELECT list's expression of that alias."""
+        """The SELECT list's expression of that alias, or its column of that name."""
         for item in self.node.expressions:
             if isinstance(item, exp.Alias) and item.alias.lower() == name.lower():
                 found: exp.Expr = item.this
                 return found
+            if isinstance(item, exp.Column) and item.name.lower() == name.lower():
+                return item
         return None
 
     def _alias(self, node: exp.Expr) -> Expression | None:
         if not isinstance(node, exp.Column) or node.table:
             return None
-        if self.scope.find(node.name) is not None and self.known is None:
+        if self.known is None and self.scope.find(node.name) is not None:
             return None
         item = self._item(node.name)
         return None if item is None else self.translate(item, "HAVING")

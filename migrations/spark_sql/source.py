@@ -190,9 +190,10 @@ def take_parameters(
     for comparison in comparisons:
         operand = translate(comparison.operand)
         name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"
-        carried.append(Carried(comparison.slot(name, operand.type), operand))
         if context.nothing:
             conditions.append(call("ne", NOUGHT, NOUGHT))
+        else:
+            carried.append(Carried(comparison.slot(name, operand.type), operand))
     conditions.extend(translate(each) for each in rest)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_deployment import open_cluster
 
 import headrace
 from api import tokens
@@ -16,6 +17,7 @@ from domains.decoding import decode_key
 from domains.encoding import encode_key
 from domains.types import BIGINT, BLOB, DOUBLE, TEXT, Kind, SqlType
 from headrace.errors import BadRequest, NotFound
+from worker.holds import HOLDS_MAX
 
 PRICE = SqlType(Kind.DECIMAL, "DECIMAL(20,3)", length=20, scale=3)
 
@@ -97,6 +99,45 @@ def test_no_view_and_no_reader(tmp_path: Path) -> None:
             lines_of(db, "of_storys")
         with pytest.raises(BadRequest, match="has no reader"):
             lines_of(db, "counted")
+
+
+@pytest.mark.parametrize("maps", [True, False])
+async def test_in_a_cluster_each_worker_is_asked_for_its_shards(tmp_path: Path, maps: bool) -> None:
+    cluster = await open_cluster(tmp_path, maps=maps, read_timeout=5.0)
+    try:
+        await cluster.execute(PROGRAM)
+        rows = [{"user": user, "story": user % 700, "weight": "1.50"} for user in range(2100)]
+        written = await cluster.insert("votes", rows)
+        await cluster.pages("of_story", [[story] for story in range(0, 900, 3)], token=written.clock)
+        await cluster.pages("everything", [[]], token=written.clock)
+        found = [json.loads(line) async for line in cluster.held("of_story")]
+        assert [line["shard"] for line in found if "clock" in line] == [0, 1, 2]
+        for line in found:
+            assert line.get("clock", {}).items() <= written.clock.items()
+        stories = entries(found[1:])
+        assert stories.keys() == {(story,) for story in range(0, 900, 3)}
+        assert all(rows == ([{"n": 3, "w": "4.50"}] if story < 700 else []) for (story,), rows in stories.items())
+        everything = [json.loads(line) async for line in cluster.held("everything")]
+        assert len(everything) > 5, "more than a worker gives at once"
+        assert everything[-1] == {"end": {"keys": 1, "rows": 2100}}
+    finally:
+        await cluster.close()
+
+
+async def test_a_walk_that_nobody_goes_on_with_is_let_go(tmp_path: Path) -> None:
+    cluster = await open_cluster(tmp_path, maps=False, read_timeout=5.0)
+    try:
+        await cluster.execute(PROGRAM)
+        for _ in range(2 * HOLDS_MAX):
+            await cluster.pages("of_story", [[1]])
+            lines = cluster.held("of_story")
+            await anext(lines)
+            await anext(lines)
+            await (
+                lines.aclose()
+            )  # As when whoever reads has gone. A hold that stayed would count until its time is over.
+    finally:
+        await cluster.close()
 
 
 def test_keys_come_out_of_their_bytes() -> None:

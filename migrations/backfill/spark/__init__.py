@@ -17,8 +17,15 @@ then::
 ``shipping.py``     our code as a zip, for the workers of a cluster
 ``segments.py``     the archive's files: opened by URL, checked against their manifest before a row of them counts
 ``fold.py``         a table as of a position: the sum of its weights
+``counting.py``     tables folded, and their rows counted
+``canonical.py``    values in one form, of Spark and of a reader's JSON
+``held.py``         what a view's readers hold, read back from a dump
 ``loading.py``      files that are to be loaded, each read in a task of its own
 ``verify.py``       the judge: a view's SQL by Spark, held against what its readers hold
-``rebuild.py``      a base shard as sorted runs of rows
+``rebuild.py``      base shards as sorted runs
+``runner.py``       :class:`SparkRunner`: bulk jobs, as the controller starts them
+``bulk.py``         the stages of a bulk job, run
+``probe.py``        what Spark runs with
+``trouble.py``      what went wrong inside Spark, as an error of ours
 ==================  ============================================================================================
 """

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from domains.errors import HeadraceError
-from migrations.backfill.spark import bulk, loading, probe, verify
+from migrations.backfill.spark import bulk, counting, loading, probe, rebuild, verify
 from migrations.backfill.spark.launching import ERROR, RESULT
 from migrations.backfill.spark.reporting import Reporter, set_output_aside
 from migrations.backfill.spark.session import session
@@ -28,7 +28,14 @@ from migrations.backfill.spark.trouble import error_of
 
 Work = Callable[[SparkSession, dict[str, Any], Reporter], Any]
 
-JOBS: dict[str, Work] = {"bulk": bulk.run, "loading": loading.run, "probe": probe.run, "verify": verify.run}
+JOBS: dict[str, Work] = {
+    "bulk": bulk.run,
+    "count": counting.run,
+    "loading": loading.run,
+    "probe": probe.run,
+    "rebuild": rebuild.run,
+    "verify": verify.run,
+}
 
 PATIENCE = 12
 """Seconds for an orderly end after a signal; a little more than the session's own patience with the JVM."""

@@ -166,8 +166,8 @@ class Bulk:
 
         def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                counted.add(batch.num_rows * len(readers))
                 rows = _deltas(batch, restore)
+                counted.add(sum([weight for _, weight in rows]) * len(readers))
                 blocks = [encode_block(rows[at : at + BLOCK_ITEMS]) for at in range(0, len(rows), BLOCK_ITEMS)]
                 for task, place in readers:
                     yield pa.RecordBatch.from_arrays(

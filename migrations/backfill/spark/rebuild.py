@@ -1,0 +1,134 @@
+"""A job that folds base shards into *runs*: one snapshot each, sorted by primary key, to be loaded in one stream.
+
+::
+
+    archive ─ fold at P ─► by shard ─ sorted by key, on disk where it is much ─► OUT/table=…/shard=…/snapshot-P.parquet
+                                                                                 OUT/table=…/shard=…/manifest.json
+
+What comes out is an archive again, with nothing in it but a snapshot of each shard; so whoever loads it checks it as
+any other, and a run that is cut or changed is named. Rows that come in the order of their keys are appended to
+RocksDB's files instead of being merged into them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from domains.archive import Segment, ShardManifest, manifest_file, manifest_to_json, snapshot_file
+from domains.archived_rows import EPOCH, SEQUENCE, WEIGHT, archived_names, arrow_type_of
+from domains.types import TableSchema
+from migrations.backfill.spark.fold import ShardAt, fold, stored_names
+from migrations.backfill.spark.reporting import Reporter, Watch
+from migrations.backfill.spark.segments import CHUNK, ArchiveFiles
+from migrations.backfill.spark.trouble import error_of
+
+DIGEST_BYTES = 32
+
+_ANSWER = "file string, rows long, bytes long, digest string"
+
+
+def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> list[dict[str, Any]]:
+    """``{"archive": URL, "out": URL, "shards": [[table, shard, position], …]}`` → what was written of each."""
+    files, out = ArchiveFiles(what["archive"]), ArchiveFiles(what["out"])
+    written = []
+    with Watch(spark, reporter):
+        for number, (table, shard, position) in enumerate(what["shards"]):
+            reporter.progress(shard=f"{table}@{shard}", done=number, of=len(what["shards"]))
+            at = ShardAt(files.manifest(table, shard), position)
+            try:
+                written.append(_written(spark, files, out, at))
+            except Exception as error:
+                raise error_of(error) from error
+    return written
+
+
+def _written(spark: SparkSession, files: ArchiveFiles, out: ArchiveFiles, at: ShardAt) -> dict[str, Any]:
+    manifest, schema = at.manifest, at.manifest.schema_at(at.position)
+    alone = replace(manifest, schemas=(schema,), segments=())
+    file = snapshot_file(alone, at.position, manifest.epoch)
+    rows = _in_order(fold(spark, files, [at], schema), schema)
+    (answer,) = rows.mapInArrow(_Writer(out, file, schema, at.position, manifest.epoch), _ANSWER).collect()
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    segment = Segment(
+        file, "snapshot", 1, at.position, answer["rows"], answer["bytes"], answer["digest"], 0, manifest.epoch, now
+    )
+    _write_manifest(out, replace(alone, segments=(segment,) if at.position else ()))
+    return {"base": manifest.base, "position": at.position, **asdict(segment)}
+
+
+def _in_order(rows: DataFrame, schema: TableSchema) -> DataFrame:
+    """All rows in one partition, by their key; Spark sorts on disk what does not fit."""
+    names = stored_names(schema)
+    by = [names[place] for place in schema.primary_key] or names
+    return rows.select(WEIGHT, *names).coalesce(1).sortWithinPartitions(*(F.col(name) for name in by))
+
+
+def _write_manifest(out: ArchiveFiles, manifest: ShardManifest) -> None:
+    filesystem, root = out.open()
+    path = f"{root}/{manifest_file(manifest.table, manifest.shard)}"
+    filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(json.dumps(manifest_to_json(manifest)).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes the rows of its one partition into a file, and answers what it is."""
+
+    out: ArchiveFiles
+    file: str
+    schema: TableSchema
+    position: int
+    epoch: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filesystem, root = self.out.open()
+        path, rows = f"{root}/{self.file}", 0
+        filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+        wanted = self._columns()
+        with filesystem.open_output_stream(path) as sink, pq.ParquetWriter(sink, wanted) as writer:
+            for batch in batches:
+                rows += batch.num_rows
+                writer.write_batch(self._batch(batch, wanted))
+        digest, size = blake2b(digest_size=DIGEST_BYTES), 0
+        with filesystem.open_input_stream(path) as stream:
+            while data := stream.read(CHUNK):
+                digest.update(data)
+                size += len(data)
+        yield pa.RecordBatch.from_pydict(
+            {"file": [self.file], "rows": [rows], "bytes": [size], "digest": [digest.hexdigest()]}
+        )
+
+    def _columns(self) -> pa.Schema:
+        leading = [pa.field(SEQUENCE, pa.int64()), pa.field(WEIGHT, pa.int32()), pa.field(EPOCH, pa.int64())]
+        types = [arrow_type(arrow_type_of(column.type)) for column in self.schema.columns]
+        return pa.schema(leading + [pa.field(n, t) for n, t in zip(archived_names(self.schema), types, strict=True)])
+
+    def _batch(self, batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+        count = batch.num_rows
+        leading = [[self.position] * count, batch.column(0), [self.epoch] * count]
+        arrays = [*leading, *batch.columns[1:]]
+        made = [
+            each.cast(field.type) if isinstance(each, pa.Array) else pa.array(each, field.type)
+            for each, field in zip(arrays, wanted, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(made, schema=wanted)
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """The type that Arrow calls so: ``int64``, ``timestamp[us]``, ``decimal128(10, 2)``."""
+    if not name.startswith("decimal"):
+        return pa.type_for_alias(name)
+    word, _, arguments = name.rstrip(")").partition("(")
+    digits, scale = (int(each) for each in arguments.split(","))
+    return pa.decimal128(digits, scale) if word == "decimal128" else pa.decimal256(digits, scale)

@@ -1,0 +1,108 @@
+"""``headrace verify`` against a running server that takes writes meanwhile, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from headrace.client.connection import Connection
+from tests.migrations.spark.conftest import SMALL
+
+PROGRAM = """
+CREATE TABLE stories (id INT PRIMARY KEY, author INT NOT NULL, title VARCHAR(20));
+CREATE TABLE votes (user INT, story INT, PRIMARY KEY (user, story));
+CREATE VIEW counted AS SELECT story, COUNT(*) AS n FROM votes GROUP BY story;
+CREATE EXT VIEW with_votes AS
+  SELECT s.id, s.title, c.n FROM stories s LEFT JOIN counted c ON c.story = s.id WHERE id = ?;
+CREATE EXT VIEW ranking AS SELECT story, n FROM counted ORDER BY n DESC, story LIMIT 10;
+"""
+ENVIRONMENT = {
+    **os.environ,
+    "HEADRACE_SPARK_MASTER": SMALL.master,
+    "HEADRACE_SPARK_CONF": json.dumps([f"{name}={value}" for name, value in SMALL.conf]),
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@contextmanager
+def serving(path: Path, *flags: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "headrace", "serve", "--port", "0", "--data", str(path / "data"), *flags]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    try:
+        assert server.stdout is not None
+        found = next(filter(None, (re.search(r"answers at (\S+)", line) for line in server.stdout)))
+        yield found[1]
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def verify(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headrace", "verify", "--url", url, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+
+
+@contextmanager
+def writing(url: str) -> Iterator[list[int]]:
+    """Votes one after another, while the block lasts; how many there were."""
+    over, written = Event(), [0]
+
+    def write() -> None:
+        with Connection(url) as db:
+            while not over.is_set():
+                written[0] += 1
+                db.table("votes").insert({"user": written[0], "story": written[0] % 7})
+                over.wait(0.01)
+
+    thread = Thread(target=write)
+    thread.start()
+    try:
+        yield written
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_server_that_takes_writes_is_judged_at_one_moment(tmp_path: Path) -> None:
+    with serving(tmp_path, "--archive", str(tmp_path / "archive"), "--archive-interval", "1") as url:
+        with Connection(url) as db:
+            db.migrate(PROGRAM).wait()
+            db.table("stories").insert([{"id": i, "author": i % 3, "title": f"story {i}"} for i in range(20)])
+            db.view("with_votes").lookup_many([[story] for story in (1, 2, 19, 77)])
+            db.view("ranking").lookup()
+        with writing(url) as written:
+            done = verify(url, "--json")
+        assert done.returncode == 0, done.stderr
+        views = {view["view"]: view for view in json.loads(done.stdout)["views"]}
+        assert {name: view["verdict"] for name, view in views.items()} == {"with_votes": "equal", "ranking": "equal"}
+        assert (views["with_votes"]["keys"], views["ranking"]["rows"]) == (4, 7)
+        assert written[0] > 10
+
+
+def test_without_an_archive_it_says_what_to_do(tmp_path: Path) -> None:
+    with serving(tmp_path) as url:
+        with Connection(url) as db:
+            db.migrate(PROGRAM).wait()
+        done = verify(url)
+        assert done.returncode == 1
+        assert "--archive" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [["nothing"], ["--spark-conf", "novalue"]])
+def test_what_is_wrong_is_one_line(tmp_path: Path, flags: list[str]) -> None:
+    with serving(tmp_path, "--archive", str(tmp_path / "archive")) as url:
+        with Connection(url) as db:
+            db.migrate(PROGRAM).wait()
+        done = verify(url, *flags)
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: ")
+        assert "Traceback" not in done.stderr
