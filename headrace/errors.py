@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from domains.archive import ArchiveError
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -40,6 +41,7 @@ from domains.errors import (
 
 __all__ = [
     "AlreadyExists",
+    "ArchiveError",
     "BadRequest",
     "Cancelled",
     "ConnectionFailed",

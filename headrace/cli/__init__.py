@@ -12,7 +12,20 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import bulk_loading, cluster, draining, drilling, keeping, loading, queries, serving, showing, verifying
+from headrace.cli import (
+    archiving,
+    bulk_loading,
+    cluster,
+    draining,
+    drilling,
+    keeping,
+    loading,
+    queries,
+    rebuilding,
+    serving,
+    showing,
+    verifying,
+)
 from headrace.errors import HeadraceError
 from headrace.render import console
 
@@ -29,6 +42,10 @@ app = typer.Typer(
 for command in (serving.serve, queries.sql, queries.status, queries.explain, bulk_loading.load, showing.demo):
     app.command()(command)
 app.command()(verifying.verify)
+archiving.archive.command()(rebuilding.rebuild)
+app.command()(archiving.backup)
+app.command()(archiving.restore)
+app.add_typer(archiving.archive, name="archive")
 app.add_typer(showing.bench, name="bench")
 app.add_typer(loading.loadgen, name="loadgen")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from headrace.client.encoding import to_json, to_text
-from headrace.client.results import Column, Progress, Record, Result, Written
+from headrace.client.results import Archived, Column, Progress, Record, Result, Written
 from headrace.errors import BadRequest, ConnectionFailed, HeadraceError, rebuild
 
 Answer = TypeVar("Answer")
@@ -73,6 +73,10 @@ def explain(view: str) -> Call[str]:
 def held_path(view: str) -> str:
     """Its answer is no JSON but lines of it."""
     return f"{_view(view)}/held"
+
+
+def archive() -> Call[Archived]:
+    return Call("POST", "/v1/archive", lambda answer: Archived(**answer))
 
 
 def insert(table: str, rows: Iterable[Mapping[str, Any]], once: Once | None = None) -> Call[Written]:

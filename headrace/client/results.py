@@ -85,3 +85,16 @@ class Progress:
         if self.state == "failed":
             raise self.error or errors.ServerFault(f'migration "{self.id}" failed')
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The server's archive, once everything up to the call was in it."""
+
+    url: str
+    positions: dict[str, int]
+    """Of each base shard."""
+    token: str
+    """The same, as ``headrace restore --as-of`` takes it."""
+    shards: int
+    recipe: dict[str, Any]

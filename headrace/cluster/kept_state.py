@@ -19,6 +19,8 @@ from headrace.settings import Settings
 from zookeeper.kazoo_authority import KazooAuthority
 
 FORMAT = 1
+RESTORED = "restored.state"
+"""In a data directory that ``headrace restore`` has made: what is to be brought into ZooKeeper before it is used."""
 
 EPOCHS_AHEAD = 1_000_000
 """There is an epoch for every leader and every recovery: at one a minute this is two years of them."""
@@ -67,6 +69,19 @@ async def restore(settings: Settings, path: Path) -> ClusterState:
     finally:
         await authority.close()
     return ahead
+
+
+async def take_up(settings: Settings, data: Path) -> bool:
+    """Bring in what ``headrace restore`` has left in a data directory; answers whether there was something.
+
+    A second time does nothing: the file is then called ``restored.state.done``.
+    """
+    path = data / RESTORED
+    if not path.exists():
+        return False
+    await restore(settings, path)
+    path.replace(path.with_name(path.name + ".done"))
+    return True
 
 
 def _read(settings: Settings, path: Path) -> tuple[str, ClusterState]:

@@ -16,6 +16,7 @@ from controller.cluster.state import ClusterState
 from headrace.cluster.backoff import Backoff
 from headrace.cluster.child import Child, Part
 from headrace.cluster.directory import ClusterDirectory
+from headrace.cluster.kept_state import take_up
 from headrace.server import GRACE_SECONDS, StartFailed, address, listen
 from headrace.settings import Settings
 from zookeeper.belonging import claim
@@ -103,6 +104,7 @@ class Supervisor:
             self._tasks.append(asyncio.create_task(self._keep_zookeeper(self._ensemble), name="zookeeper"))
         else:
             self._zookeeper = settings.zookeeper
+        await take_up(settings.model_copy(update={"zookeeper": self._zookeeper}), self._directory.path)
         authority = KazooAuthority(
             self._zookeeper,
             settings.deployment,

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from domains.archive import ArchiveError, OtherTable, Segment, ShardManifest, snapshot_file
 from worker.archive.folding import fold
-from worker.archive.manifests import load_manifest
+from worker.archive.manifests import change_manifest, load_manifest
 from worker.archive.place import Place
 from worker.archive.segments import Entries, write_segment
+from worker.archive.shard import expired, with_snapshot
 
 COMPACT_SEGMENTS = 64
 """Old log segments that are worth to be folded: an hour's, at the usual interval."""
@@ -69,6 +70,28 @@ def compact(place: Place, manifest: ShardManifest, position: int, scratch: Path 
         manifest.epoch,
         last.closed,
     )
+
+
+def compact_now(place: Place, manifest: ShardManifest, before: str) -> ShardManifest:
+    """Fold all that was archived not after ``before`` (a time), delete what it was folded from; answers the manifest.
+
+    The archiver may go on meanwhile. Who reads what is deleted is told that it is missing.
+    """
+    position = manifest.position_at(before)
+    if position <= manifest.begin:
+        return manifest
+    snapshot = compact(place, manifest, position)
+    dropped: list[Segment] = []
+
+    def change(there: ShardManifest) -> ShardManifest:
+        kept, gone = expired(with_snapshot(place, there, snapshot), before)
+        dropped.extend(gone)
+        return kept
+
+    after = change_manifest(place, manifest, change)
+    for segment in dropped:
+        place.delete(segment.file)
+    return after
 
 
 def command(place: Place, manifest: ShardManifest, position: int) -> list[str]:

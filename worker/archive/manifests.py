@@ -108,6 +108,11 @@ def change_manifest(
     return changed
 
 
+def write_manifest(place: Place, manifest: ShardManifest) -> None:
+    """Where nobody else writes: into a back-up."""
+    _write(place, manifest_file(manifest.table, manifest.shard), manifest)
+
+
 def _fence(there: ShardManifest, epoch: int) -> None:
     if there.epoch > epoch:
         raise ArchiveFenced(

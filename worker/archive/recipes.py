@@ -74,8 +74,11 @@ class RecipeBook:
 def record_at(
     records: list[RecipeRecord], *, time: str | None = None, positions: Clock | None = None
 ) -> RecipeRecord | None:
-    """The last one that was in force at a time, or at a position; the last of all where neither is given."""
-    found = None
+    """The last one that was in force at a time, or at a position; the last of all where neither is given.
+
+    Of a position from before the first archiving, the first one: its tables are those that the position is of.
+    """
+    found = records[0] if records and positions is not None else None
     for record in records:
         if time is not None and record.time > time:
             continue

@@ -50,7 +50,7 @@ class ShardArchive:
 
         :raises ArchiveAhead: it has entries that the table does not have.
         """
-        new = ShardManifest(cut.schema.name, shard, shards, cut.identity, (cut.schema,), (), epoch)
+        new = ShardManifest(cut.schema.name, shard, shards, cut.identity, (cut.schema,), (), epoch, cut.auto_increment)
         self = cls(place, take_over(place, new))
         if self.manifest.position > cut.position:
             raise ArchiveAhead(

@@ -1,0 +1,122 @@
+"""Taking a back-up: of a deployment that runs, through its archive, or of a data directory that nobody uses."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from domains.archive import ArchiveError, SegmentCorrupt, SegmentMissing, ShardManifest, manifest_file
+from headrace.backup.contents import Contents, read_contents
+from headrace.client import calls
+from headrace.client.connection import Connection
+from headrace.errors import AlreadyExists, NotFound
+from worker.archive.manifests import all_manifests, write_manifest
+from worker.archive.place import Place
+from worker.archive.recipes import RecipeBook, RecipeRecord
+from worker.archive.shard import ShardArchive
+from worker.archive.times import time_text
+from worker.embedded import base_directories
+from worker.rocks.store import RocksStore
+
+TRIES = 3
+"""To copy what a manifest names: the archive may let a file go between the look and the copy, once an hour at most."""
+
+Told = Callable[[str], None]
+
+
+def back_up_running(connection: Connection, dest: str, tell: Told = lambda text: None) -> Contents:
+    """Archive up to now, and copy the archive. The server goes on serving.
+
+    :raises BadRequest: the server has no archive. :raises ArchiveError: a file is missing or damaged.
+    """
+    target = _empty(dest)
+    archived = connection.send(calls.archive())
+    source = Place(archived.url)
+    tell(f"archived up to {sum(archived.positions.values()):,} writes in {len(archived.positions)} shards")
+    files: dict[str, str] = {}
+    manifests = [_copied(source, target, base, position, files) for base, position in archived.positions.items()]
+    book = RecipeBook(target)
+    for record in RecipeBook(source).records():
+        book.write(record)
+    return _finish(target, manifests, archived.shards, json.dumps(archived.recipe), files)
+
+
+def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Contents:
+    """Write a snapshot of every table of an embedded server's data directory, which no process may have open.
+
+    :raises StorageFailure: a server has it open, or it is damaged.
+    """
+    recipe = data / "recipe.json"
+    if not recipe.is_file():
+        raise NotFound(
+            f'"{data}" is no data directory of a server',
+            hint="a cluster is backed up while it runs, by --url of one of its api processes",
+        )
+    shards = len(list((data / "shards").glob("[0-9]*"))) or 1
+    target, closed = _empty(dest), time_text(time.time())
+    manifests = []
+    with ExitStack() as opened:
+        for shard, directory in enumerate(base_directories(data, shards)):
+            store = RocksStore(directory, create=False)
+            opened.callback(store.close)
+            for schema in store.tables():
+                cut = store.cut(schema.name, rows=True)
+                archive = ShardArchive.open(target, cut, shard, shards, 1)
+                if cut.position:
+                    archive.begin(cut, closed)
+                manifests.append(archive.manifest)
+                tell(f"{archive.manifest.base}: {sum(each.rows for each in archive.manifest.segments):,} rows")
+    files = {segment.file: segment.digest for manifest in manifests for segment in manifest.segments}
+    return _finish(target, manifests, shards, recipe.read_text("utf-8"), files)
+
+
+def _empty(dest: str) -> Place:
+    place = Place(dest)
+    if read_contents(place) is not None or place.files() or place.directories():
+        raise AlreadyExists(f'"{dest}" is not empty', hint="give every back-up a directory of its own")
+    return place
+
+
+def _copied(source: Place, target: Place, base: str, position: int, files: dict[str, str]) -> ShardManifest:
+    """Copy what a shard's archive has up to a position; answers the manifest of that."""
+    for left in reversed(range(TRIES)):
+        manifest = next((each for each in all_manifests(source) if each.base == base), None)
+        if manifest is None:
+            raise ArchiveError(f'"{source.url}" has no archive of "{base}"', hint="can this machine see the same URL?")
+        cut = replace(manifest, segments=tuple(each for each in manifest.segments if each.last <= position))
+        try:
+            for segment in cut.segments:
+                if segment.file not in files:
+                    files[segment.file] = _copy(source, target, segment.file, segment.digest)
+            break
+        except SegmentMissing:
+            if not left:
+                raise
+    write_manifest(target, cut)
+    return cut
+
+
+def _copy(source: Place, target: Place, file: str, digest: str) -> str:
+    if source.size(file) is None:
+        raise SegmentMissing(f'segment "{source.shown(file)}" is missing')
+    if target.copy(file, source, file) != digest:
+        target.delete(file)
+        raise SegmentCorrupt(f'segment "{source.shown(file)}" is corrupt: its digest is another')
+    return digest
+
+
+def _finish(target: Place, manifests: list[ShardManifest], shards: int, recipe: str, files: dict[str, str]) -> Contents:
+    """The recipe as it is now, and what there is."""
+    now = time_text(time.time())
+    positions = {manifest.base: manifest.position for manifest in manifests}
+    identities = {manifest.base: manifest.identity for manifest in manifests}
+    RecipeBook(target).write(RecipeRecord(now, positions, identities, shards, recipe))
+    others = [manifest_file(manifest.table, manifest.shard) for manifest in manifests]
+    others += [f"recipes/{name}" for name in target.files("recipes")]
+    contents = Contents(now, positions, shards, files | {file: target.digest(file) for file in others})
+    contents.write(target)
+    return contents

@@ -1,0 +1,191 @@
+"""The archive and what stands on it: ``headrace archive``, ``headrace backup``, ``headrace restore``."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.queries import AsJson, Config, Url
+from headrace.cli.serving import Archive, ArchiveRetention
+from headrace.client.connection import Connection
+from headrace.errors import BadRequest
+from headrace.settings import Settings, load
+from headrace.sizes import format_size
+
+if TYPE_CHECKING:
+    from worker.archive.place import Place
+
+archive = typer.Typer(
+    help="Look at the archive of the base tables, check it, compact it. See docs/archive.md.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Source = Annotated[str, typer.Argument(metavar="SRC", help="A back-up or an archive: a directory or a URL.")]
+Dest = Annotated[str, typer.Argument(metavar="DEST", help="An empty directory, or a URL with nothing under it.")]
+
+
+@archive.command()
+def status(archive: Archive = None, as_json: AsJson = False, config: Config = None) -> None:
+    """Show what is archived of every shard of every table.
+
+    Examples:
+
+      headrace archive status --archive /var/lib/headrace-archive
+    """
+    from worker.archive.manifests import all_manifests
+
+    manifests = all_manifests(_place(load(config, archive=archive)))
+    if as_json:
+        shown = [
+            {
+                "shard": each.base,
+                "begin": each.begin,
+                "position": each.position,
+                "segments": len(each.segments),
+                "rows": sum(segment.rows for segment in each.segments),
+                "bytes": sum(segment.bytes for segment in each.segments),
+                "last": max((segment.closed for segment in each.segments), default=None),
+                "epoch": each.epoch,
+            }
+            for each in manifests
+        ]
+        typer.echo(json.dumps(shown))
+        return
+    for each in manifests:
+        size = format_size(sum(segment.bytes for segment in each.segments))
+        last = max((segment.closed for segment in each.segments), default="never")
+        reach = f"positions {each.begin:,} to {each.position:,} in {len(each.segments)} segments"
+        typer.echo(f"{each.base}: {reach}, {size}, {last}")
+    if not manifests:
+        typer.echo("nothing is archived here")
+
+
+@archive.command()
+def check(archive: Archive = None, config: Config = None) -> None:
+    """Read everything and compare it with its digests; exit code 1 if anything is missing or damaged.
+
+    Examples:
+
+      headrace archive check --archive s3://backups/headrace
+    """
+    from worker.archive.checking import check_archive
+
+    problems = 0
+    for checked in check_archive(_place(load(config, archive=archive))):
+        problems += len(checked.problems)
+        size = format_size(checked.bytes)
+        verdict = "ok" if not checked.problems else f"{len(checked.problems)} problems"
+        segments = len(checked.manifest.segments)
+        typer.echo(f"{checked.manifest.base}: {segments} segments, {checked.rows:,} rows, {size}: {verdict}")
+        for problem in checked.problems:
+            typer.echo(f"  {problem}")
+    if problems:
+        raise typer.Exit(1)
+
+
+@archive.command()
+def compact(
+    archive: Archive = None,
+    archive_retention: ArchiveRetention = None,
+    config: Config = None,
+) -> None:
+    """Fold what is older than the retention into a snapshot of each shard, and delete what it was folded from.
+
+    A server does it by itself. Nobody should be reading old positions meanwhile.
+
+    Examples:
+
+      headrace archive compact --archive /var/lib/headrace-archive --archive-retention 0
+    """
+    from worker.archive.compacting import compact_now
+    from worker.archive.manifests import all_manifests
+    from worker.archive.times import time_text
+
+    settings = load(config, archive=archive, archive_retention=archive_retention)
+    place = _place(settings)
+    before = time_text(time.time() - settings.archive_retention)
+    for manifest in all_manifests(place):
+        after = compact_now(place, manifest, before)
+        typer.echo(f"{manifest.base}: {len(manifest.segments)} segments are now {len(after.segments)}")
+
+
+def backup(
+    dest: Dest,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The data directory of a server that is stopped.")
+    ] = None,
+    url: Url = None,
+    config: Config = None,
+) -> None:
+    """Back a deployment up: its tables and its recipe, with their history as far as the archive has it.
+
+    A running one is asked (--url), archives up to now, and serves on; it must have an archive. Of a server that is
+    stopped, --data names the directory.
+
+    Examples:
+
+      headrace backup backups/monday
+
+      headrace backup backups/monday --data /var/lib/headrace
+    """
+    from headrace.backup.taking import back_up_running, back_up_stopped
+
+    if data is not None and url is not None:
+        raise BadRequest(
+            "both --data and --url were given", hint="--url for a server that runs, --data for one that does not"
+        )
+    if data is not None:
+        contents = back_up_stopped(data, dest, typer.echo)
+    else:
+        with Connection(load(config, url=url).url) as connection:
+            contents = back_up_running(connection, dest, typer.echo)
+    typer.echo(f"{dest}: {len(contents.files)} files as of {contents.time}")
+
+
+def restore(
+    source: Source,
+    data: Annotated[Path, typer.Option(metavar="DIR", help="The data directory to make; empty or not there.")],
+    as_of: Annotated[
+        str | None, typer.Option(metavar="TIME|TOKEN", help="2026-01-31T08:00:00Z, or the token of a write.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Make the directory of a cluster's workers, for this deployment.")
+    ] = None,
+) -> None:
+    """Make a data directory out of a back-up or an archive, as it is or as it was.
+
+    Examples:
+
+      headrace restore backups/monday --data /var/lib/headrace
+
+      headrace restore /var/lib/headrace-archive --data before --as-of 2026-01-31T08:00:00Z
+
+      headrace restore backups/monday --data /var/lib/headrace --cluster main
+    """
+    from headrace.backup.restoring import restore
+
+    def tell(base: str, rows: int) -> None:
+        typer.echo(f"{base}: {rows:,} rows")
+
+    restored = restore(source, data, as_of=as_of, cluster=cluster, tell=tell)
+    shards = restored.as_of.shards
+    typer.echo(
+        f"{restored.rows:,} rows in {len(restored.as_of.tables)} shards of tables, recipe of {restored.as_of.recorded}"
+    )
+    if cluster is not None:
+        typer.echo(f"serve it with: headrace up --data {data} --deployment {cluster}")
+    else:
+        typer.echo(f"serve it with: headrace serve --data {data}" + (f" --shards {shards}" if shards > 1 else ""))
+
+
+def _place(settings: Settings) -> Place:
+    from worker.archive.place import Place  # Late: it loads pyarrow.
+
+    if settings.archive is None:
+        raise BadRequest("it is not known where the archive is", hint="--archive, a directory or a URL")
+    return Place(settings.archive)

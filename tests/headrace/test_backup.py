@@ -1,0 +1,279 @@
+"""Back-up and restore: what is restored answers as what was backed up, as of any moment that was archived."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import headrace
+from controller.cluster.state import ClusterState
+from headrace.backup.choosing import choose
+from headrace.backup.contents import read_contents
+from headrace.backup.restoring import restore
+from headrace.backup.taking import back_up_running, back_up_stopped
+from headrace.cli import app
+from headrace.client import calls
+from headrace.embedding import Embedded
+from headrace.errors import AlreadyExists, ArchiveError, BadRequest, NotFound, StorageFailure
+from worker.archive.manifests import all_manifests
+from worker.archive.place import Place
+
+SCHEMA = """
+CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT, title VARCHAR(40) NOT NULL, price DECIMAL(8, 2),
+  posted DATETIME);
+CREATE TABLE votes (story BIGINT NOT NULL, user BIGINT NOT NULL) SHARD BY (story);
+CREATE VIEW ById AS SELECT id, title, price, posted FROM stories WHERE id = ?;
+CREATE VIEW Ranked AS SELECT s.id, COUNT(*) AS n FROM stories s JOIN votes v ON v.story = s.id GROUP BY s.id
+"""
+STORIES = [{"title": f"story {at}", "price": "9.50", "posted": "2026-01-31 08:00:00"} for at in range(6)]
+
+
+class Site:
+    """An embedded server with an archive, in a directory of its own."""
+
+    def __init__(self, path: Path, shards: int) -> None:
+        self.data, self.archive, self.shards = path / "data", path / "archive", shards
+        self.db = self.open(self.data)
+        self.db.execute(SCHEMA)
+        self.db.table("stories").insert(STORIES)
+        self.vote(3)
+
+    def open(self, data: Path, **settings: Any) -> Embedded:
+        settings = {"archive": str(self.archive), "archive_interval": 3600, **settings}
+        return headrace.embedded(data, shards=self.shards, read_your_writes=True, **settings)
+
+    def vote(self, count: int) -> str:
+        """One write for each of the stories; answers the token of the last."""
+        for at in range(count):
+            written = self.db.table("votes").insert([{"story": story, "user": at} for story in range(1, 7)])
+        return written.token
+
+
+def answers(db: Embedded) -> dict[str, Any]:
+    return {
+        "stories": [db.view("ById").lookup(id=at) for at in range(1, 8)],
+        "ranked": sorted(db.execute("SELECT id, n FROM Ranked").rows),
+        "votes": sorted(db.execute("SELECT story, user FROM votes").rows),
+    }
+
+
+@pytest.fixture(params=[1, 3], ids=["one", "sharded"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path, request.param)
+    yield made
+    made.db.close()
+
+
+def check_restored(site: Site, source: Path, into: Path, wanted: dict[str, Any], as_of: str | None = None) -> None:
+    restore(str(source), into, as_of=as_of)
+    with site.open(into, archive=None) as db:
+        assert answers(db) == wanted
+        written = db.table("stories").insert([{"title": "new", "price": None, "posted": None}])
+        assert written.first_id is not None
+        assert db.view("ById").lookup(id=written.first_id)[0]["title"] == "new"
+        db.execute("CREATE VIEW Later AS SELECT COUNT(*) AS n FROM votes")
+        assert db.execute("SELECT n FROM Later").rows[0][0] == len(wanted["votes"])
+
+
+def test_a_running_server_is_backed_up_and_restored(site: Site, tmp_path: Path) -> None:
+    before = answers(site.db)
+    contents = back_up_running(site.db, str(tmp_path / "backup"))
+    site.vote(1)
+    assert contents.shards == site.shards
+    assert contents == read_contents(Place(str(tmp_path / "backup")))
+    check_restored(site, tmp_path / "backup", tmp_path / "again", before)
+    assert answers(site.db) != before, "the server has gone on"
+
+
+def test_auto_increment_goes_on_above(site: Site, tmp_path: Path) -> None:
+    site.db.execute("DELETE FROM stories WHERE id = 6")
+    back_up_running(site.db, str(tmp_path / "backup"))
+    restore(str(tmp_path / "backup"), tmp_path / "again")
+    with site.open(tmp_path / "again", archive=None) as db:
+        first = db.table("stories").insert([{"title": "new"}]).first_id
+        assert first is not None
+        assert first > 6, "a number that was given out is not given out again"
+
+
+def test_a_stopped_server_is_backed_up(site: Site, tmp_path: Path) -> None:
+    before = answers(site.db)
+    with pytest.raises(StorageFailure, match="in use"):
+        back_up_stopped(site.data, str(tmp_path / "early"))
+    site.db.close()
+    back_up_stopped(site.data, str(tmp_path / "backup"))
+    check_restored(site, tmp_path / "backup", tmp_path / "again", before)
+
+
+def test_as_of_a_time_and_a_token(site: Site, tmp_path: Path) -> None:
+    """Also of a back-up, which has the history; the recipe is that of the time."""
+    site.db.send(calls.archive())
+    first = answers(site.db)
+    moment = time.time()
+    token = site.vote(1)
+    at_token = answers(site.db)
+    site.db.execute("ALTER TABLE stories ADD COLUMN score BIGINT NOT NULL DEFAULT 7")
+    site.db.execute("DROP VIEW Ranked")
+    site.db.execute("DELETE FROM votes WHERE user = 0")
+    site.db.execute("CREATE TABLE extra (id BIGINT NOT NULL PRIMARY KEY)")
+    back_up_running(site.db, str(tmp_path / "backup"))
+    when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment % 1 * 1000):03}Z"
+    for number, source in enumerate((site.archive, tmp_path / "backup")):
+        check_restored(site, source, tmp_path / f"then{number}", first, as_of=when)
+        chosen = choose(Place(str(source)), token)
+        assert {each.manifest.table: each.position for each in chosen.tables if each.manifest.shard == 0}["votes"] > 0
+        restore(str(source), tmp_path / f"token{number}", as_of=token)
+        with site.open(tmp_path / f"token{number}", archive=None) as db:
+            assert sorted(db.execute("SELECT story, user FROM votes").rows) == at_token["votes"]
+    restore(str(site.archive), tmp_path / "now")
+    with site.open(tmp_path / "now", archive=None) as db:
+        assert sorted(db.execute("SELECT story, user FROM votes").rows) == sorted(
+            site.db.execute("SELECT story, user FROM votes").rows
+        )
+        assert {row[0] for row in db.execute("SELECT score FROM stories").rows} == {7}
+        assert "extra" in {table["name"] for table in db.tables()}
+
+
+def test_a_table_that_was_dropped_and_created_again_is_had_as_it_was(site: Site, tmp_path: Path) -> None:
+    site.db.send(calls.archive())
+    first, moment = answers(site.db), time.time()
+    site.db.execute("DROP VIEW Ranked; DROP TABLE votes")
+    site.db.execute("CREATE TABLE votes (story BIGINT NOT NULL, user BIGINT NOT NULL) SHARD BY (story)")
+    site.db.table("votes").insert([{"story": 1, "user": 99}])
+    site.db.send(calls.archive())
+    when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment % 1 * 1000):03}Z"
+    check_restored(site, site.archive, tmp_path / "then", first, as_of=when)
+    restore(str(site.archive), tmp_path / "now")
+    with site.open(tmp_path / "now", archive=None) as db:
+        assert list(db.execute("SELECT story, user FROM votes").rows) == [(1, 99)]
+
+
+def test_what_is_restored_is_archived_as_another_table(site: Site, tmp_path: Path) -> None:
+    """Its writes from here on have the positions that others have had: they must not be mistaken for them."""
+    token = site.vote(1)
+    site.vote(1)
+    site.db.send(calls.archive())
+    site.db.close()
+    restore(str(site.archive), tmp_path / "again", as_of=token)
+    with site.open(tmp_path / "again") as db:
+        db.table("votes").insert([{"story": story, "user": 77} for story in range(1, 7)])
+        db.send(calls.archive())
+        wanted = sorted(db.execute("SELECT story, user FROM votes").rows)
+    restore(str(site.archive), tmp_path / "third")
+    with site.open(tmp_path / "third", archive=None) as db:
+        assert sorted(db.execute("SELECT story, user FROM votes").rows) == wanted
+    assert len(all_manifests(Place(str(site.archive)), former=True)) > len(all_manifests(Place(str(site.archive))))
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path, 1)
+    yield made
+    made.db.close()
+
+
+def test_a_damaged_backup_is_refused_and_leaves_nothing(plain: Site, tmp_path: Path) -> None:
+    back_up_running(plain.db, str(tmp_path / "backup"))
+    (victim,) = (tmp_path / "backup" / "table=votes").rglob("*.parquet")
+    victim.write_bytes(victim.read_bytes()[:-7])
+    with pytest.raises(ArchiveError, match=victim.name):
+        restore(str(tmp_path / "backup"), tmp_path / "again")
+    (tmp_path / "backup" / "backup.json").unlink()
+    with pytest.raises(ArchiveError, match=victim.name):
+        restore(str(tmp_path / "backup"), tmp_path / "again")
+    assert not list(tmp_path.glob("again*"))
+
+
+def test_a_damaged_archive_is_not_backed_up(plain: Site, tmp_path: Path) -> None:
+    plain.db.send(calls.archive())
+    (victim,) = (plain.archive / "table=votes").rglob("*.parquet")
+    victim.write_bytes(victim.read_bytes()[:-1] + b"x")
+    with pytest.raises(ArchiveError, match=victim.name):
+        back_up_running(plain.db, str(tmp_path / "backup"))
+    assert read_contents(Place(str(tmp_path / "backup"))) is None, "it is no back-up"
+
+
+def test_directories_that_are_in_use_are_left_alone(plain: Site, tmp_path: Path) -> None:
+    back_up_running(plain.db, str(tmp_path / "backup"))
+    with pytest.raises(AlreadyExists):
+        back_up_running(plain.db, str(tmp_path / "backup"))
+    with pytest.raises(AlreadyExists):
+        restore(str(tmp_path / "backup"), plain.data)
+    (tmp_path / "empty").mkdir()
+    restore(str(tmp_path / "backup"), tmp_path / "empty")
+    assert (tmp_path / "empty" / "recipe.json").exists()
+
+
+def test_what_there_is_not_is_named(plain: Site, tmp_path: Path) -> None:
+    plain.db.send(calls.archive())
+    with pytest.raises(BadRequest, match="is not a time"):
+        restore(str(plain.archive), tmp_path / "again", as_of="yesterday")
+    with pytest.raises(NotFound, match="has nothing as of 2001"):
+        restore(str(plain.archive), tmp_path / "again", as_of="2001-01-01")
+    with pytest.raises(NotFound, match="has no recipe"):
+        restore(str(tmp_path / "nowhere"), tmp_path / "again")
+    with pytest.raises(NotFound, match="no data directory"):
+        back_up_stopped(tmp_path / "nowhere", str(tmp_path / "backup"))
+    with plain.open(tmp_path / "other", archive=None) as db, pytest.raises(BadRequest, match="not archived"):
+        back_up_running(db, str(tmp_path / "backup"))
+
+
+# --- the commands -------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_the_commands(plain: Site, tmp_path: Path) -> None:
+    plain.db.send(calls.archive())
+    plain.vote(1)
+    plain.db.send(calls.archive())
+    wanted = answers(plain.db)
+    plain.db.close()
+    url = str(plain.archive)
+    assert "votes: positions 0 to 4 in 2 segments" in run("archive", "status", "--archive", url)
+    shown = json.loads(run("archive", "status", "--archive", url, "--json"))
+    assert {each["shard"]: each["position"] for each in shown} == {"stories": 1, "votes": 4}
+    assert "votes: 2 segments, 24 rows" in run("archive", "check", "--archive", url)
+    compacted = run("archive", "compact", "--archive", url, "--archive-retention", "0")
+    assert "votes: 2 segments are now 1" in compacted
+    assert "votes: positions 4 to 4 in 1 segments" in run("archive", "status", "--archive", url)
+    assert "ok" in run("archive", "check", "--archive", url)
+
+    assert "2 tables" not in run("backup", str(tmp_path / "backup"), "--data", str(plain.data))
+    output = run("restore", str(tmp_path / "backup"), "--data", str(tmp_path / "again"))
+    assert "votes: 24 rows" in output
+    assert f"headrace serve --data {tmp_path / 'again'}" in output.replace("\n", "")
+    with plain.open(tmp_path / "again", archive=None) as db:
+        assert answers(db) == wanted
+    for manifest in all_manifests(Place(url)):
+        for segment in manifest.segments:
+            Path(Place(url).at(segment.file)).write_bytes(b"")
+    assert "is truncated" in run("archive", "check", "--archive", url, code=1)
+
+
+def test_a_directory_for_a_cluster_is_taken_up_by_it(plain: Site, tmp_path: Path) -> None:
+    """The state goes into ZooKeeper, with every shard bound to the restored directory."""
+
+    back_up_running(plain.db, str(tmp_path / "backup"))
+    restore(str(tmp_path / "backup"), tmp_path / "again", cluster="main")
+    document = json.loads((tmp_path / "again" / "restored.state").read_text())
+    owner = json.loads((tmp_path / "again" / "deployment.json").read_text())
+    assert (owner["deployment"], owner["id"]) == ("main", document["id"])
+
+    state = ClusterState.decode(base64.b64decode(document["state"]), "main")
+    assert {given.data for given in state.placement.values()} == {owner["directory"]}
+    assert (tmp_path / "again" / "shards" / "0000" / "base").is_dir()
+    assert "Ranked" in state.recipe.to_json().decode()
