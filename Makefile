@@ -21,7 +21,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@if [[ -z "$(PYTHON)" ]]; then echo "Headrace needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; fi
 	@echo "making $(VENV) and installing what requirements.lock pins (once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers]'
 	@touch $@
 
 install: $(INSTALLED)  ## make .venv, if it is not there or not up to date
@@ -69,7 +69,7 @@ bench-scale: $(INSTALLED)  ## what a request costs on clusters of 1, 2 and 4 wor
 
 lock:  ## resolve the dependencies anew and write requirements.lock
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
-	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,peers]'
 	@{ sed '/^[^#]/d' requirements.lock; build/lock/bin/pip freeze --exclude-editable --exclude pip --exclude setuptools; } > build/requirements.lock
 	@mv build/requirements.lock requirements.lock && rm -rf build/lock
 

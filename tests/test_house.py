@@ -46,6 +46,10 @@ DOORS = {
     "uvicorn": ("headrace/server.py", "headrace/bench/"),
     "duckdb": ("headrace/bench/",),
     "hdrh": ("loadgen/pace/latencies.py",),
+    "asyncmy": ("loadgen/peers/mysql.py",),
+    "asyncpg": ("loadgen/peers/postgres.py",),
+    "redis": ("loadgen/peers/cached.py",),
+    "hdrh": ("loadgen/pace/latencies.py",),
 }
 """Where each dependency enters. The benchmark compares with hand-written code, so it may know what that needs."""
 BENCH_KNOWS = ("rocksdict", "lmdb")

@@ -255,7 +255,8 @@ def voted(cast: Sequence[Mapping[str, Any]], vote: int, user: int, story: int, c
     """The vote as a row, or as a change of the one that was cast before."""
     reason = None if vote > 0 else "O"
     if cast:
-        return Update("votes", {"id": cast[0]["id"]}, {"vote": vote, "reason": reason})
+        about = {"user_id": user, "story_id": story, "comment_id": comment}
+        return Update("votes", {"id": cast[0]["id"]}, {"vote": vote, "reason": reason}, about=about)
     row = {"user_id": user, "story_id": story, "comment_id": comment, "vote": vote, "reason": reason}
     return Insert("votes", [row])
 

@@ -47,6 +47,23 @@ def page_queries() -> str:
     return _read("page_queries.sql")
 
 
+def hand_optimised() -> tuple[str, str]:
+    """For the variant with counters: ``ALTER TABLE`` statements beside the schema, and the queries that are others."""
+    columns, queries = _read("hand_optimised.sql").split("-- Queries", 1)
+    return columns, "--" + queries
+
+
+def fill_counters() -> str:
+    """``UPDATE`` statements that compute the counters from the natural views; for databases."""
+    return _read("fill_counters.sql")
+
+
+def database_indexes(variant: str) -> str:
+    """``CREATE INDEX`` statements for the queries of ``natural`` or ``hand-optimised`` in a database."""
+    natural, optimised = _read("database_indexes.sql").split("-- natural", 1)[1].split("-- hand-optimised", 1)
+    return "--" + (natural if variant == "natural" else optimised)
+
+
 def program() -> str:
     """All of it, in the order in which it can be run."""
     return "\n".join((schema(), natural_views(), page_queries()))

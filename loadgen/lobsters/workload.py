@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadgen.lobsters import program, words
+from loadgen.lobsters.counters import HandOptimisedPages
 from loadgen.lobsters.data import Data
+from loadgen.lobsters.invalidation import touched
 from loadgen.lobsters.pages import NaturalPages, Page
 from loadgen.lobsters.visits import Visit, Visits
 from loadgen.pace.jobs import Job
@@ -34,7 +36,28 @@ def natural() -> Program:
         program.natural_views(),
         parse_queries(text),
         text,
+        indexes=program.database_indexes("natural"),
         tables=program.TABLES,
+    )
+
+
+def hand_optimised() -> Program:
+    """The application keeps counters."""
+    columns, changed = program.hand_optimised()
+    queries = {**parse_queries(program.page_queries()), **parse_queries(changed)}
+    queries.pop("replies_to_user")  # no page asks for it
+    text = "\n".join(f"CREATE EXT VIEW {query.name} AS\n{query.sql};\n" for query in queries.values())
+    return Program(
+        "lobsters",
+        "hand-optimised",
+        program.schema() + columns,
+        "",
+        queries,
+        text,
+        indexes=program.database_indexes("hand-optimised"),
+        tables=program.TABLES,
+        fill=program.natural_views() + program.fill_counters(),
+        touched=touched,
     )
 
 
@@ -52,11 +75,12 @@ class LobstersWorkload:
     unit = "pages"
 
     def __init__(self, *, variant: str = "natural", data_scale: float = 1.0, data_seed: int = 1, seed: int = 1) -> None:
-        self.program = natural()
+        self.program = natural() if variant == "natural" else hand_optimised()
         self._data_seed = data_seed
         self._scale = data_scale
         self._data = Data(data_scale, data_seed)
-        self._pages: dict[str, Page] = NaturalPages(self.program.queries).by_kind
+        pages = NaturalPages if variant == "natural" else HandOptimisedPages
+        self._pages: dict[str, Page] = pages(self.program.queries).by_kind
         self._visits = Visits(self._data, seed, time.time())
 
     def begin(self, rate: float) -> float:

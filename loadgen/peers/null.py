@@ -18,10 +18,10 @@ USUAL_ROWS = 3
 
 
 class _Row(dict[str, Any]):
-    """Has every column: a number."""
+    """Has every column: a number, or the moment that it was made."""
 
-    def __missing__(self, key: str) -> int:
-        return int(self["id"])
+    def __missing__(self, key: str) -> int | str:
+        return "2018-04-20 00:00:00" if key == "created_at" else int(self["id"])
 
 
 @dataclass(frozen=True, slots=True)

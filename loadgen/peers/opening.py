@@ -14,7 +14,8 @@ from loadgen.peers.store import Target
 KNOWN = (
     "http://127.0.0.1:8080 (Headrace), mysql://user:password@host:port/database (MariaDB, MySQL), "
     "postgresql://user:password@host:port/database, "
-    "redis://host:port?behind=mysql://… (Redis as a cache in front of a database), null: (nothing)"
+    "redis://host:port?behind=mysql://… (Redis as a cache in front of a database), redis://host:port (vote only), "
+    "null: (nothing)"
 )
 
 
@@ -35,13 +36,7 @@ def open_target(url: str) -> Target:
         case "postgresql" | "postgres":
             return _database("postgres", "PostgresTarget", parts, port or 5432)
         case "redis":
-            behind = parts.query.partition("behind=")[2]
-            if not behind:
-                raise LoadError("Redis is a cache: say what is behind it", hint="redis://host:port?behind=mysql://…")
-            opened: Target = _driver("cached", "CachedTarget")(
-                parts.hostname or "127.0.0.1", port or 6379, open_target(behind)
-            )
-            return opened
+            return _redis(parts.hostname or "127.0.0.1", port or 6379, parts.query.partition("behind=")[2])
     raise LoadError(f'there is no target of the kind "{url}"', hint=f"known are {KNOWN}")
 
 
@@ -49,6 +44,15 @@ def _database(module: str, name: str, parts: SplitResult, port: int) -> Target:
     opened: Target = _driver(module, name)(
         parts.hostname or "127.0.0.1", port, parts.username or "", parts.password or "", parts.path.lstrip("/")
     )
+    return opened
+
+
+def _redis(host: str, port: int, behind: str) -> Target:
+    opened: Target
+    if behind:
+        opened = _driver("cached", "CachedTarget")(host, port, open_target(behind))
+    else:
+        opened = _driver("counting", "CountingTarget")(host, port)
     return opened
 
 

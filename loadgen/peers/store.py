@@ -55,6 +55,8 @@ class Lookup(NamedTuple):
 class Insert:
     table: str
     rows: Sequence[Mapping[str, Any]]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What the page knows of the rows beside their columns. Only a cache that must be told makes use of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Update:
     set: Mapping[str, Any] = field(default_factory=dict)
     add: Mapping[str, Any] = field(default_factory=dict)
     """Columns to change by an amount."""
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,10 @@ class Program:
     indexes: str = ""
     """``CREATE INDEX`` statements that a database needs for the queries, and Headrace does not."""
     tables: tuple[str, ...] = ()
+    fill: str = ""
+    """Statements that a database runs after its rows are loaded."""
+    touched: Callable[[Change], Iterable[str]] | None = None
+    """Which entries of a cache a change makes wrong, as far as the application knows."""
 
 
 @dataclass(frozen=True, slots=True)

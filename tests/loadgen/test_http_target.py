@@ -122,7 +122,7 @@ async def test_another_server_and_one_without_the_schema(http_stub: HttpStub) ->
         await target.check(program, Lookup(QUERY, (1, [1])))
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://x:99999", "redis://127.0.0.1:1", "mongodb://x/y"])
+@pytest.mark.parametrize("url", ["ftp://x", "http://x:99999", "redis://127.0.0.1:1?behind=ftp://x", "mongodb://x/y"])
 def test_urls_that_name_no_target(url: str) -> None:
     with pytest.raises(LoadError) as told:
         open_target(url)

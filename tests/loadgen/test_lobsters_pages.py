@@ -149,7 +149,8 @@ async def test_a_story_that_is_not_there_is_a_failure() -> None:
 def test_a_second_vote_changes_the_first() -> None:
     assert isinstance(voted([], 1, 3, 5, None), Insert)
     again = voted([{"id": 44}], -1, 3, 5, None)
-    assert again == Update("votes", {"id": 44}, {"vote": -1, "reason": "O"})
+    about = {"user_id": 3, "story_id": 5, "comment_id": None}
+    assert again == Update("votes", {"id": 44}, {"vote": -1, "reason": "O"}, about=about)
 
 
 async def test_a_ribbon_that_another_page_was_faster_to_make_is_changed() -> None:

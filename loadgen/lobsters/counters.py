@@ -1,0 +1,165 @@
+"""The pages with hand-optimised queries: the application keeps the counters that it reads.
+
+Reads are the natural pages' (``hand_optimised.sql`` has their other texts). Whoever votes, comments or submits reads
+what the counters depend on, computes them, and writes them in the same transaction::
+
+    StoryVote    story, vote, tags' modifiers, comments' points, merged score ─► vote, karma, story's votes and hotness
+    CommentVote  the same of the comment's story                              ─► and the comment's own votes
+
+Two that vote at the same moment may each compute a hotness without the other's vote, and a vote on a story that was
+merged does not heat the one that it was merged into: the next vote there mends it. Votes and karma are added to, so
+those are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from loadgen.lobsters import words
+from loadgen.lobsters.pages import NaturalPages, new_comment, new_story, only, voted
+from loadgen.lobsters.visits import Visit
+from loadgen.peers.store import Answer, Change, Insert, Lookup, Session, Update
+
+HOTNESS_WINDOW = 7.92e4
+"""Seconds of age that ten times the points make up for: 22 hours."""
+
+
+class HandOptimisedPages(NaturalPages):
+    """All pages, with counters."""
+
+    async def vote_on_story(self, session: Session, visit: Visit, vote: int) -> None:
+        (found,) = await self.first(session, visit, self.ask("story_by_short_id", words.story_short_id(visit.story)))
+        story = only(found, "story")
+        cast, *parts = await session.read(
+            [self.ask("story_votes_of_user", visit.user, [story["id"]]), *self._hotness_parts(story["id"])]
+        )
+        before = cast.rows()
+        up, down = _change(before, vote)
+        if not (up or down):
+            return  # the same vote again
+        hotness = _hotness(story, up - down, 0, parts)
+        changes: list[Change] = [
+            voted(before, vote, visit.user, story["id"], None),
+            Update("users", {"id": story["user_id"]}, add={"karma": up - down}),
+            Update("stories", {"id": story["id"]}, {"hotness": hotness}, {"upvotes": up, "downvotes": down}),
+        ]
+        await session.write(changes)
+
+    async def vote_on_comment(self, session: Session, visit: Visit, vote: int) -> None:
+        name = words.comment_short_id(visit.comment)
+        (found,) = await self.first(session, visit, self.ask("comment_by_short_id", name))
+        comment = only(found, "comment")
+        cast, of_story, *parts = await session.read(
+            [
+                self.ask("comment_votes_of_user", visit.user, [comment["id"]]),
+                self.ask("story_by_id", comment["story_id"]),
+                *self._hotness_parts(comment["story_id"]),
+            ]
+        )
+        before, story = cast.rows(), only(of_story, "story")
+        up, down = _change(before, vote)
+        if not (up or down):
+            return
+        heats = up - down if comment["user_id"] != story["user_id"] else 0
+        changes: list[Change] = [
+            voted(before, vote, visit.user, comment["story_id"], comment["id"]),
+            Update("users", {"id": comment["user_id"]}, add={"karma": up - down}),
+            Update(
+                "comments",
+                {"id": comment["id"]},
+                add={"upvotes": up, "downvotes": down},
+                about={"story_id": comment["story_id"]},
+            ),
+            Update("stories", {"id": story["id"]}, {"hotness": _hotness(story, 0, heats, parts)}),
+        ]
+        await session.write(changes)
+
+    async def _post(
+        self, session: Session, visit: Visit, story: int, head: int, parent: Mapping[str, Any] | None
+    ) -> None:
+        # The comment's own vote heats its story, so its posting reads what a vote on it would.
+        name = words.comment_short_id(visit.fresh)
+        _, _, _, _, of_story, *parts = await session.read(
+            [
+                self.ask("comment_by_short_id", name),
+                self.ask("users_by_id", [head]),
+                self.ask("comment_votes_of_user", visit.user, [visit.fresh]),
+                self.ask("read_ribbon", visit.user, story),
+                self.ask("story_by_id", story),
+                *self._hotness_parts(story),
+            ]
+        )
+        row = only(of_story, "story")
+        heats = 1 if visit.user != row["user_id"] else 0
+        posted = new_comment(visit, story, parent)
+        with_counters = Insert("comments", [{**each, "upvotes": 1} for each in posted.rows], {"answered": head})
+        changes: list[Change] = [
+            with_counters,
+            voted([], 1, visit.user, story, visit.fresh),
+            Update("users", {"id": visit.user}, add={"comments_count": 1, "karma": 1}),
+            Update("stories", {"id": story}, {"hotness": _hotness(row, 0, heats, parts)}, {"comments_count": 1}),
+        ]
+        await session.write(changes)
+
+    async def submit(self, session: Session, visit: Visit) -> None:
+        tag = words.TAGS[visit.fresh % len(words.TAGS)][0]
+        name, url = words.story_short_id(visit.fresh), f"https://submitted.example.com/{visit.fresh}"
+        tags, *_ = await self.first(
+            session,
+            visit,
+            self.ask("tags_by_name", [tag]),
+            self.ask("stories_by_url", url),
+            self.ask("story_by_short_id", name),
+        )
+        number = only(tags, "tag")["id"]
+        (modifiers,) = await session.read([self.ask("tags_by_id", [number])])
+        story = {**new_story(visit, name, url), "upvotes": 0, "downvotes": 0}
+        base = float(only(modifiers, "tag")["hotness_mod"])
+        counters = {"upvotes": 1, "hotness": hotness_of(base, 1.0, 0.0, story["created_at"])}
+        changes: list[Change] = [
+            Insert("stories", [{**story, **counters}]),
+            Insert("taggings", [{"story_id": visit.fresh, "tag_id": number}]),
+            voted([], 1, visit.user, visit.fresh, None),
+            Update("users", {"id": visit.user}, add={"stories_count": 1, "karma": 1}),
+        ]
+        await session.write(changes)
+
+    def _hotness_parts(self, story: int) -> list[Lookup]:
+        return [
+            self.ask("tag_hotness_of_story", story),
+            self.ask("comment_points_of_story", story),
+            self.ask("score_merged_into_story", story),
+        ]
+
+
+def _change(before: Sequence[Mapping[str, Any]], vote: int) -> tuple[int, int]:
+    """What a vote adds to upvotes and to downvotes, after the one that was cast before."""
+    earlier = before[0]["vote"] if before else 0
+    return (vote == 1) - (earlier == 1), (vote == -1) - (earlier == -1)
+
+
+def _hotness(story: Mapping[str, Any], added: int, heated: int, parts: Sequence[Answer]) -> float:
+    """After ``added`` points of the story's own and ``heated`` of its comments."""
+    base, points, merged = (_sum(part, name) for part, name in zip(parts, ("base", "points", "score"), strict=True))
+    score = story["upvotes"] - story["downvotes"] + added + merged
+    return hotness_of(base, score, points + heated, story["created_at"])
+
+
+def _sum(answer: Answer, name: str) -> float:
+    return float(sum(float(value or 0) for value in answer.column(name)))
+
+
+def hotness_of(base: float, score: float, points: float, created_at: Any) -> float:
+    """The natural program's formula (``story_hotness``)."""
+    sign = (score > 0) - (score < 0)
+    order = math.log10(max(abs(score + 1) + points, 1)) * sign
+    return round(-(base + order + _seconds(created_at) / HOTNESS_WINDOW), 7)
+
+
+def _seconds(created_at: Any) -> float:
+    """Since 1970; a driver gives a datetime, JSON a text."""
+    moment = created_at if isinstance(created_at, datetime) else datetime.fromisoformat(str(created_at))
+    return moment.replace(tzinfo=UTC).timestamp()

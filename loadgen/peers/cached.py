@@ -1,0 +1,213 @@
+"""Redis as a cache-aside in front of a database: what one would build instead of Headrace. One of the two modules that
+know the Redis client.
+
+A look-up is split into *entries*: one for its values, or, where it has an IN list, one for each element. A round asks
+for all entries of all its look-ups with one MGET; what is missing is asked of the database and set. Whoever writes
+deletes the entries that the application knows to be touched (``Program.touched``), after the transaction. What it does
+not know, and what another page set between the two, is stale until it expires::
+
+    page ─► MGET ─► all there? ─► done
+              └─ the missing ones ─► database ─► SET … EX 60
+
+One hit in so many is compared with the database on the spot, and counted as stale if the cache says another thing and
+goes on saying it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any
+
+import orjson
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.peers.sql import RowsAnswer
+from loadgen.peers.store import Change, Lookup, Program, Progress, Query, Server, Session, Target
+
+EXPIRES_S = 60
+"""Seconds an entry lives: what the application does not invalidate is wrong for so long at most."""
+CHECKED_PART = 1 / 200
+"""Of the look-ups that hit, that are compared with the database. Each costs it a query, so not more."""
+_LIST = re.compile(r"(\w+)\s+IN\s*\(\s*\?", re.IGNORECASE)
+
+
+def list_column(query: Query) -> str | None:
+    """The column that the query's IN list is about."""
+    found = _LIST.search(query.sql)
+    return found[1] if found else None
+
+
+def entries_of(lookup: Lookup) -> list[str]:
+    """Names of the entries that hold its rows."""
+    query, values = lookup
+    fixed = ":".join(str(value) for value, is_list in zip(values, query.lists, strict=True) if not is_list)
+    start = f"{query.name}:{fixed}"
+    for value, is_list in zip(values, query.lists, strict=True):
+        if is_list:
+            return [f"{start}:{each}" for each in value]
+    return [start]
+
+
+class CachedTarget:
+    name = "redis"
+
+    def __init__(self, host: str, port: int, behind: Target) -> None:
+        self.host, self.port, self.behind = host, port, behind
+        self.servers = (Server(host, port, "redis-server"), *behind.servers)
+        self.program: Program | None = None
+        self.random = Random(0)
+        self.checked = self.stale = self.hits = self.misses = 0
+
+    async def describe(self) -> dict[str, str]:
+        client = self.client()
+        try:
+            version = str((await client.info("server"))["redis_version"])
+        except (RedisError, OSError) as error:
+            raise LoadError(f"cannot reach Redis at {self.host}:{self.port}: {error}", hint="is it running?") from error
+        finally:
+            await client.aclose()
+        behind = await self.behind.describe()
+        return {**behind, "server": f"Redis {version} before {behind['server']}", "expires_s": str(EXPIRES_S)}
+
+    async def check(self, program: Program, probe: Lookup | None) -> None:
+        if program.touched is None:
+            raise LoadError(
+                f"the {program.variant} variant of {program.name} does not say what its writes touch",
+                hint="a cache needs --variant hand-optimised",
+            )
+        self.program = program
+        await self.behind.check(program, probe)
+
+    async def prime(
+        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
+    ) -> None:
+        await self.behind.prime(program, batches, total, tell)
+
+    async def session(self) -> CachedSession:
+        return CachedSession(self, self.client(), await self.behind.session())
+
+    async def close(self) -> None:
+        await self.behind.close()
+
+    def notes(self) -> dict[str, Any]:
+        told = {
+            "cache_hits": self.hits,
+            "cache_misses": self.misses,
+            "reads_checked": self.checked,
+            "stale_reads": self.stale,
+            "stale_part": round(self.stale / self.checked, 5) if self.checked else None,
+        }
+        self.checked = self.stale = self.hits = self.misses = 0
+        return told
+
+    def client(self) -> Any:
+        return redis.asyncio.Redis(host=self.host, port=self.port, single_connection_client=True)
+
+
+class CachedSession:
+    def __init__(self, target: CachedTarget, client: Any, behind: Session) -> None:
+        self._target, self._client, self._behind = target, client, behind
+
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
+        names = [entries_of(lookup) for lookup in lookups]
+        flat = [name for each in names for name in each]
+        try:
+            found = dict(zip(flat, await self._client.mget(flat), strict=True)) if flat else {}
+        except (RedisError, OSError) as error:
+            raise RequestFailed(type(error).__name__) from error
+        missing = [
+            (lookup, lacking)
+            for lookup, own in zip(lookups, names, strict=True)
+            if (lacking := [name for name in own if found[name] is None])
+        ]
+        self._target.misses += len(missing)
+        self._target.hits += len(lookups) - len(missing)
+        if missing:
+            found.update(await self._fill(missing))
+        answers = [RowsAnswer([row for name in own for row in orjson.loads(found[name])]) for own in names]
+        await self._maybe_check(lookups, names, found, {id(lookup) for lookup, _ in missing})
+        return answers
+
+    async def write(self, changes: Sequence[Change]) -> int:
+        affected = await self._behind.write(changes)
+        program = self._target.program
+        assert program is not None
+        assert program.touched is not None
+        touched = [name for change in changes for name in program.touched(change)]
+        try:
+            if touched:
+                await self._client.delete(*touched)
+        except (RedisError, OSError) as error:
+            raise RequestFailed(type(error).__name__) from error
+        return affected
+
+    async def close(self) -> None:
+        await self._client.aclose()
+        await self._behind.close()
+
+    async def _fill(self, missing: Sequence[tuple[Lookup, list[str]]]) -> dict[str, bytes]:
+        """Ask the database for what is missing, and set it."""
+        asked = [_narrowed(lookup, lacking) for lookup, lacking in missing]
+        answers = await self._behind.read(asked)
+        filled: dict[str, bytes] = {}
+        for lookup, (_, lacking), answer in zip(asked, missing, answers, strict=True):
+            filled.update(_split(lookup, lacking, answer.rows()))
+        pipeline = self._client.pipeline(transaction=False)
+        for name, value in filled.items():
+            pipeline.set(name, value, ex=EXPIRES_S)
+        try:
+            await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise RequestFailed(type(error).__name__) from error
+        return filled
+
+    async def _maybe_check(
+        self, lookups: Sequence[Lookup], names: Sequence[list[str]], found: dict[str, bytes], filled: set[int]
+    ) -> None:
+        target = self._target
+        for lookup, own in zip(lookups, names, strict=True):
+            if id(lookup) in filled or target.random.random() >= CHECKED_PART:
+                continue
+            (answer,) = await self._behind.read([lookup])
+            fresh = _split(lookup, own, answer.rows())
+            target.checked += 1
+            if any(_different(found[name], fresh[name]) for name in own):
+                # A write may have come between the two; then the cache was told, or has another value by now.
+                again = await self._client.mget(own)
+                target.stale += any(
+                    value is not None and _different(value, fresh[name]) for name, value in zip(own, again, strict=True)
+                )
+
+
+def _narrowed(lookup: Lookup, lacking: Sequence[str]) -> Lookup:
+    """The look-up with only those elements of its list that are missing."""
+    if not any(lookup.query.lists):
+        return lookup
+    place = lookup.query.lists.index(True)
+    wanted = set(lacking)
+    kept = [value for value, name in zip(lookup.values[place], entries_of(lookup), strict=True) if name in wanted]
+    return Lookup(lookup.query, (*lookup.values[:place], kept, *lookup.values[place + 1 :]))
+
+
+def _split(lookup: Lookup, names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+    """Rows by entry; one without rows is kept, too, as that."""
+    column = list_column(lookup.query)
+    if column is None:
+        return {names[0]: _encoded(rows)}
+    by_value: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_value[str(row[column])].append(row)
+    return {name: _encoded(by_value[name.rpartition(":")[2]]) for name in names}
+
+
+def _encoded(rows: Sequence[dict[str, Any]]) -> bytes:
+    return orjson.dumps(list(rows), default=str)
+
+
+def _different(cached: bytes, fresh: bytes) -> bool:
+    return sorted(map(repr, orjson.loads(cached))) != sorted(map(repr, orjson.loads(fresh)))

@@ -1,0 +1,58 @@
+"""What the databases share: statements out of a file, changes as SQL, rows as an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadgen.peers.store import Change, Delete, Insert, Update
+
+
+def statements(text: str) -> Iterator[str]:
+    """The statements of a file without its comments. None of ours has a semicolon inside."""
+    for statement in re.sub(r"--.*", "", text).split(";"):
+        if statement.strip():
+            yield statement.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAnswer:
+    """Rows as the driver gives them: by column name."""
+
+    given: Sequence[Any]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.given]
+
+    def column(self, name: str) -> list[Any]:
+        return [row[name] for row in self.given]
+
+
+def changed_rows(change: Change, quote: str, place: str) -> Iterator[tuple[str, list[Any]]]:
+    """The change as statements with their values; ``quote`` is put around names, ``place`` stands for a value."""
+
+    def named(name: str) -> str:
+        return f"{quote}{name}{quote}"
+
+    match change:
+        case Insert():
+            columns = list(change.rows[0])
+            row = f"({', '.join([place] * len(columns))})"
+            names = ", ".join(map(named, columns))
+            yield (
+                f"INSERT INTO {named(change.table)} ({names}) VALUES {', '.join([row] * len(change.rows))}",
+                [each[column] for each in change.rows for column in columns],
+            )
+        case Update():
+            sets = [f"{named(name)} = {place}" for name in change.set]
+            sets += [f"{named(name)} = {named(name)} + {place}" for name in change.add]
+            where = " AND ".join(f"{named(name)} = {place}" for name in change.key)
+            yield (
+                f"UPDATE {named(change.table)} SET {', '.join(sets)} WHERE {where}",
+                [*change.set.values(), *change.add.values(), *change.key.values()],
+            )
+        case Delete():
+            where = " AND ".join(f"{named(name)} = {place}" for name in change.key)
+            yield f"DELETE FROM {named(change.table)} WHERE {where}", list(change.key.values())

@@ -1,0 +1,241 @@
+"""MariaDB runs the same SQL on the same rows and says the same: every page query, at rest and after a run's writes.
+
+Skipped, with the reason, where there is no MariaDB; CI installs one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from test_lobsters_dataflow import KEYS
+
+from loadgen.bench import servers
+from loadgen.lobsters import words
+from loadgen.lobsters.counters import HandOptimisedPages
+from loadgen.lobsters.data import Data
+from loadgen.lobsters.pages import NaturalPages
+from loadgen.lobsters.visits import FIRST_FREE, MIX, Visit, Visits
+from loadgen.lobsters.workload import hand_optimised, natural
+from loadgen.peers.opening import open_target
+from loadgen.peers.store import Lookup, Program, Session, Target
+
+SCALE = 0.005
+SEED = 1
+PAGES = 8
+"""Of each kind."""
+READS = 6
+"""Keys that each query is asked for."""
+EQUAL_WITHIN = 20.0
+"""Seconds until what was written must be seen in every view."""
+
+MISSING = servers.missing("mariadb")
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+
+ORDERED = {"frontpage_ids", "recent_ids", "newest_comment_ids", "story_comments", "favourite_tag", "replies_to_user"}
+"""Queries that promise an order. Others are compared as bags."""
+
+Row = dict[str, Any]
+
+
+class Sites:
+    """The same site in MariaDB, as either variant, and in Headrace: URLs of targets."""
+
+    def __init__(self, database: str, headrace: str) -> None:
+        self.data = Data(SCALE, SEED)
+        self.natural = f"{database}natural"
+        self.hand_optimised = f"{database}hand_optimised"
+        self.headrace = headrace
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    with (
+        servers.mariadb(tmp_path_factory.mktemp("mariadb")) as database,
+        servers.headrace(tmp_path_factory.mktemp("headrace")) as headrace,
+    ):
+        made = Sites(database, headrace)
+        for url, program in (
+            (made.natural, natural()),
+            (made.headrace, natural()),
+            (made.hand_optimised, hand_optimised()),
+        ):
+            asyncio.run(prime(url, program))
+        yield made
+
+
+async def prime(url: str, program: Program) -> None:
+    target = open_target(url)
+    data = Data(SCALE, SEED)
+    # What a read-only run would warm up is not needed here, and covering indexes only cost.
+    await target.prime(replace(program, indexes=""), data.batches(), sum(data.totals.values()), lambda *_: None)
+    await target.close()
+
+
+async def on(url: str, act: Callable[[Session], Awaitable[Any]]) -> Any:
+    target: Target = open_target(url)
+    session = await target.session()
+    try:
+        return await act(session)
+    finally:
+        await session.close()
+        await target.close()
+
+
+# --- what a query says -------------------------------------------------------------------------------------------
+
+
+def lookups_of(name: str, data: Data, seed: int) -> list[Lookup]:
+    """Keys that are there, and some that are not."""
+    draw = random.Random(f"{name} {seed}")
+    size = data.shape
+    drawn: Mapping[str, Callable[[], Any]] = {
+        "user": lambda: draw.randint(1, size.users + 1),
+        "story": lambda: draw.randint(1, size.stories + 1),
+        "comment": lambda: draw.randint(1, size.comments + 1),
+        "tag": lambda: draw.randint(1, len(words.TAGS) + 1),
+        "key": lambda: f"user:{draw.randint(1, size.users)}:unread_messages",
+        "story name": lambda: words.story_short_id(draw.randint(1, size.stories)),
+        "comment name": lambda: words.comment_short_id(draw.randint(1, size.comments)),
+        "user name": lambda: words.username(draw.randint(1, size.users)),
+        "merged into": lambda: draw.randint(0, size.stories // 200) * 200 + 1,
+        "tag names": lambda: [draw.choice(words.TAGS)[0], "no tag"],
+        "url": lambda: draw.choice(["", "https://nobody.example.com/"]),
+    }
+    plural = {"users": "user", "stories": "story", "comments": "comment", "tags": "tag"}
+
+    def value(what: str) -> Any:
+        if what in plural:
+            return sorted({drawn[plural[what]]() for _ in range(draw.randint(1, 6))})
+        return drawn[what]()
+
+    query = natural().queries[name]
+    times = READS if KEYS[name] else 1
+    return [Lookup(query, tuple(value(what) for what in KEYS[name])) for _ in range(times)]
+
+
+def plain(rows: list[Row], ordered: bool) -> list[dict[str, Any]]:
+    """Rows as either side would say them: moments as text, exact numbers without trailing zeros."""
+    made = [{name: _plain(value) for name, value in row.items()} for row in rows]
+    return made if ordered else sorted(made, key=repr)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return str(value)
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}" if value else "0"
+    if isinstance(value, str) and value.replace(".", "", 1).removeprefix("-").isdigit():
+        return _plain(Decimal(value))
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+async def said(session: Session, lookups: list[Lookup]) -> list[list[Row]]:
+    ordered = lookups[0].query.name in ORDERED
+    return [plain(answer.rows(), ordered) for answer in await session.read(lookups)]
+
+
+def compare(sites: Sites, name: str, seed: int) -> None:
+    """Both say the same, at the latest when all that was written is seen."""
+    lookups = lookups_of(name, sites.data, seed)
+
+    async def ask(session: Session) -> list[list[Row]]:
+        return await said(session, lookups)
+
+    theirs = asyncio.run(on(sites.natural, ask))
+    until = time.monotonic() + EQUAL_WITHIN
+    while (ours := asyncio.run(on(sites.headrace, ask))) != theirs and time.monotonic() < until:
+        time.sleep(0.1)
+    for lookup, our, their in zip(lookups, ours, theirs, strict=True):
+        assert our == their, (name, lookup.values)
+
+
+@pytest.mark.parametrize("name", list(KEYS))
+def test_every_page_query_says_the_same(sites: Sites, name: str) -> None:
+    compare(sites, name, seed=1)
+
+
+def test_most_answers_have_rows(sites: Sites) -> None:
+    """Else the test above would compare nothing with nothing."""
+    empty = []
+    for name in KEYS:
+        lookups = lookups_of(name, sites.data, seed=1)
+
+        async def ask(session: Session, lookups: list[Lookup] = lookups) -> list[list[Row]]:
+            return await said(session, lookups)
+
+        if not any(asyncio.run(on(sites.headrace, ask))):
+            empty.append(name)
+    assert len(empty) <= 6, empty
+
+
+# --- and after the pages have written ------------------------------------------------------------------------------
+
+
+def visits(data: Data) -> list[Visit]:
+    """Some of each kind, in a mixed order, with numbers that are the same on each target."""
+    stream, made = Visits(data, SEED, 0.0), []
+    wanted = [kind for kind in MIX for _ in range(PAGES)]
+    random.Random(SEED).shuffle(wanted)
+    for number, kind in enumerate(wanted):
+        made.append(replace(stream.draw(number * 30.0), kind=kind, fresh=FIRST_FREE + number))
+    return made
+
+
+async def browse(session: Session, pages: NaturalPages, data: Data) -> None:
+    for visit in visits(data):
+        await pages.by_kind[visit.kind](session, visit)
+
+
+def test_after_the_same_pages_every_query_says_the_same(sites: Sites) -> None:
+    for url in (sites.natural, sites.headrace):
+        asyncio.run(on(url, lambda session: browse(session, NaturalPages(natural().queries), sites.data)))
+    for name in KEYS:
+        compare(sites, name, seed=2)
+
+
+def test_hand_kept_counters_agree_with_the_natural_views(sites: Sites) -> None:
+    """After the pages have kept them, each is what the natural views compute of the same rows."""
+    queries = hand_optimised().queries
+    asyncio.run(on(sites.hand_optimised, lambda session: browse(session, HandOptimisedPages(queries), sites.data)))
+
+    async def both(session: Any) -> tuple[list[Row], ...]:
+        answers = []
+        for sql in COUNTERS:
+            async with session.connection.cursor() as cursor:
+                await cursor.execute(sql)
+                answers.append(plain(await cursor.fetchall(), ordered=True))
+        return tuple(answers)
+
+    stories, score, comments, comment_score, users, stats = asyncio.run(on(sites.hand_optimised, both))
+    assert stories == score
+    assert comments == comment_score
+    assert users == stats
+    assert len(users) >= 20
+    assert sum(int(each["upvotes"]) for each in stories) > sites.data.shape.stories
+
+
+COUNTERS = (
+    # What is merged into a story heats it only when that one is voted on next: those are left out.
+    """SELECT id, upvotes, downvotes, comments_count, ROUND(hotness, 5) AS hotness FROM stories
+       WHERE id NOT IN (SELECT merged_story_id FROM stories WHERE merged_story_id IS NOT NULL) ORDER BY id""",
+    """SELECT s.id, COALESCE(v.upvotes, 0) AS upvotes, COALESCE(v.downvotes, 0) AS downvotes,
+              COALESCE(c.comments_count, 0) AS comments_count, ROUND(h.hotness, 5) AS hotness
+       FROM stories s LEFT JOIN votes_per_story v ON v.story_id = s.id
+       LEFT JOIN comments_per_story c ON c.story_id = s.id JOIN story_hotness h ON h.story_id = s.id
+       WHERE s.id NOT IN (SELECT merged_story_id FROM stories WHERE merged_story_id IS NOT NULL) ORDER BY s.id""",
+    "SELECT id, upvotes, downvotes FROM comments ORDER BY id",
+    """SELECT c.id, COALESCE(v.upvotes, 0) AS upvotes, COALESCE(v.downvotes, 0) AS downvotes
+       FROM comments c LEFT JOIN votes_per_comment v ON v.comment_id = c.id ORDER BY c.id""",
+    "SELECT id AS user_id, username, stories_count, comments_count, karma FROM users ORDER BY id",
+    "SELECT user_id, username, stories_count, comments_count, karma FROM user_stats ORDER BY user_id",
+)
