@@ -1,9 +1,10 @@
 """The short door: the calls that an application makes all day, as plain ASGI in front of FastAPI.
 
 A request through FastAPI costs some 150 µs of Python; a look-up itself is done in a few, and what an api process of a
-cluster has to do for a write in some tens. So this door takes ``GET /v1/views/{view}``,
-``POST /v1/views/{view}/lookup`` and ``POST /v1/tables/{table}/rows`` and hands everything else on, inserts of browsers
-too. FastAPI declares them as well (``routes/``), for the documentation and for who mounts it without this door.
+cluster has to do for a write in some tens. So this door takes ``GET /v1/views/{view}``, ``POST
+/v1/views/{view}/lookup``, ``POST /v1/lookups`` and ``POST /v1/tables/{table}/rows`` and hands everything else on,
+inserts of browsers too. FastAPI declares them as well (``routes/``), for the documentation and for who mounts it
+without this door.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from api import tokens
 from api.dependencies import checked
 from api.encoding import serialize
 from api.limits import read_body
-from api.lookups import Lookups, parse_keys, parse_query
+from api.lookups import Lookups, parse_keys, parse_lookups, parse_query
 from api.metrics import Requests
 from api.routes.tables import written
 from api.schemas import RowsRequest
@@ -28,10 +29,12 @@ from domains.packets import Clock
 
 PREFIX = "/v1/views/"
 LOOKUP = "/lookup"
+LOOKUPS = "/v1/lookups"
 TABLES = "/v1/tables/"
 ROWS = "/rows"
 PAGE_ROUTE = "GET /v1/views/{view}"
 LOOKUP_ROUTE = "POST /v1/views/{view}/lookup"
+LOOKUPS_ROUTE = "POST /v1/lookups"
 INSERT_ROUTE = "POST /v1/tables/{table}/rows"
 JSON = (b"content-type", b"application/json")
 GONE_SECONDS = 1.0
@@ -49,6 +52,7 @@ class HotRoute:
         self._max_body = max_body
         self._page_times = requests.route(PAGE_ROUTE)
         self._lookup_times = requests.route(LOOKUP_ROUTE)
+        self._lookups_times = requests.route(LOOKUPS_ROUTE)
         self._deployment = deployment
         self._insert_times = requests.route(INSERT_ROUTE)
 
@@ -70,6 +74,8 @@ class HotRoute:
                     return await self._page(name, scope, send)
                 if method == "POST" and name.endswith(LOOKUP) and name.count("/") == 1 and name != LOOKUP:
                     return await self._lookup(name[: -len(LOOKUP)], scope, receive, send)
+            elif path == LOOKUPS and scope["method"] == "POST":
+                return await self._many(scope, receive, send)
             elif path.startswith(TABLES) and path.endswith(ROWS) and scope["method"] == "POST":
                 table = path[len(TABLES) : -len(ROWS)]
                 if table and "/" not in table and not _is_from_a_browser(scope["headers"]):
@@ -102,6 +108,17 @@ class HotRoute:
             status, body = describe(error, LOOKUP_ROUTE)
         await _answer(send, status, body)
         self._lookup_times.add(status, perf_counter() - started)
+
+    async def _many(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = perf_counter()
+        status = 200
+        try:
+            wanted = parse_lookups(await read_body(scope["headers"], receive, self._max_body))
+            body = await self._lookups.many(wanted, _token(scope["headers"]))
+        except Exception as error:
+            status, body = describe(error, LOOKUPS_ROUTE)
+        await _answer(send, status, body)
+        self._lookups_times.add(status, perf_counter() - started)
 
     async def _insert(self, table: str, scope: Scope, receive: Receive, send: Send) -> None:
         started = perf_counter()

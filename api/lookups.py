@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from asyncio import gather
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
 from api.encoding import parse
 from controller.deployment import Deployment, PreparedLookup
-from domains.errors import BadRequest
+from domains.errors import BadRequest, LimitExceeded
 from domains.packets import Clock
 
 MAX_PREPARED = 4096
 """Prepared look-ups kept. A name counts once for each way of writing it in upper and lower case, so that without a
 bound a client could fill the memory with spellings; a recipe with more views than this works, a little slower."""
+
+MAX_LOOKUPS = 256
+"""Views that one request may ask. A page of a site asks some twenty; the bound is for the time that one request keeps
+others waiting."""
+EXAMPLE = 'for example {"lookups": [{"view": "v", "keys": [[1], [2]]}]}'
 
 Parameters = dict[str, list[str]]
 
@@ -53,6 +59,24 @@ def parse_keys(body: bytes) -> list[Any]:
     return keys
 
 
+def parse_lookups(body: bytes) -> list[tuple[str, list[Any]]]:
+    """The ``lookups`` of a body: each a view and its keys."""
+    request = parse(body)
+    lookups = request.get("lookups") if isinstance(request, dict) else None
+    if not isinstance(lookups, list) or len(request) > 1:
+        raise BadRequest('the body must be an object with a list "lookups", and nothing else', hint=EXAMPLE)
+    if len(lookups) > MAX_LOOKUPS:
+        raise LimitExceeded(f"{len(lookups)} look-ups in one request, where {MAX_LOOKUPS} may be", hint="send several")
+    return [_one_of(each, place) for place, each in enumerate(lookups)]
+
+
+def _one_of(lookup: Any, place: int) -> tuple[str, list[Any]]:
+    view, keys = (lookup.get("view"), lookup.get("keys")) if isinstance(lookup, dict) else (None, None)
+    if not isinstance(view, str) or not isinstance(keys, list) or len(lookup) != 2:
+        raise BadRequest(f'lookups[{place}] must be an object with "view" and a list "keys"', hint=EXAMPLE)
+    return view, keys
+
+
 class Lookups:
     """Answers look-ups of any view of one deployment, preparing each view once."""
 
@@ -82,16 +106,33 @@ class Lookups:
 
     async def pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
         """The body ``{"results":[[…],…]}`` for many keys, in their order. Only the misses are awaited."""
+        return b'{"results":' + await self._listed(view, keys, token) + b"}"
+
+    async def many(self, wanted: Sequence[tuple[str, list[Any]]], token: Clock | None) -> bytes:
+        """The body ``{"results":[[[…],…],…]}`` for the keys of several views. What is missed is filled side by side."""
+        bodies = [self._try_listed(view, keys) if token is None else None for view, keys in wanted]
+        missed = [place for place, body in enumerate(bodies) if body is None]
+        if missed:
+            filled = await gather(*(self._listed(*wanted[place], token) for place in missed))
+            for place, body in zip(missed, filled, strict=True):
+                bodies[place] = body
+        return b'{"results":[' + b",".join(cast(list[bytes], bodies)) + b"]}"
+
+    def _try_listed(self, view: str, keys: list[Any]) -> bytes | None:
+        pages = self.prepared(view).try_pages(keys)
+        return None if None in pages else _listed(cast(list[bytes], pages))
+
+    async def _listed(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
         if token is not None:
-            return _results(await self._deployment.pages(view, keys, token=token))
+            return _listed(await self._deployment.pages(view, keys, token=token))
         pages = self.prepared(view).try_pages(keys)
         if None not in pages:
-            return _results(cast(list[bytes], pages))
+            return _listed(cast(list[bytes], pages))
         missed = [place for place, page in enumerate(pages) if page is None]
         filled = await self._deployment.pages(view, [keys[place] for place in missed])
         by_place = dict(zip(missed, filled, strict=True))
-        return _results([by_place[i] if page is None else page for i, page in enumerate(pages)])
+        return _listed([by_place[i] if page is None else page for i, page in enumerate(pages)])
 
 
-def _results(pages: list[bytes]) -> bytes:
-    return b'{"results":[[' + b"],[".join(pages) + b"]]}" if pages else b'{"results":[]}'
+def _listed(pages: list[bytes]) -> bytes:
+    return b"[[" + b"],[".join(pages) + b"]]" if pages else b"[]"

@@ -57,6 +57,17 @@ class KeysRequest(_Request):
     )
 
 
+class ViewKeys(KeysRequest):
+    view: str
+
+
+class LookupsRequest(_Request):
+    lookups: list[ViewKeys] = Field(
+        description="Views and their keys, answered in this order",
+        examples=[[{"view": "StoriesWithVC", "keys": [[1]]}, {"view": "VoteCount", "keys": [[1], [2]]}]],
+    )
+
+
 class MigrationRequest(_Request):
     sql: str = Field(description="DDL statements separated by `;`", examples=["DROP VIEW old; CREATE VIEW new AS …"])
 
@@ -84,6 +95,10 @@ class PageAnswer(BaseModel):
 
 class PagesAnswer(BaseModel):
     results: list[list[dict[str, Json]]]
+
+
+class LookupsAnswer(BaseModel):
+    results: list[list[list[dict[str, Json]]]] = Field(description="For each look-up, what `lookup` answers")
 
 
 class WriteAnswer(BaseModel):

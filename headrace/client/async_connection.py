@@ -60,6 +60,12 @@ class AsyncConnection:
     def view(self, name: str) -> AsyncView:
         return AsyncView(self, name)
 
+    async def lookups(
+        self, wanted: Iterable[tuple[str, Iterable[Key]]], *, token: str | None = None
+    ) -> list[list[list[Record]]]:
+        """For each of several views its rows for each of its keys, in one request: ``[("v", [[1], [2]]), …]``."""
+        return await self.send(calls.lookups(wanted), token)
+
     def table(self, name: str) -> AsyncTable:
         return AsyncTable(self, name)
 

@@ -61,6 +61,13 @@ def lookup_many(view: str, keys: Iterable[Key]) -> Call[list[list[Record]]]:
     return Call("POST", f"{_view(view)}/lookup", lambda answer: _pages(answer["results"]), body, consistent=True)
 
 
+def lookups(wanted: Iterable[tuple[str, Iterable[Key]]]) -> Call[list[list[list[Record]]]]:
+    body = to_json({"lookups": [{"view": view, "keys": [_key(key) for key in keys]} for view, keys in wanted]})
+    return Call(
+        "POST", "/v1/lookups", lambda answer: [_pages(each) for each in answer["results"]], body, consistent=True
+    )
+
+
 def evict(view: str, keys: Iterable[Key]) -> Call[int]:
     body = to_json({"keys": [_key(key) for key in keys]})
     return Call("POST", f"{_view(view)}/evict", lambda answer: int(answer["evicted"]), body)

@@ -59,6 +59,12 @@ class Connection:
     def view(self, name: str) -> View:
         return View(self, name)
 
+    def lookups(
+        self, wanted: Iterable[tuple[str, Iterable[Key]]], *, token: str | None = None
+    ) -> list[list[list[Record]]]:
+        """For each of several views its rows for each of its keys, in one request: ``[("v", [[1], [2]]), …]``."""
+        return self.send(calls.lookups(wanted), token)
+
     def table(self, name: str) -> Table:
         return Table(self, name)
 

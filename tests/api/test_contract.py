@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import httpx
+import pytest
 
 from controller.cluster.deployment import ClusterDeployment
 from controller.deployment import Deployment
@@ -98,6 +100,43 @@ async def test_lookup_mixes_hits_and_misses(http: httpx.AsyncClient) -> None:
 async def test_lookup_of_no_keys(http: httpx.AsyncClient) -> None:
     answer = await http.post("/v1/views/StoriesWithVC/lookup", json={"keys": []})
     assert answer.json() == {"results": []}
+
+
+async def test_lookups_ask_several_views_at_once(http: httpx.AsyncClient) -> None:
+    headers = {"Headrace-Token": await load(http)}
+    await http.get("/v1/views/StoriesWithVC?id=2", headers=headers)
+    wanted = [
+        {"view": "StoriesWithVC", "keys": [[1], {"id": 2}, [9]]},
+        {"view": "ByIds", "keys": []},
+        {"view": "StoriesWithVC", "keys": [[2]]},
+    ]
+    for sent in (headers, {}):
+        answer = await http.post("/v1/lookups", json={"lookups": wanted}, headers=sent)
+        ids = [[[row["id"] for row in page] for page in pages] for pages in answer.json()["results"]]
+        assert ids == [[[1], [2], []], [], [[2]]]
+    assert (await http.post("/v1/lookups", json={"lookups": []})).json() == {"results": []}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (
+            {"lookups": [{"view": "StoriesWithVC", "keys": []}, {"view": "StoriesWithV", "keys": []}]},
+            404,
+            "StoriesWithV",
+        ),
+        ({"lookups": [{"view": "StoriesWithVC"}]}, 400, "lookups[0]"),
+        ({"lookups": [{"view": "StoriesWithVC", "keys": [], "key": 1}]}, 400, "lookups[0]"),
+        ({"lookups": {}}, 400, "lookups"),
+        ({"lookups": [], "keys": []}, 400, "nothing else"),
+        ({"lookups": [{"view": "StoriesWithVC", "keys": []}] * 257}, 413, "256"),
+    ],
+)
+async def test_lookups_that_are_none(http: httpx.AsyncClient, body: Any, status: int, said: str) -> None:
+    await load(http)
+    answer = await http.post("/v1/lookups", json=body)
+    assert answer.status_code == status, answer.text
+    assert said in answer.json()["error"]["message"]
 
 
 async def test_update_and_delete_rows(http: httpx.AsyncClient) -> None:
@@ -211,6 +250,8 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "GET /v1/views",
         "GET /v1/views/{view}",
         "POST /v1/views/{view}/lookup",
+        "POST /v1/lookups",
+        "GET /v1/views/{view}/held",
         "POST /v1/views/{view}/evict",
         "GET /v1/views/{view}/explain",
         "GET /v1/tables",

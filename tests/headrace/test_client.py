@@ -66,6 +66,10 @@ def test_view(db: Connection) -> None:
     pages = view.lookup_many([2, (9,), [1], {"id": 2}], token=written.token)
     assert [[row["id"] for row in page] for page in pages] == [[2], [], [1], [2]]
     assert sorted(row["id"] for row in db.view("ByIds").lookup(id=[1, 2, 3])) == [1, 2]
+    several = db.lookups(
+        [("StoriesWithVC", [2, 9]), ("ByIds", []), ("StoriesWithVC", [{"id": 1}])], token=written.token
+    )
+    assert [[[row["id"] for row in page] for page in pages] for pages in several] == [[[2], []], [], [[1]]]
     assert view.evict([1]) == 1
     assert "StoriesWithVC" in view.explain()
 
