@@ -7,13 +7,17 @@ from headrace.settings import Settings
 from migrations.backfill.runner import BulkRunner
 from worker.archiving import ArchiveOptions
 
+NO_SPARK = "none"
+"""The setting ``spark_master`` where full state is never computed by Spark."""
+
 
 def bulk_runners(settings: Settings) -> tuple[BulkRunner, ...]:
-    """Who computes full state from the archive: Spark, or where that cannot be begun, a process without it."""
+    """Who computes full state from the archive: Spark, or where that cannot or must not be, a process without it."""
     from controller.bulk.local_runner import LocalRunner  # Late, for the same reason.
     from migrations.backfill.spark.runner import SparkRunner
 
-    return (SparkRunner(settings.spark()), LocalRunner())
+    local = LocalRunner()
+    return (local,) if settings.spark_master == NO_SPARK else (SparkRunner(settings.spark()), local)
 
 
 async def open_deployment(settings: Settings) -> Deployment:

@@ -75,7 +75,8 @@ class Settings(BaseSettings):
         default=SEGMENT_ROWS, ge=1_000, le=100_000_000, description="rows to an archived segment, at most and about"
     )
     spark_master: str | None = Field(
-        default=None, description="where Spark jobs run: local[N] or spark://host:port; every core here, if not given"
+        default=None,
+        description="where Spark jobs run: local[N], spark://host:port, or none; every core here, if not given",
     )
     spark_conf: list[str] = Field(default=[], description="a setting of Spark's own, as key=value; several are allowed")
     spark_threshold: int = Field(

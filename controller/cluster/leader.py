@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from controller.cluster.building import BulkSettings, builder_of
 from controller.cluster.fleet import Fleet, Timing
 from controller.cluster.handles import Connect, Deposed
 from controller.cluster.ledger import RETRY_SECONDS, Ledger
@@ -58,6 +59,7 @@ class LeaderSettings:
     """Greater than that of any earlier process of the name."""
     term: int = 1
     """Which of the process's terms of office it is."""
+    bulk: BulkSettings = field(default_factory=BulkSettings)
 
     @property
     def writer(self) -> str:
@@ -185,6 +187,8 @@ class Leader:
         numbers = itertools.count(1)
         # Told apart from those of other leaders: an epoch is one leader's alone.
         self.migrator = Migrator(executor, book, one_domain, ids=lambda: f"{decided.epoch}-{next(numbers)}")
+        self.migrator.threshold = self.settings.bulk.threshold
+        self.migrator.builder = builder_of(self.settings.bulk, executor, self.fleet, self.ledger)
         await self._muster()
         self.disturb("taking over")
 

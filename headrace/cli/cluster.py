@@ -16,6 +16,7 @@ from headrace.cli.serving import (
     ArchiveRetention,
     ArchiveSegmentRows,
     Config,
+    SparkThreshold,
     setting_help,
 )
 from headrace.errors import BadRequest
@@ -64,6 +65,7 @@ def up(
     archive_interval: ArchiveInterval = None,
     archive_retention: ArchiveRetention = None,
     archive_segment_rows: ArchiveSegmentRows = None,
+    spark_threshold: SparkThreshold = None,
     log_level: LogLevel = None,
     config: Config = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the process numbers too.")] = False,
@@ -111,6 +113,8 @@ def controller(
     shards: Shards = None,
     quorum: Annotated[int | None, typer.Option(metavar="N", help=setting_help("quorum"))] = None,
     dead_after: DeadAfter = None,
+    archive: Archive = None,
+    spark_threshold: SparkThreshold = None,
     log_level: LogLevel = None,
     config: Config = None,
     supervised: Supervised = False,

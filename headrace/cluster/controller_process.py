@@ -9,11 +9,13 @@ import socket
 import time
 
 from api.control import create_control_app
+from controller.cluster.building import BulkSettings
 from controller.cluster.candidate import Candidate
 from controller.cluster.fleet import Timing
 from controller.cluster.handles import Wire
 from controller.cluster.leader import LeaderSettings
 from headrace.errors import BadRequest, HeadraceError
+from headrace.opening import bulk_runners
 from headrace.server import Running, Server, StartFailed, address, config, listen
 from headrace.settings import Settings
 from zookeeper.descriptors import ControllerDescriptor, check_name
@@ -50,7 +52,7 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
     candidate = Candidate(
         authority,
         Wire(settings.deployment, descriptor.name, process),
-        LeaderSettings(descriptor.name, settings.shards, settings.quorum, timing, process),
+        LeaderSettings(descriptor.name, settings.shards, settings.quorum, timing, process, bulk=_bulk(settings)),
         descriptor,
     )
     stopping = asyncio.Event()
@@ -62,6 +64,10 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
     finally:
         stopping.set()
         await standing
+
+
+def _bulk(settings: Settings) -> BulkSettings:
+    return BulkSettings(settings.archive, bulk_runners(settings), settings.spark_threshold)
 
 
 def _descriptor(settings: Settings, listening: socket.socket) -> ControllerDescriptor:
