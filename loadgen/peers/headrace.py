@@ -1,4 +1,4 @@
-"""Headrace by its public HTTP: each query is a view, and a round of look-ups is one write to the socket."""
+"""Headrace by its public HTTP: each query is a view, and a round of look-ups is one request."""
 
 from __future__ import annotations
 
@@ -147,17 +147,31 @@ class HeadraceTarget:
         return f"http://{self._host}"
 
 
-@dataclass(slots=True)
-class Pages:
-    """The answer to one look-up: ``{"results": [[row, …], …]}``, parsed when somebody asks."""
+class Round:
+    """The answers to one round of look-ups: ``{"results": [[[row, …], …], …]}``, parsed when somebody asks."""
 
-    body: bytes
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._results: list[list[list[dict[str, Any]]]] | None = None
+
+    def pages(self, place: int) -> list[list[dict[str, Any]]]:
+        if self._results is None:
+            self._results = orjson.loads(self._body)["results"]
+        return self._results[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The answer to one look-up of a round."""
+
+    round: Round
+    place: int
 
     def rows(self) -> list[dict[str, Any]]:
-        return list(chain.from_iterable(orjson.loads(self.body)["results"]))
+        return list(chain.from_iterable(self.round.pages(self.place)))
 
     def column(self, name: str) -> list[Any]:
-        return [row[name] for page in orjson.loads(self.body)["results"] for row in page]
+        return [row[name] for page in self.round.pages(self.place) for row in page]
 
 
 class HeadraceSession:
@@ -166,14 +180,16 @@ class HeadraceSession:
     def __init__(self, target: HeadraceTarget, connection: Connection) -> None:
         self._target = target
         self._connection = connection
-        self._heads: dict[str, bytes] = {}
+        self._head = f"POST /v1/lookups HTTP/1.1\r\nhost: {target.host}\r\ncontent-length: ".encode()
 
     async def read(self, lookups: Sequence[Lookup]) -> Sequence[Pages]:
-        answers = await self._ask([self._lookup(each) for each in lookups])
-        for answer in answers:
-            if answer.status != 200:
-                raise RequestFailed(error_of(answer))
-        return [Pages(answer.body) for answer in answers]
+        # One key with its lists inside: the server binds it once, and answers with one page.
+        wanted = [{"view": each.query.name, "keys": [each.values]} for each in lookups]
+        (answer,) = await self._ask([self._request(orjson.dumps({"lookups": wanted}))])
+        if answer.status != 200:
+            raise RequestFailed(error_of(answer))
+        together = Round(answer.body)
+        return [Pages(together, place) for place in range(len(lookups))]
 
     async def write(self, changes: Sequence[Change]) -> int:
         answers = await self._ask([self._change(each) for each in changes])
@@ -197,15 +213,8 @@ class HeadraceSession:
                 raise RequestFailed(error.message) from error
         return await self._connection.ask(requests)
 
-    def _lookup(self, lookup: Lookup) -> bytes:
-        name = lookup.query.name
-        head = self._heads.get(name)
-        if head is None:
-            start = f"POST /v1/views/{name}/lookup HTTP/1.1\r\nhost: {self._target.host}\r\ncontent-length: "
-            head = self._heads[name] = start.encode()
-        # One key with its lists inside: the server binds it once, and answers with one page.
-        body = orjson.dumps({"keys": [lookup.values]})
-        return b"%b%d\r\n\r\n%b" % (head, len(body), body)
+    def _request(self, body: bytes) -> bytes:
+        return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
 
     def _change(self, change: Change) -> bytes:
         path = f"/v1/tables/{change.table}/rows"

@@ -55,15 +55,16 @@ async def test_a_connection_that_ends_fails_its_round_and_the_next_one_is_new(ht
 
 async def test_look_ups_and_changes_as_the_server_takes_them(http_stub: HttpStub) -> None:
     http_stub.answers = {
-        "/v1/views/votes_of/lookup": (200, b'{"results":[[{"id":1},{"id":2}]]}'),
+        "/v1/lookups": (200, b'{"results":[[[{"id":1},{"id":2}]],[[]]]}'),
         "/v1/tables/votes/rows": (200, b'{"rows_affected":2,"token":"t"}'),
         "/v1/sql": (200, b'{"results":[{"columns":[],"rows":[],"rows_affected":1}],"token":"t"}'),
     }
     target = HeadraceTarget("127.0.0.1", http_stub.port)
     session = await target.session()
-    (answer,) = await session.read([Lookup(QUERY, (7, [1, 2]))])
-    assert answer.column("id") == [1, 2]
-    assert json.loads(http_stub.requests[0][2]) == {"keys": [[7, [1, 2]]]}
+    answer, other = await session.read([Lookup(QUERY, (7, [1, 2])), Lookup(QUERY, (8, [1]))])
+    assert (answer.column("id"), other.rows()) == ([1, 2], [])
+    asked = [{"view": "votes_of", "keys": [[7, [1, 2]]]}, {"view": "votes_of", "keys": [[8, [1]]]}]
+    assert json.loads(http_stub.requests[0][2]) == {"lookups": asked}
 
     changed = await session.write(
         [
@@ -91,7 +92,7 @@ async def test_look_ups_and_changes_as_the_server_takes_them(http_stub: HttpStub
 async def test_errors_of_the_server_are_told(http_stub: HttpStub) -> None:
     error = b'{"error":{"code":"%b","message":"no","hint":null}}'
     http_stub.answers = {
-        "/v1/views/votes_of/lookup": (503, error % b"unavailable"),
+        "/v1/lookups": (503, error % b"unavailable"),
         "/v1/tables/votes/rows": (409, error % b"constraint_violation"),
     }
     session = await HeadraceTarget("127.0.0.1", http_stub.port).session()
