@@ -51,10 +51,13 @@ class Stage:
         return frozenset(domain for domain, name in (await self.placement()).items() if name == worker)
 
     async def placement(self) -> dict[int, str]:
-        status = await self.cluster.status()
-        if status is None:
-            raise DrillFailed("the cluster does not say where its domains are")
-        return placement(status)
+        deadline = self.now + WHOLE_SECONDS
+        while self.now < deadline:
+            status = await self.cluster.status()  # None where it came too late: the machine may be busy.
+            if status is not None:
+                return placement(status)
+            await asyncio.sleep(LOOK_AGAIN)
+        raise DrillFailed("the cluster does not say where its domains are")
 
     async def a_worker(self) -> str:
         """One at random that hosts something."""
