@@ -12,7 +12,7 @@ import typer
 
 from api import tokens
 from headrace.cli.queries import AsJson, Config
-from headrace.cli.serving import Archive, setting_help
+from headrace.cli.serving import Archive, SparkMaster, setting_help
 from headrace.errors import BadRequest
 from headrace.settings import load
 
@@ -25,7 +25,7 @@ def rebuild(
         str | None, typer.Option(help="The last token that a write answered: what is missing up to it is named.")
     ] = None,
     as_json: AsJson = False,
-    spark_master: Annotated[str | None, typer.Option(metavar="URL", help=setting_help("spark_master"))] = None,
+    spark_master: SparkMaster = None,
     config: Config = None,
 ) -> None:
     """Rebuild base shards whose disk is gone from the archive, with Spark, and say exactly what is missing.

@@ -10,12 +10,15 @@ import typer
 from headrace.settings import Settings, load
 from headrace.sizes import format_size
 
+SIZES = ("memory_limit", "max_body_size", "spark_memory")
+"""Settings in bytes."""
+
 
 def setting_help(name: str, *, default: object = None) -> str:
     """What a setting's flag says of itself; ``default`` where a command has another than the setting."""
     field = Settings.model_fields[name]
     if default is None:
-        default = format_size(field.default) if name in ("memory_limit", "max_body_size") else field.default
+        default = format_size(field.default) if name in SIZES else field.default
     description = field.description or ""
     return f"{description[:1].upper()}{description[1:]}." + (
         f" [dim]default: {default}[/]" if default is not None else ""
@@ -29,6 +32,11 @@ Config = Annotated[
 Archive = Annotated[str | None, typer.Option(metavar="URL", help=setting_help("archive"))]
 ArchiveInterval = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("archive_interval"))]
 ArchiveRetention = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("archive_retention"))]
+SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help=setting_help("spark_master"))]
+SparkConf = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark's own; may stand several times.")
+]
+SparkMemory = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("spark_memory"))]
 SparkThreshold = Annotated[int | None, typer.Option(metavar="ROWS", help=setting_help("spark_threshold"))]
 ArchiveSegmentRows = Annotated[int | None, typer.Option(metavar="N", help=setting_help("archive_segment_rows"))]
 
@@ -47,6 +55,9 @@ def serve(
     archive_retention: ArchiveRetention = None,
     archive_segment_rows: ArchiveSegmentRows = None,
     spark_threshold: SparkThreshold = None,
+    spark_master: SparkMaster = None,
+    spark_conf: SparkConf = None,
+    spark_memory: SparkMemory = None,
     log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))] = None,
     config: Config = None,
 ) -> None:
@@ -75,6 +86,9 @@ def serve(
         archive_retention=archive_retention,
         archive_segment_rows=archive_segment_rows,
         spark_threshold=spark_threshold,
+        spark_master=spark_master,
+        spark_conf=spark_conf or None,
+        spark_memory=spark_memory,
         log_level=log_level,
     )
 

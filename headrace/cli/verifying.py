@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.queries import Config, Url
-from headrace.cli.serving import setting_help
+from headrace.cli.serving import SparkConf, SparkMaster
 from headrace.client.connection import Connection
 from headrace.render import console
 from headrace.settings import load
@@ -32,8 +32,8 @@ def verify(
     archive: Annotated[
         str | None, typer.Option(help="Where Spark reads the archive, if that is not where the server writes it.")
     ] = None,
-    spark_master: Annotated[str | None, typer.Option(metavar="URL", help=setting_help("spark_master"))] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=setting_help("spark_conf"))] = None,
+    spark_master: SparkMaster = None,
+    spark_conf: SparkConf = None,
     url: Url = None,
     config: Config = None,
 ) -> None:

@@ -24,7 +24,7 @@ def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> dict[s
     with Watch(spark, reporter):
         for table in sorted({base.partition("@")[0] for base in clock}):
             reporter.progress(table=table)
-            rows = fold(spark, files, shards_at(files, table, clock))
+            rows = fold(spark, files, shards_at(files, table, clock))  # Its own errors are ours already.
             try:
                 counts[table] = rows.agg(F.sum(WEIGHT)).collect()[0][0] or 0
             except Exception as error:

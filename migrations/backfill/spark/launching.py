@@ -80,10 +80,11 @@ class SparkJob:
             start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        self._listeners = [Thread(target=each, daemon=True) for each in (self._follow, self._overhear)]
+        self._overhearing = Thread(target=self._overhear, daemon=True)
+        self._following = Thread(target=self._follow, daemon=True)
         self._tell(json.dumps({"settings": settings.to_json(), "what": what}))
-        for listener in self._listeners:
-            listener.start()
+        self._overhearing.start()  # First: the other one waits for its end.
+        self._following.start()
 
     def _tell(self, line: str) -> None:
         assert self.process.stdin is not None
@@ -96,7 +97,7 @@ class SparkJob:
         for line in self.process.stdout:
             self._take(line)
         code = self.process.wait()
-        self._listeners[1].join(1.0)
+        self._overhearing.join(CANCEL_SECONDS)  # Its last words.
         with self._changed:
             if self._result is None and self._error is None:
                 self._error = self._died(code)
@@ -165,7 +166,7 @@ class SparkJob:
             _kill_group(self.process.pid)
             self.process.wait()
         _kill_group(self.process.pid)  # Whatever is left of it; usually nobody.
-        for listener in self._listeners:
+        for listener in (self._overhearing, self._following):
             listener.join(CANCEL_SECONDS)
 
     def __enter__(self) -> SparkJob:

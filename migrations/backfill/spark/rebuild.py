@@ -25,14 +25,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from domains.archive import Segment, ShardManifest, manifest_file, manifest_to_json, snapshot_file
-from domains.archived_rows import EPOCH, SEQUENCE, WEIGHT, archived_names, arrow_type_of
+from domains.archived_rows import LEADING, WEIGHT, archived_names, arrow_type_of
+from domains.errors import HeadraceError
 from domains.types import TableSchema
 from migrations.backfill.spark.fold import ShardAt, fold, stored_names
 from migrations.backfill.spark.reporting import Reporter, Watch
 from migrations.backfill.spark.segments import CHUNK, ArchiveFiles
 from migrations.backfill.spark.trouble import error_of
 
-DIGEST_BYTES = 32
+DIGEST_BYTES = 16
+"""As in all of the archive: enough against accidents, which is what it is for."""
 
 _ANSWER = "file string, rows long, bytes long, digest string"
 
@@ -47,6 +49,8 @@ def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> list[d
             at = ShardAt(files.manifest(table, shard), position)
             try:
                 written.append(_written(spark, files, out, at))
+            except HeadraceError:
+                raise
             except Exception as error:
                 raise error_of(error) from error
     return written
@@ -57,7 +61,12 @@ def _written(spark: SparkSession, files: ArchiveFiles, out: ArchiveFiles, at: Sh
     alone = replace(manifest, schemas=(schema,), segments=())
     file = snapshot_file(alone, at.position, manifest.epoch)
     rows = _in_order(fold(spark, files, [at], schema), schema)
-    (answer,) = rows.mapInArrow(_Writer(out, file, schema, at.position, manifest.epoch), _ANSWER).collect()
+    writer = _Writer(out, file, schema, at.position, manifest.epoch)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from writer.write(batches)
+
+    (answer,) = rows.mapInArrow(write, _ANSWER).collect()
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     segment = Segment(
         file, "snapshot", 1, at.position, answer["rows"], answer["bytes"], answer["digest"], 0, manifest.epoch, now
@@ -91,7 +100,7 @@ class _Writer:
     position: int
     epoch: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filesystem, root = self.out.open()
         path, rows = f"{root}/{self.file}", 0
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
@@ -110,7 +119,7 @@ class _Writer:
         )
 
     def _columns(self) -> pa.Schema:
-        leading = [pa.field(SEQUENCE, pa.int64()), pa.field(WEIGHT, pa.int32()), pa.field(EPOCH, pa.int64())]
+        leading = [pa.field(name, arrow_type(text), nullable=False) for name, text in LEADING]
         types = [arrow_type(arrow_type_of(column.type)) for column in self.schema.columns]
         return pa.schema(leading + [pa.field(n, t) for n, t in zip(archived_names(self.schema), types, strict=True)])
 
