@@ -52,3 +52,13 @@ def group_by_key(deltas: Iterable[Delta], key_of: Callable[[Row], Row]) -> dict[
         else:
             groups[key] = [delta]
     return groups
+
+
+def at_most(rows: Iterable[Delta], most: int) -> int:
+    """How many rows there are, but no more than ``most``: no more are looked at."""
+    count = 0
+    for _, weight in rows:
+        count += weight
+        if count >= most:
+            return most
+    return count

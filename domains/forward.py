@@ -131,6 +131,9 @@ class ForwardPass:
     def peek(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return self._peek.find(parent, columns, keys) if keys else []
 
+    def count(self, parent: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:
+        return self._peek.count(parent, columns, keys, most) if keys else []
+
     def peek_old(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return self._peek_old.find(parent, columns, keys) if keys else []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from domains.deltas import key_function
+from domains.deltas import at_most, key_function
 from domains.graph import Columns
 from domains.operators.edges import Base
 from domains.operators.operator import Found
@@ -34,6 +34,14 @@ class Peek:
         if index is not None:
             return [index.get(key) for key in keys]
         return vertex.operator.compute(self, columns, keys)
+
+    def count(self, vertex: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:
+        """How many rows each key has, but no more than ``most``; of a base table or an index no more are read."""
+        base = vertex.operator
+        if isinstance(base, Base) and columns not in vertex.indexes and self._seen is None:
+            stored = tuple(base.columns[column] for column in columns)
+            return list(self._store.table(base.table).count_many(stored, keys, most))
+        return [None if rows is None else at_most(rows, most) for rows in self.find(vertex, columns, keys)]
 
     def base(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return find_in_base(self._store, vertex, columns, keys, self._seen)

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from domains.deltas import at_most
 from domains.encoding import encode_key
 from domains.errors import AlreadyExists, NotFound
 from domains.graph import Columns
@@ -62,6 +63,9 @@ class MemoryTable:
 
     def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
         return [self.find(columns, key) for key in keys]
+
+    def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
+        return [at_most(self.find(columns, key), most) for key in keys]
 
     def _index(self, columns: Columns) -> tuple[Columns, dict[Row, _Weights]] | None:
         """The index of exactly these columns in whatever order, with its own order of them."""

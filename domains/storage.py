@@ -36,6 +36,9 @@ class TableStore(Protocol):
     def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
         """``find`` for many keys at once, in their order."""
 
+    def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
+        """How many rows each key has, equal ones counted, but no more than ``most``: no more than that are read."""
+
     def scan(self, after: bytes | None, limit: int) -> tuple[list[Delta], bytes | None]:
         """At most ``limit`` rows in storage order after the cursor, and the next cursor (None at the end)."""
 

@@ -37,6 +37,9 @@ class Forward(Protocol):
     def peek(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """Rows of a parent in its new state; a hole stays a hole."""
 
+    def count(self, parent: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:
+        """How many rows of a parent each key has, but no more than ``most``; None for a hole."""
+
     def name_rows(self, patterns: Iterable[Pattern]) -> None:
         """An update could not be completed: evict below what these rows name (rule 5)."""
 

@@ -311,3 +311,15 @@ def test_the_numbers_of_streams_go_with_their_step(store: AnyStore) -> None:
     assert dict(votes.streams()) == {"other": 1}
     store.drop_table("votes")
     assert dict(store.create_table(VOTES).streams()) == {}, "a table that is made anew knows no stream"
+
+
+def test_rows_are_counted_no_further_than_asked(store: AnyStore) -> None:
+    stories, votes = store.create_table(STORIES), store.create_table(VOTES)
+    step(store, "stories", *[((id, id % 2, None), 1) for id in range(9)])
+    step(store, "votes", ((1, "u"), 3), ((1, LONG), 2), ((2, "u"), 1))
+    assert votes.count_many((0,), [(1,), (2,), (3,)], 100) == [5, 1, 0]
+    assert votes.count_many((0,), [(1,), (2,), (3,)], 4) == [4, 1, 0]
+    assert votes.count_many((0,), [(1,)], 1) == [1]
+    assert votes.count_many((1,), [("u",), (LONG,)], 3) == [3, 2], "without an index"
+    assert stories.count_many((1,), [(0,), (1,)], 5) == [5, 4]
+    assert stories.count_many((0,), [(3,), (99,)], 5) == [1, 0]

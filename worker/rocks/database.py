@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -142,8 +143,9 @@ class Database:
         """What is there now, to be read from any thread while it is written on."""
         return DatabaseView(self.path, self._db.snapshot())
 
-    def prefixed(self, prefixes: Sequence[bytes], end: bytes) -> list[list[tuple[bytes, bytes]]]:
-        """``items`` of each prefix with one iterator, which halves the cost of a look-up. All lie below ``end``."""
+    def prefixed(self, prefixes: Sequence[bytes], end: bytes, most: float = inf) -> list[list[tuple[bytes, bytes]]]:
+        """``items`` of each prefix, at most so many, with one iterator, which halves the cost of a look-up. All lie
+        below ``end``."""
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)
         answers: list[list[tuple[bytes, bytes]]] = []
@@ -152,7 +154,7 @@ class Database:
             for prefix in prefixes:
                 found: list[tuple[bytes, bytes]] = []
                 cursor.seek(prefix)
-                while cursor.valid() and (key := cursor.key()).startswith(prefix):
+                while len(found) < most and cursor.valid() and (key := cursor.key()).startswith(prefix):
                     found.append((key, cursor.value()))
                     cursor.next()
                 answers.append(found)

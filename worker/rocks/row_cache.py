@@ -34,6 +34,8 @@ class Way:
 
     key_of: Callable[[Row], Row]
     answers: Answers = field(default_factory=dict)
+    sizes: dict[Row, int] = field(default_factory=dict)
+    """Of the answers, in bytes: adding them up again would make it dear to forget a key of many rows."""
     idle: int = 0
     """Writes since somebody asked."""
 
@@ -63,6 +65,7 @@ class RowCache:
                 return
         self._bytes += size
         self.answers(columns)[key] = rows
+        self._ways[columns].sizes[key] = size
 
     def forget(self, deltas: Iterable[Delta]) -> None:
         """These rows come or go: what is known of their keys is no longer so."""
@@ -73,7 +76,8 @@ class RowCache:
             known = way.answers.keys()
             gone = {way.key_of(row) for row, _ in deltas} & known if way.idle <= IDLE_WRITES else set(known)
             for key in gone:
-                self._bytes -= _weight(way.answers.pop(key))
+                del way.answers[key]
+                self._bytes -= way.sizes.pop(key)
 
     def clear(self) -> None:
         self._ways.clear()

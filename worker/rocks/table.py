@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from domains.deltas import at_most
 from domains.encoding import Encoder, row_encoder
 from domains.graph import Columns
 from domains.schema_json import schema_to_json, value_to_json
@@ -112,6 +113,14 @@ class RocksTable:
             rest = iter(found)
             return [next(rest) if rows is None else rows for rows in answers]
         return [rows for rows in answers if rows is not None]
+
+    def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
+        assert not self._pending, "look-up with uncommitted staged deltas"
+        access = self.indexes.access(columns)
+        if access is None or access.index is None:
+            return [at_most(rows, most) for rows in self.find_many(columns, keys)]
+        prefixes = [access.index.prefix + access.encode(key) for key in keys]
+        return [len(entries) for entries in self._database.prefixed(prefixes, access.index.end, most)]
 
     def _find_stored(self, access: Access, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
         if len(keys) < 2:
