@@ -67,6 +67,10 @@ drills-long: $(INSTALLED)  ## every drill, and 200 random kills of workers; SEED
 bench-scale: $(INSTALLED)  ## what a request costs on clusters of 1, 2 and 4 workers; OUT=file.json, WORKERS=1,2,4, QUICK=1
 	@$(BIN)/headrace bench scale $(if $(OUT),--out $(OUT)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(QUICK),--quick)
 
+bench-peers: $(INSTALLED)  ## the Lobsters pages against MariaDB, PostgreSQL, Redis; DATA_SCALE=1 RUNTIME=20 ONLY=name AGAIN=1
+	@$(BIN)/python -m loadgen.bench.install
+	@$(BIN)/python -m loadgen.bench.rounds --data-scale $(or $(DATA_SCALE),1) --runtime $(or $(RUNTIME),20) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
+
 lock:  ## resolve the dependencies anew and write requirements.lock
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,peers]'
@@ -77,4 +81,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test check format fuzz simulate crash bench bench-scale drill drills-long lock clean
+.PHONY: help install demo serve test check format fuzz simulate crash bench bench-scale bench-peers drill drills-long lock clean

@@ -48,8 +48,7 @@ DOORS = {
     "hdrh": ("loadgen/pace/latencies.py",),
     "asyncmy": ("loadgen/peers/mysql.py",),
     "asyncpg": ("loadgen/peers/postgres.py",),
-    "redis": ("loadgen/peers/cached.py",),
-    "hdrh": ("loadgen/pace/latencies.py",),
+    "redis": ("loadgen/peers/cached.py", "loadgen/peers/counting.py"),
 }
 """Where each dependency enters. The benchmark compares with hand-written code, so it may know what that needs."""
 BENCH_KNOWS = ("rocksdict", "lmdb")

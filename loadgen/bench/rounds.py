@@ -1,0 +1,151 @@
+"""``python -m loadgen.bench.rounds``: every comparison, one JSON each, and then the table.
+
+A round is one target, variant and durability: its server is started, primed, swept with ``headrace loadgen --sweep`` in
+a process of its own, then run once more at half of what it sustained, for the latencies. What a round has written is
+not measured again, so that a run that was ended goes on where it was; ``--again`` measures everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from loadgen.bench import servers, table
+from loadgen.pace.errors import LoadError
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """``server`` is headrace, mariadb, postgres, cached (Redis before MariaDB), redis (by itself) or null."""
+
+    workload: str
+    server: str
+    variant: str = "natural"
+    durable: bool = True
+    rate: float = 20.0
+    """Where the sweep begins."""
+    more: tuple[str, ...] = ()
+    serve: tuple[str, ...] = ()
+    """Options of ``headrace serve``."""
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        parts = [self.workload, self.server, self.variant, "" if self.durable else "relaxed", self.label]
+        return "-".join(part for part in parts if part)
+
+
+ROUNDS: tuple[Round, ...] = (
+    Round("lobsters", "null", rate=500.0),
+    Round("lobsters", "headrace", rate=50.0),
+    Round("lobsters", "mariadb", "hand-optimised"),
+    Round("lobsters", "mariadb", "hand-optimised", durable=False),
+    Round("lobsters", "mariadb", "natural", rate=1.0),
+    Round("lobsters", "postgres", "hand-optimised"),
+    Round("lobsters", "postgres", "hand-optimised", durable=False),
+    Round("lobsters", "postgres", "natural", rate=1.0),
+    Round("lobsters", "cached", "hand-optimised"),
+    *(
+        Round("vote", server, rate=20_000.0, more=("--distribution", each), label=each)
+        for server in ("headrace", "redis")
+        for each in ("zipf", "uniform")
+    ),
+    Round("crud", "headrace", rate=200.0),
+    Round("crud", "mariadb", rate=200.0),
+)
+
+
+@contextmanager
+def started(this: Round, directory: Path) -> Iterator[str]:
+    """The URL of the round's target."""
+    with ExitStack() as stack:
+        match this.server:
+            case "null":
+                yield "null:"
+            case "headrace":
+                yield stack.enter_context(servers.headrace(directory, more=this.serve))
+            case "mariadb":
+                yield stack.enter_context(servers.mariadb(directory, durable=this.durable)) + this.workload
+            case "postgres":
+                yield stack.enter_context(servers.postgres(directory, durable=this.durable)) + this.workload
+            case "cached":
+                host, port = stack.enter_context(servers.redis(directory))
+                behind = stack.enter_context(servers.mariadb(directory, durable=this.durable)) + this.workload
+                yield f"redis://{host}:{port}?behind={behind}"
+            case "redis":
+                host, port = stack.enter_context(servers.redis(directory))
+                yield f"redis://{host}:{port}"
+            case _:
+                raise LoadError(f'there is no server "{this.server}"')
+
+
+def measure(this: Round, out: Path, scale: float, runtime: float) -> None:
+    """Writes ``out/<round>.json`` and, at half of what was sustained, ``out/<round>-half.json``."""
+    with TemporaryDirectory(prefix="headrace-bench-") as directory, started(this, Path(directory)) as url:
+        flags = ["--target", url, "--data-scale", str(scale), "--runtime", str(runtime), *this.more]
+        if this.workload == "lobsters":
+            flags += ["--variant", this.variant]
+        _loadgen(this, [*flags, "--prime", "--sweep", "--rate", str(this.rate), "--warmup", "10"], Path(directory, "a"))
+        result = _taken(this, Path(directory, "a"), out / f"{this.name}.json")
+        if result["sustained"]:
+            half = [*flags, "--rate", str(result["sustained"] / 2), "--warmup", "5"]
+            _loadgen(this, half, Path(directory, "b"))
+            _taken(this, Path(directory, "b"), out / f"{this.name}-half.json")
+
+
+def _loadgen(this: Round, flags: Sequence[str], out: Path) -> None:
+    command = [sys.executable, "-m", "headrace", "loadgen", this.workload, *flags, "--out", str(out)]
+    print("$ headrace loadgen", this.workload, *flags, flush=True)
+    done = subprocess.run(command, check=False)
+    if done.returncode not in (0, 1):  # 1: measured, and not valid or not sustained; that is a result, too.
+        raise LoadError(f"headrace loadgen ended with {done.returncode}")
+
+
+def _taken(this: Round, source: Path, path: Path) -> dict[str, Any]:
+    """The one result that a run has written, with the round's name in it."""
+    (found,) = source.glob("*.json")
+    result: dict[str, Any] = json.loads(found.read_text("utf-8"))
+    result["name"] = this.name
+    result["durable"] = this.durable
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result), encoding="utf-8")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadgen.bench.rounds", description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("bench-peers"), help="where the JSONs go")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where benchmarks.md and img/ are")
+    parser.add_argument("--only", default="", help="rounds whose name has this in it")
+    parser.add_argument("--data-scale", type=float, default=1.0)
+    parser.add_argument("--runtime", type=float, default=20.0, help="seconds a rate")
+    parser.add_argument("--again", action="store_true", help="measure what was measured before, too")
+    parser.add_argument("--table", action="store_true", help="measure nothing; write the table of what there is")
+    given = parser.parse_args(arguments)
+    failed = False
+    for this in ROUNDS:
+        if given.table or given.only not in this.name:
+            continue
+        if (given.out / f"{this.name}.json").exists() and not given.again:
+            print(f"{this.name}: measured before")
+            continue
+        try:
+            print(f"== {this.name}", flush=True)
+            measure(this, given.out, given.data_scale, given.runtime)
+        except LoadError as error:
+            failed = True
+            print(f"{this.name}: {error}" + (f" ({error.hint})" if error.hint else ""), flush=True)
+    table.write(given.out, given.docs)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""The comparison's table: out of results, into the marked part of the page, with nothing else of it changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen.bench import rounds, table
+from loadgen.bench.rounds import ROUNDS, Round
+from loadgen.pace.latencies import Times
+from loadgen.pace.point import Kind, Point
+from loadgen.pace.processes import Memory, ServerUse
+from loadgen.running import Options, Result
+
+PAGE = f"# Benchmarks\n\nbefore\n\n{table.BEGIN}\nold\n{table.END}\n\nafter\n"
+
+
+def result(workload: str, rate: float, cpu_s: float, **notes: Any) -> Result:
+    def point(offered: float, mean: float) -> Point:
+        times = Times(100, mean, mean, 2 * mean, 3 * mean, 4 * mean)
+        kind = Kind(times, times)
+        return Point(
+            offered,
+            arrived=int(offered * 10),
+            answered=int(offered * 10),
+            in_time=int(offered * 10),
+            seconds=10,
+            all=kind,
+            kinds={"Story": kind, "Frontpage": kind},
+            generator_cpu=0.2,
+            servers=[ServerUse(7, "server", cpu_s, 50_000_000, [Memory(0.0, 50_000_000, 50_000_000)])],
+            notes=dict(notes),
+        )
+
+    return Result(
+        Options(workload, "http://127.0.0.1:1", data_scale=0.1),
+        target={"server": "Server 1", "flush": "on"},
+        machine={"cpus": "2", "processor": "P", "system": "S", "python": "3"},
+        date="2026-11-21T00:00:00",
+        points=[point(rate / 2, 4.0), point(rate, 9.0), point(rate * 2, 900.0)],
+    )
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> tuple[Path, Path]:
+    out, docs = tmp_path / "out", tmp_path / "docs"
+    docs.mkdir()
+    (docs / "benchmarks.md").write_text(PAGE)
+    for name, made in {
+        "lobsters-headrace-natural": result("lobsters", 700.0, 7.0),
+        "lobsters-mariadb-hand-optimised": result("lobsters", 100.0, 10.0),
+        "lobsters-mariadb-hand-optimised-half": result("lobsters", 50.0, 5.0),
+        "lobsters-cached-hand-optimised": result("lobsters", 350.0, 7.0, stale_part=0.0123),
+        "vote-redis-natural-zipf": result("vote", 1000.0, 1.0),
+    }.items():
+        out.mkdir(exist_ok=True)
+        (out / f"{name}.json").write_text(json.dumps({**made.document(), "name": name, "durable": True}))
+    return out, docs
+
+
+def test_the_table_is_written_between_its_marks(measured: tuple[Path, Path]) -> None:
+    out, docs = measured
+    table.write(out, docs)
+    text = (docs / "benchmarks.md").read_text()
+    assert text.startswith("# Benchmarks\n\nbefore\n")
+    assert text.endswith("after\n")
+    assert "\nold\n" not in text
+    assert "| lobsters-headrace-natural | 700 | 1.000 | 18.0 |" in text
+    assert "| lobsters-mariadb-hand-optimised | 7.00× | 10.00× |" in text
+    assert "1.23% of the cached reads were stale" in text
+    assert "Story, Frontpage" in text
+    for picture in ("lobsters-latency", "lobsters-memory", "vote-latency"):
+        assert f"(img/{picture}.svg)" in text
+        assert (docs / "img" / f"{picture}.svg").read_text().startswith("<?xml")
+    once = text
+    table.write(out, docs)
+    assert (docs / "benchmarks.md").read_text() == once
+
+
+def test_without_results_nothing_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "benchmarks.md").write_text(PAGE)
+    table.write(tmp_path / "none", tmp_path)
+    assert (tmp_path / "benchmarks.md").read_text() == PAGE
+
+
+def test_rounds_have_names_of_their_own() -> None:
+    names = [each.name for each in ROUNDS]
+    assert len(set(names)) == len(names)
+    assert "lobsters-mariadb-hand-optimised-relaxed" in names
+
+
+def test_a_round_measures_and_is_not_measured_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The whole way, against nothing: sweep, half rate, JSONs, table."""
+    out, docs = tmp_path / "out", tmp_path / "docs"
+    docs.mkdir()
+    (docs / "benchmarks.md").write_text(PAGE)
+    this = Round("crud", "null", rate=20.0)
+    patched = pytest.MonkeyPatch()
+    with patched.context() as patch:
+        patch.setattr(rounds, "ROUNDS", (this,))
+        patch.setattr(rounds, "measure", _quick)
+        arguments = ["--out", str(out), "--docs", str(docs), "--data-scale", "0.01", "--runtime", "0.5"]
+        assert rounds.main(arguments) == 0
+        assert rounds.main(arguments) == 0
+    assert "measured before" in capfd.readouterr().out
+    assert "crud-null-natural" in (docs / "benchmarks.md").read_text()
+
+
+def _quick(this: Round, out: Path, scale: float, runtime: float) -> None:
+    """One rate instead of a sweep."""
+    flags = ["--target", "null:", "--data-scale", str(scale), "--runtime", str(runtime), "--warmup", "0.1"]
+    source = out / "raw"
+    rounds._loadgen(this, [*flags, "--rate", str(this.rate)], source)
+    rounds._taken(this, source, out / f"{this.name}.json")
