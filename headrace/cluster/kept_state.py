@@ -79,7 +79,16 @@ async def take_up(settings: Settings, data: Path) -> bool:
     path = data / RESTORED
     if not path.exists():
         return False
-    await restore(settings, path)
+    id, _ = _read(settings, path)
+    authority = _authority(settings, id)
+    await authority.start(create=True)
+    try:
+        _, version = await authority.read()
+        taken = authority.deployment_id == id and version != 0  # And then this was broken off.
+    finally:
+        await authority.close()
+    if not taken:
+        await restore(settings, path)
     path.replace(path.with_name(path.name + ".done"))
     return True
 
