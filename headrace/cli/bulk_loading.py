@@ -23,44 +23,62 @@ if TYPE_CHECKING:
     from headrace.loading.running import Progress, Request
 
 
+Table = Annotated[str, typer.Argument(help="The base table.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="CSV, JSON lines or Parquet, in this order.")]
+Kind = Annotated[Format | None, typer.Option(help="What the files are, where their names do not tell.")]
+Delimiter = Annotated[str | None, typer.Option(help="Between fields of CSV; a tab in .tsv, else a comma.")]
+Columns = Annotated[
+    str | None, typer.Option(metavar="A,B,…", help="The columns of CSV files that have no header line.")
+]
+Map = Annotated[
+    list[str] | None,
+    typer.Option(metavar="THEIRS=OURS", help="A file's column and the table's; THEIRS= leaves it out; repeat."),
+]
+Null = Annotated[
+    list[str] | None, typer.Option(metavar="TEXT", help=r"What is NULL in CSV without quotes: empty, and \N; repeat.")
+]
+DateFormat = Annotated[str | None, typer.Option(metavar="FORMAT", help="Of DATE in text, like %d.%m.%Y.")]
+DatetimeFormat = Annotated[str | None, typer.Option(metavar="FORMAT", help="Of DATETIME in text.")]
+RejectsFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Set rows aside that cannot be loaded, with reasons.")
+]
+MaxRejects = Annotated[int, typer.Option(metavar="N", min=0, help="Stop when there are more of them.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and check all of it, and store nothing.")]
+Stream = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A name for this load: for the same files a second time.")
+]
+ChunkRows = Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Rows to a request.")]
+Patience = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Wait so long for a server that is away.")]
+Threshold = Annotated[
+    str, typer.Option(metavar="SIZE", help="Let Spark read several files that are larger than this in all.")
+]
+SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help=setting_help("spark_master"))]
+SparkConf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=setting_help("spark_conf"))]
+Scratch = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where Spark's workers and this command reach what was read.")
+]
+
+
 def load(
-    table: Annotated[str, typer.Argument(help="The base table.")],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="CSV, JSON lines or Parquet, in this order.")],
-    format: Annotated[Format | None, typer.Option(help="What the files are, where their names do not tell.")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Between fields of CSV; a tab in .tsv, else a comma.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="The columns of CSV files that have no header line.")
-    ] = None,
-    map: Annotated[
-        list[str] | None,
-        typer.Option(metavar="THEIRS=OURS", help="A file's column and the table's; THEIRS= leaves it out; repeat."),
-    ] = None,
-    null: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help=r"What is NULL in CSV without quotes: empty, and \N; repeat."),
-    ] = None,
-    date_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="Of DATE in text, like %d.%m.%Y.")] = None,
-    datetime_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="Of DATETIME in text.")] = None,
-    rejects: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Set rows aside that cannot be loaded, with reasons.")
-    ] = None,
-    max_rejects: Annotated[int, typer.Option(metavar="N", min=0, help="Stop when there are more of them.")] = MOST,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check all of it, and store nothing.")] = False,
-    stream: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A name for this load: for the same files a second time.")
-    ] = None,
-    chunk_rows: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Rows to a request.")] = CHUNK_ROWS,
-    patience: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Wait so long for a server that is away.")
-    ] = PATIENCE,
-    spark_threshold_bytes: Annotated[
-        str, typer.Option(metavar="SIZE", help="Let Spark read several files that are larger than this in all.")
-    ] = SPARK_THRESHOLD,
-    spark_master: Annotated[str | None, typer.Option(metavar="URL", help=setting_help("spark_master"))] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=setting_help("spark_conf"))] = None,
-    scratch: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where Spark's workers and this command reach what was read.")
-    ] = None,
+    table: Table,
+    files: Files,
+    format: Kind = None,
+    delimiter: Delimiter = None,
+    columns: Columns = None,
+    map: Map = None,
+    null: Null = None,
+    date_format: DateFormat = None,
+    datetime_format: DatetimeFormat = None,
+    rejects: RejectsFile = None,
+    max_rejects: MaxRejects = MOST,
+    dry_run: DryRun = False,
+    stream: Stream = None,
+    chunk_rows: ChunkRows = CHUNK_ROWS,
+    patience: Patience = PATIENCE,
+    spark_threshold_bytes: Threshold = SPARK_THRESHOLD,
+    spark_master: SparkMaster = None,
+    spark_conf: SparkConf = None,
+    scratch: Scratch = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
@@ -99,7 +117,15 @@ def load(
         spark_threshold=_size(spark_threshold_bytes),
         scratch=scratch,
     )
-    bar = Bar(
+    bar = _bar()
+    with bar, Connection(settings.url) as db:
+        ended = run_load(db, request, _Telling(bar))
+    for line in _summary(ended, request):
+        typer.echo(line)
+
+
+def _bar() -> Bar:
+    return Bar(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
@@ -108,10 +134,6 @@ def load(
         console=console(stderr=True),
         transient=True,
     )
-    with bar, Connection(settings.url) as db:
-        ended = run_load(db, request, _Telling(bar))
-    for line in _summary(ended, request):
-        typer.echo(line)
 
 
 class _Telling:
