@@ -54,6 +54,9 @@ simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong
 crash: $(INSTALLED)  ## the long crash tests: kill -9 under writes, many rounds
 	@$(BIN)/python -m pytest -m long tests/crash
 
+spark: $(INSTALLED)  ## the long tests of Spark: the whole demo judged, every SQL case, a standalone cluster; needs Java
+	@$(BIN)/python -m pytest -m 'spark and long' tests/migrations/spark tests/headrace/test_replay.py
+
 bench: $(INSTALLED)  ## speed on this machine, as ratios; OUT=file.json, ONLY=name, QUICK=1
 	@$(BIN)/headrace bench $(if $(OUT),--out $(OUT)) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
@@ -81,4 +84,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test check format fuzz simulate crash bench bench-scale bench-peers drill drills-long lock clean
+.PHONY: help install demo serve test check format fuzz simulate crash spark bench bench-scale bench-peers drill drills-long lock clean

@@ -14,7 +14,7 @@ those by the clock.
     memory     a view under a limit     against    the same view full
 
 ``headrace bench scale`` is another one, over whole clusters (``scale.py``): what a request costs with 1, 2 and 4
-workers.
+workers; ``headrace bench replay`` (``replay.py``) reads base logs back, with Spark and without.
 
 What the figures were, and where the time goes, is in ``docs/performance.md`` and ``docs/scaling.md``. They are no
 tests: nothing fails here because a machine is slow.

@@ -35,7 +35,7 @@ def rebuild(
 
     Examples:
 
-      headrace archive rebuild --archive /mnt-archive --data /var/lib/headrace --shard 1
+      headrace archive rebuild --archive s3://backups/site --data /var/lib/headrace --shard 1
     """
     from headrace.rebuilding import rebuild, report  # Late, as with the other commands that load more than a client.
 

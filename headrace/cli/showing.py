@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.serving import SparkMaster
+from headrace.settings import load
+
 Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the figures as JSON.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Small data: to see that it runs, not how fast.")]
 
@@ -81,3 +84,23 @@ def scale(
       headrace bench scale --workers 1,4 --quick
     """
     import_module("headrace.bench.scale").run(workers=workers, out=out, quick=quick)
+
+
+@bench.command()
+def replay(
+    rows: Annotated[int, typer.Option(metavar="N", help="Base rows to read back.")] = 1_000_000,
+    out: Out = None,
+    spark_master: SparkMaster = None,
+) -> None:
+    """Measure how fast base logs are read back: folds, and full state built in slices, in bulk, and by Spark.
+
+    Needs Java, and some minutes: 10,000,000 rows take about a hundred times the seconds of 100,000.
+
+    Examples:
+
+      headrace bench replay --rows 200000
+
+      headrace bench replay --rows 10000000 --out replay.json
+    """
+    spark = load(spark_master=spark_master).spark()
+    import_module("headrace.bench.replay").run(rows=rows, out=out, spark=spark)

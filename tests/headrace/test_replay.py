@@ -1,0 +1,38 @@
+"""``headrace bench replay``: its parts. What it measures is no test; ``make spark`` runs it once, small."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from headrace.bench.replay import WAYS, Figures, Way, run, tables
+from headrace.errors import BadRequest
+from migrations.backfill.spark.settings import SparkSettings
+
+
+def test_too_few_rows_say_nothing() -> None:
+    with pytest.raises(BadRequest, match="10,000 rows"):
+        run(rows=9_999, out=None, spark=SparkSettings())
+
+
+def test_what_others_notice_is_told_as_a_ratio_to_the_quiet_server() -> None:
+    figures = Figures(1_000_000, quiet_writes_per_second=200, quiet_read_p99_ms=2.0)
+    figures.ways.append(Way("spark", 20.0, 50_000, 150.0, 3.0, 10**9, 2 * 10**9))
+    out = StringIO()
+    for table in tables(figures):
+        Console(file=out, width=200).print(table)
+    for shown in ("1,000,000 base rows", "50,000", "150 (0.75)", "3.0 ms (1.5)", "2 GB"):
+        assert shown in out.getvalue(), out.getvalue()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_small_run_measures_every_way(tmp_path: Path) -> None:
+    run(rows=20_000, out=tmp_path / "figures.json", spark=SparkSettings("local[2]"))
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert [way["way"] for way in figures["ways"]] == list(WAYS)
+    assert all(way["seconds"] > 0 and way["peak_server"] > 0 for way in figures["ways"])
