@@ -12,7 +12,7 @@ At a vertex, evictions come first: what is evicted becomes a hole, and the delta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
 from domains.evict import entry_pattern, victims
@@ -32,15 +32,21 @@ class ForwardPass:
 
     A *building* pass goes only to vertices that are being backfilled (and stateless ones above them) and sees only the
     base rows that ``seen`` lets through; every other pass goes only to the others.
+
+    A *gated* vertex takes what comes and says nothing, and nobody sees its state: so a bulk job lets a full state come
+    to its end before what it says goes on, once (``inject_output``).
     """
 
-    def __init__(self, store: Store, *, building: bool = False, seen: Seen | None = None) -> None:
+    def __init__(
+        self, store: Store, *, building: bool = False, seen: Seen | None = None, gated: Collection[Vertex] = ()
+    ) -> None:
         self.deltas: dict[Vertex, list[Delta]] = {}
         self.patterns: dict[Vertex, list[Pattern]] = {}
         self.evicted: dict[tuple[Vertex, Columns], dict[Row, Found]] = {}
         self.visited: list[Vertex] = []
         self._building = building
-        self._peek = Peek(store, seen)
+        self._gated = gated
+        self._peek = Peek(store, seen, gated)
         self._peek_old = PeekOld(store, self.evicted)
         self._queue: list[tuple[int, Vertex]] = []
         self._queued: set[Vertex] = set()
@@ -91,7 +97,7 @@ class ForwardPass:
         self._say(vertex, deltas, said)
 
     def _say(self, vertex: Vertex, deltas: list[Delta], patterns: list[Pattern]) -> None:
-        if not deltas and not patterns:
+        if (not deltas and not patterns) or vertex in self._gated:
             return
         self.visited.append(vertex)
         if deltas:

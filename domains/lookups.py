@@ -7,7 +7,7 @@ was computed from one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from domains.deltas import at_most, key_function
 from domains.graph import Columns
@@ -25,11 +25,14 @@ backfilled."""
 class Peek:
     """State as it is; a hole stays a hole."""
 
-    def __init__(self, store: Store, seen: Seen | None = None) -> None:
+    def __init__(self, store: Store, seen: Seen | None = None, gated: Collection[Vertex] = ()) -> None:
         self._store = store
         self._seen = seen
+        self._gated = gated
 
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        if vertex in self._gated:
+            return [()] * len(keys)
         index = vertex.indexes.get(columns)
         if index is not None:
             return [index.get(key) for key in keys]

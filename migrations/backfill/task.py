@@ -12,7 +12,8 @@ of the domain, and all of it is insertions. What was built so is what a domain t
 **Memory** that a task needs, beside a block of each input: the states that it builds; of its tables those that are
 ``kept``, some 0.5 to 1 kB a row; and of what leaves it, whatever cannot leave at once, since it may still be retracted
 (``Sink.from_state`` and ``Sink.grows`` say what can). A table that is only aggregated, or that is the large side
-of a join, passes through without staying.
+of a join, passes through without staying. What an aggregate or TopK says goes on when all has come to it (a *gate*):
+so what is below meets each of its rows once, and not each of their changes; for that moment all of its rows are a list.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from domains.commands import Activate, AddNodes, Feed, Route
 from domains.control import perform
 from domains.deltas import Entry, add_row
 from domains.domain import Domain
-from domains.graph import Columns, NodeIndex
+from domains.forward import ForwardPass
+from domains.graph import Aggregate, Base, Columns, DomainIndex, Ingress, NodeIndex, TopK
 from domains.loading import exported, rows_of_state
 from domains.memory_store import MemoryStore, MemoryTable
 from domains.packets import Effect, LinkId, LinkUpdate, Publish, Send
 from domains.sharding import shard_of
 from domains.step import Step
 from domains.types import Delta, Row, TableSchema
+from domains.vertex import Vertex
 from migrations.backfill.job import Flow, Sink, Task, TaskTable
 
 FEED_ROWS = 4_000
@@ -72,11 +75,25 @@ def run_task(task: Task, tables: Mapping[str, Rows], inputs: Mapping[Flow, Itera
     return _Run(task).outputs(tables, inputs)
 
 
+class GatedDomain(Domain):
+    """A domain of which some vertices are gated: see :class:`ForwardPass`."""
+
+    def __init__(self, index: DomainIndex, store: TaskStore, shard: int, shards: int) -> None:
+        super().__init__(index, store, shard=shard, shards=shards)
+        self.gated: set[Vertex] = set()
+
+    def forward_pass(self, step: Step) -> ForwardPass:
+        act = ForwardPass(self.store, gated=self.gated)
+        step.passes.append(act)
+        return act
+
+
 class _Run:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._store = TaskStore({table.schema.name for table in task.tables if not table.kept})
-        self._domain = Domain(task.domain, self._store, shard=task.shard, shards=task.shards)
+        self._domain = GatedDomain(task.domain, self._store, task.shard, task.shards)
+        self._gates = gates_of(task)
         self._sequences: dict[LinkId, int] = {}
         sinks = [sink for sink in task.sinks if not sink.from_state]
         self._rows = {flow: _Leaving(sink.grows) for sink in sinks for flow in map(flow_of, sink.routes)}
@@ -95,6 +112,7 @@ class _Run:
             finished = progress.finished
             self._perform(effects)
         self._perform(perform(domain, Activate())[1])
+        domain.gated.update(domain.vertices[node] for node in self._gates)
 
     # --- feeding ------------------------------------------------------------------------------------------------
 
@@ -103,11 +121,15 @@ class _Run:
             for block in inputs.get(flow, ()):
                 self._receive(flow, decode_block(block))
                 yield from self._leaving(whole=False)
+        left = {table.schema.name for table in self._task.tables}
+        yield from self._opened(left)
         for table in self._task.tables:
             rest = iter(tables[table.base])
             while rows := list(islice(rest, FEED_ROWS)):
                 self._feed(table, rows)
                 yield from self._leaving(whole=False)
+            left.remove(table.schema.name)
+            yield from self._opened(left)
         yield from self._leaving(whole=True)
         yield from self._states()
 
@@ -127,6 +149,19 @@ class _Run:
         step = Step(self._task.domain)
         self._domain.spread(table.schema.name, rows, step)
         self._perform(self._domain.close(step))
+
+    def _opened(self, left: set[str]) -> Iterator[Output]:
+        """Open the gates that nothing comes to any more, with these tables left to be fed; what they say goes on."""
+        for node, tables in self._gates.items():
+            vertex = self._domain.vertices[node]
+            if vertex in self._domain.gated and left.isdisjoint(tables):
+                self._domain.gated.remove(vertex)
+                step = Step(self._task.domain)
+                act = self._domain.forward_pass(step)
+                act.inject_output(vertex, list(rows_of_state(vertex)))
+                act.run()
+                self._perform(self._domain.close(step))
+                yield from self._leaving(whole=False)
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -170,6 +205,27 @@ class _Run:
             yield StateBlock(node, len(block), encode_block(block))
         if empty:
             yield StateBlock(node, 0, encode_block(()))
+
+
+def gates_of(task: Task) -> dict[NodeIndex, set[str]]:
+    """The vertices that are gated, in topological order, each with the tables that come to it.
+
+    All aggregates and TopKs: of these a row that comes changes one that had been said before. But none that have said
+    something already: an aggregate without GROUP BY, which has a row over nothing, and all below it.
+    """
+    fed: dict[NodeIndex, set[str]] = {}
+    born: set[NodeIndex] = set()
+    gates: dict[NodeIndex, set[str]] = {}
+    for node in task.nodes:
+        operator = node.operator
+        above = [] if isinstance(operator, Ingress) else node.parents
+        own = {operator.table} if isinstance(operator, Base) else set()
+        fed[node.index] = own.union(*(fed[parent] for parent in above))
+        if (isinstance(operator, Aggregate) and operator.scalar) or not born.isdisjoint(above):
+            born.add(node.index)
+        elif isinstance(operator, (Aggregate, TopK)):
+            gates[node.index] = fed[node.index]
+    return gates
 
 
 def flow_of(route: Route) -> Flow:

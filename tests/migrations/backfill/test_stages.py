@@ -13,6 +13,7 @@ import pytest
 from domains.types import Delta
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import obstacle, stages_of
+from migrations.backfill.task import gates_of
 from tests.domains.graphs import Flow, aggregate, count
 from tests.migrations.backfill.comparing import computed, held
 from tests.simulation.random_graphs import RandomGraph, RandomRun
@@ -103,3 +104,29 @@ def test_a_migration_over_state_that_runs_has_no_stages() -> None:
     flow.reader("top", flow.top(counts, (), 1, 3))
     plan = flow.plan()
     assert "has state already" in obstacle(flow.running, plan)
+
+
+def test_below_an_aggregate_without_groups_nothing_waits() -> None:
+    """Its row over nothing was said, and counted below, before any row came; to say all again would count twice."""
+    flow = Flow()
+    votes = flow.table("votes", "user", "story")
+    total = flow.group(votes, (), count(), aggregate("max", 0), scalar=True)
+    again = flow.group(total, (1, 0), count())
+    flow.reader("numbers", flow.group(again, (2,), count()))
+    flow.insert("votes", (1, 7), (2, 7))
+    plan = flow.plan()
+    flow.simulation.migrate(plan)
+    stages = stages_of(flow.running, plan, flow.tables, {})
+    assert gates_of(stages[0].tasks[0]) == {}
+    assert computed(flow.simulation, run_locally(stages, lambda base: folded(flow, base))) == held(flow.simulation)
+
+
+def test_what_an_aggregate_says_goes_on_once() -> None:
+    flow = Flow()
+    votes = flow.table("votes", "user", "story")
+    stories = flow.table("stories", "id", "author", key=(0,))
+    joined = flow.join(stories, flow.group(votes, (1,), count()), (0, 0))
+    flow.reader("ranking", flow.group(joined, (1,), aggregate("sum", 3)))
+    plan = flow.plan()
+    (stage,) = stages_of(flow.running, plan, flow.tables, {"votes": 9, "stories": 3})
+    assert list(gates_of(stage.tasks[0]).values()) == [{"votes"}, {"votes", "stories"}]
