@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -47,10 +48,15 @@ class ArchiveOptions:
 
     @classmethod
     def of(cls, settings: Settings) -> ArchiveOptions | None:
-        if settings.archive is None:
+        """None where nothing is to be archived. A directory is named from the root: others are told of it."""
+        url = settings.archive
+        if url is None:
             return None
         return cls(
-            settings.archive, settings.archive_interval, settings.archive_retention, settings.archive_segment_rows
+            url if "://" in url else str(Path(url).expanduser().absolute()),
+            settings.archive_interval,
+            settings.archive_retention,
+            settings.archive_segment_rows,
         )
 
 

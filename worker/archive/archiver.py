@@ -46,7 +46,8 @@ FIRST_RETRY = 1.0
 """Seconds after a failure; doubled with each further one, up to the interval."""
 
 REST_MAX = 0.05
-"""Seconds between two slices. A rest is as long as the slice took, so that half of the time is left to others."""
+"""Seconds between two slices. A rest is twice as long as the slice took, so that two thirds of the time are left to
+others. A pass that takes longer than the interval rests no more: else a log might grow faster than it is archived."""
 
 CUT_SECONDS = 30.0
 """For the dataflow thread to come to a cut. Steps take milliseconds; longer, and something is wrong."""
@@ -112,7 +113,7 @@ class Archiver:
         self._changed = Condition()
         self._stopping = False
         self._urgent = False
-        self._slice_began = 0.0
+        self._pass_began = self._slice_began = 0.0
         self._thread = Thread(target=self._run, name="headrace-archiver", daemon=True)
 
     def start(self) -> None:
@@ -218,7 +219,7 @@ class Archiver:
     def _pass(self, asked: list[Asked]) -> Clock | HeadraceError:
         """The archived positions, or what kept it from archiving all."""
         self._urgent = bool(asked)
-        self._slice_began = time.monotonic()
+        self._pass_began = self._slice_began = time.monotonic()
         try:
             cuts = self._cut(asked)
             place = self._place = self._place or Place(self.options.url)
@@ -363,6 +364,7 @@ class Archiver:
     def _pause(self) -> None:
         if self._stopping:
             raise Stopped
-        if not self._urgent:
-            time.sleep(min(REST_MAX, time.monotonic() - self._slice_began))
+        now = time.monotonic()
+        if not self._urgent and now - self._pass_began < self.options.interval:
+            time.sleep(min(REST_MAX, 2 * (now - self._slice_began)))
         self._slice_began = time.monotonic()

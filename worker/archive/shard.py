@@ -31,8 +31,13 @@ from worker.archive.segments import Entries, Written, write_segment
 from worker.archiving import SEGMENT_ROWS
 from worker.rocks.cut import TableCut
 
-SLICE_ENTRIES = 256
-"""Log entries that are read at once, between which the archiver lets others run: about a millisecond of work."""
+SLICE_ROWS = 500
+"""Rows that are read at once, about, between which the archiver lets others run: one to two milliseconds of work, less
+than the five for which Python lets a thread keep all others from running."""
+SLICE_ENTRIES = 250
+"""Log entries that are read at once, however few rows they have."""
+FIRST_ENTRIES = 4
+"""To a slice, before it is known how many rows an entry has."""
 
 Pause = Callable[[], None]
 
@@ -103,7 +108,7 @@ class ShardArchive:
         """Archive all rows of the cut: for a table whose log was trimmed before it was archived here."""
 
         def entries() -> Iterator[Entries]:
-            for rows in cut.rows(SLICE_ENTRIES):
+            for rows in cut.rows(SLICE_ROWS):
                 yield [(cut.position, rows)]
                 pause()
 
@@ -114,7 +119,7 @@ class ShardArchive:
 
     def _last_of_segment(self, cut: TableCut, first: int, segment_rows: int) -> int:
         """By how many rows the first entries have, since the log does not say it of all."""
-        sample = cut.log(first - 1, SLICE_ENTRIES)
+        sample = cut.log(first - 1, FIRST_ENTRIES)
         if not sample or sample[0][0] != first:
             raise ArchiveGap(
                 f'the log of "{self.manifest.base}" begins at {sample[0][0] if sample else cut.position + 1}, '
@@ -124,14 +129,16 @@ class ShardArchive:
         return min(cut.position, first - 1 + max(1, segment_rows * len(sample) // max(1, rows)))
 
     def _entries(self, cut: TableCut, first: int, last: int, pause: Pause) -> Iterator[Entries]:
-        after = first - 1
+        after, count = first - 1, FIRST_ENTRIES
         while after < last:
-            entries = cut.log(after, min(SLICE_ENTRIES, last - after))
+            entries = cut.log(after, min(count, last - after))
             for sequence, _ in entries or [(0, [])]:
                 if sequence != after + 1:
                     raise ArchiveGap(f'the log of "{self.manifest.base}" lacks {after + 1}')
                 after = sequence
             yield entries
+            rows = sum(len(deltas) for _, deltas in entries)
+            count = max(1, min(SLICE_ENTRIES, SLICE_ROWS * len(entries) // max(1, rows)))
             pause()
 
     def _schema_index(self, schema: TableSchema) -> int:
