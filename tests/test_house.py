@@ -36,6 +36,7 @@ DOORS = {
     "rocksdict": ("worker/rocks/database.py",),
     "lmdb": ("worker/reader_map/environment.py",),
     "msgpack": ("worker/wire/codec.py",),
+    "pyarrow": ("worker/archive/", "migrations/backfill/spark/", "headrace/loading/"),
     "fastapi": ("api/",),
     "starlette": ("api/",),
     "kazoo": ("zookeeper/kazoo_authority.py",),
