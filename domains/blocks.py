@@ -17,7 +17,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, TypeVar
 
-BLOCK_ITEMS = 2_000
+BLOCK_ITEMS = 1_000
 """Items of a block, at most: a step that loads one takes some milliseconds, so that reads and writes between two of
 them do not notice."""
 VERSION = 2

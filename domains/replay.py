@@ -48,6 +48,11 @@ ENTRIES_READ = 256
 """Log entries taken at once. Mostly an entry is a row or a few; one of thousands of rows makes its slice longer."""
 
 
+GAIN = 2
+"""A slice takes at least so many times the rows that were written since the one before: whoever writes much makes
+slices longer, and never keeps a replay from its end."""
+
+
 class Phase(Enum):
     LOADING = "loading"
     READING = "reading"
@@ -123,6 +128,8 @@ class Replay:
         """Of each table that is looked up, how far ``Later`` has the log."""
         self._later: dict[str, Later] = {}
         self._turn = 0
+        self._written = 0
+        """Rows that came since the last slice."""
         self.phase = Phase.LOADING
         self.rows = 0
         """Log rows replayed so far."""
@@ -155,7 +162,7 @@ class Replay:
             self._begin_reading(positions)
         if self.phase is not Phase.READING:
             return 0
-        rows = 0
+        rows, limit = 0, self._enough(limit)
         for table, later in self._later.items():
             while rows < limit and (entries := self._store.log(table, self._read[table], ENTRIES_READ)):
                 for sequence, deltas in entries:
@@ -195,7 +202,7 @@ class Replay:
         assert self.phase in (Phase.REPLAYING, Phase.FOLLOWING), "followed before the log was read"
         fed: list[tuple[Vertex, list[Delta]]] = []
         tables = list(self._bases)
-        rows = 0
+        rows, limit = 0, self._enough(limit)
         for at in range(len(tables)):
             table = tables[(self._turn + at) % len(tables)]
             taken = self._replayed(table, limit - rows)
@@ -208,6 +215,10 @@ class Replay:
             self._later.clear()
             self.phase = Phase.FOLLOWING
         return fed
+
+    def _enough(self, limit: int) -> int:
+        written, self._written = self._written, 0
+        return max(limit, GAIN * written)
 
     def _replayed(self, table: str, limit: int) -> list[Delta]:
         taken: list[Delta] = []
@@ -232,6 +243,8 @@ class Replay:
         if self.phase is Phase.FOLLOWING:
             self.positions[table] = self._store.position(table)
             return self._to_bases(table, list(deltas))
+        if self.phase is not Phase.LOADING:
+            self._written += len(deltas)
         if self.phase is Phase.REPLAYING and table in self._later:
             self._later[table].add(deltas)
         return []

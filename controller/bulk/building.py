@@ -20,12 +20,13 @@ from migrations.backfill.job import Job, JobProgress, StateFile, TableShard
 from migrations.backfill.runner import BulkRunner
 from migrations.backfill.stages import bases_fed, bulk_domains, stages_of
 from migrations.change import Change
-from migrations.plan import SLICE_ROWS, PlanStep
+from migrations.plan import PlanStep
 
 POLL_SECONDS = 0.1
 """Between two looks at a job: a bar that moves smoothly, and a cancel that is felt to be at once."""
-REPLAY_ROWS = SLICE_ROWS
-"""Log rows of a slice of the replay: as a slice of the other backfill, some 10 ms of work."""
+REPLAY_ROWS = 500
+"""Log rows of a slice of the replay, some 10 ms of work: unlike a backfill's insertions, most of them change what is
+there, and what is made of that."""
 
 
 class BulkBuilder:

@@ -148,6 +148,25 @@ def test_from_the_step_that_catches_up_on_writes_go_on_at_once() -> None:
     flow.compare()
 
 
+def test_a_replay_catches_up_with_whoever_writes_more_than_a_slice() -> None:
+    flow = joined()
+    bulk = Bulk(flow)
+    bulk.add()
+    positions = bulk.load()
+    for number in range(40):
+        flow.insert("votes", (100 + number, 7))
+    finished = [False, False]
+    for number in range(50):
+        flow.insert("votes", *((1000 + 10 * number + n, 7) for n in range(10)))  # Ten rows to each slice of two.
+        if not finished[0]:
+            finished[0] = flow.simulation.command(0, StartReplay(positions, 2))
+        elif not finished[1]:
+            finished[1] = bulk.follow(2)
+    assert finished == [True, True]
+    bulk.activate()
+    flow.compare()
+
+
 def test_the_log_is_needed_from_the_replayed_position_on() -> None:
     flow = joined()
     domain = flow.simulation.domains[0]
