@@ -91,17 +91,23 @@ def stored_names(schema: TableSchema) -> list[str]:
 
 
 def fold(
-    spark: SparkSession, files: ArchiveFiles, shards: Sequence[ShardAt], schema: TableSchema | None = None
+    spark: SparkSession,
+    files: ArchiveFiles,
+    shards: Sequence[ShardAt],
+    schema: TableSchema | None = None,
+    *,
+    checked: bool = False,
 ) -> DataFrame:
     """The rows of a table's shards: ``_shard``, the stored columns, ``_weight`` (1 or more).
 
     They have the width of ``schema``, which is the table's now (else the last that is archived): what was archived
-    before a column was added has the column's default, as in the table.
+    before a column was added has the column's default, as in the table. ``checked``: the segments were, just now.
 
     :raises ArchiveError: a segment is missing, cut or corrupt, or the log has a gap; named. What only the sum can
         tell, a weight below zero, fails the job when the rows are asked for.
     """
-    check_all(spark, files, [segment for shard in shards for segment in shard.segments])
+    if not checked:
+        check_all(spark, files, [segment for shard in shards for segment in shard.segments])
     schema = latest_schema(shards) if schema is None else schema
     parts = [part for shard in shards for part in _read(spark, files, shard, schema)]
     names = [SHARD, *stored_names(schema)]
@@ -208,9 +214,17 @@ def as_relation(rows: DataFrame, schema: TableSchema) -> DataFrame:
 
 def shards_at(files: ArchiveFiles, table: str, clock: Mapping[str, int]) -> list[ShardAt]:
     """The shards of a table that a clock names (``votes``, or ``votes@0``, ``votes@1`` …), each at its position."""
-    found = []
-    for base, position in sorted(clock.items()):
-        name, _, number = base.partition("@")
-        if name == table:
-            found.append(ShardAt(files.manifest(table, int(number or 0)), position))
-    return found
+    return [
+        ShardAt(files.manifest(table, int(base[len(table) + 1 :] or 0)), position)
+        for base, position in own_clock(table, clock)
+    ]
+
+
+def own_clock(table: str, clock: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Of a clock, the table's own shards; a table's name may have an ``@`` of its own."""
+    start = f"{table}@"
+    return sorted(
+        (base, position)
+        for base, position in clock.items()
+        if base == table or (base.startswith(start) and base[len(start) :].isdigit())
+    )

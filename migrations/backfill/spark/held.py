@@ -58,6 +58,13 @@ class HeldView:
         parameters = [each for each in self.head["parameters"] if each["column"] is not None]
         return [next(i for i, each in enumerate(parameters) if each["column"] == column) for column in columns]
 
+    def clocks(self) -> Iterator[dict[str, int]]:
+        """Of each shard."""
+        with self.path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.startswith('{"shard"'):
+                    yield json.loads(line)["clock"]
+
     def shards(self) -> Iterator[HeldShard]:
         shard: HeldShard | None = None
         ended = False

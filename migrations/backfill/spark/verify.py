@@ -25,10 +25,10 @@ from domains.archive import ArchiveError
 from domains.errors import BadRequest, HeadraceError
 from domains.types import SqlType, TableSchema
 from migrations.backfill.spark.canonical import matched, of_spark, text_of_key, text_of_row
-from migrations.backfill.spark.fold import as_relation, fold, shards_at
+from migrations.backfill.spark.fold import as_relation, fold, own_clock, shards_at
 from migrations.backfill.spark.held import HeldShard, HeldView
 from migrations.backfill.spark.reporting import Reporter, Watch
-from migrations.backfill.spark.segments import ArchiveFiles
+from migrations.backfill.spark.segments import ArchiveFiles, check_all
 from migrations.backfill.spark.trouble import error_of
 from migrations.spark_sql import Judged
 
@@ -42,12 +42,12 @@ _PAIRS = "key string, row string"
 
 def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> dict[str, Any]:
     """``{"archive": URL, "dumps": [path, …]}`` → ``{"views": [verdict, …]}``, one for each dump, in their order."""
-    court = Court(spark, ArchiveFiles(what["archive"]))
+    court, views = Court(spark, ArchiveFiles(what["archive"])), [HeldView(Path(path)) for path in what["dumps"]]
     verdicts = []
     with Watch(spark, reporter):
-        for number, path in enumerate(what["dumps"]):
-            view = HeldView(Path(path))
-            reporter.progress(view=view.name, done=number, of=len(what["dumps"]))
+        court.check(views)
+        for number, view in enumerate(views):
+            reporter.progress(view=view.name, done=number, of=len(views))
             verdicts.append(court.judge(view))
     return {"views": verdicts}
 
@@ -59,6 +59,14 @@ class Court:
         self._spark = spark
         self._files = files
         self._folds: dict[tuple[Any, ...], str] = {}
+        self._checked: set[tuple[Any, ...]] = set()
+
+    def check(self, views: Sequence[HeldView]) -> None:
+        """Check all segments that these views will need, at once. Raises ArchiveError."""
+        wanted = {_known(schema, clock) for view in views for clock in view.clocks() for schema in view.tables}
+        at = [shard for schema, *own in wanted for shard in shards_at(self._files, schema.name, dict(own))]
+        check_all(self._spark, self._files, [segment for shard in at for segment in shard.segments])
+        self._checked |= wanted
 
     def judge(self, view: HeldView) -> dict[str, Any]:
         """The verdict, JSON-ready. Raises ArchiveError: without the archive nothing can be judged."""
@@ -94,19 +102,13 @@ class Court:
 
     def _table(self, schema: TableSchema, clock: dict[str, int]) -> str:
         """The name of the temporary view that is the table at that clock."""
-        own = {base: at for base, at in clock.items() if base.partition("@")[0] == schema.name}
-        known = (schema, *sorted(own.items()))
+        known = _known(schema, clock)
         if known not in self._folds:
-            shards = shards_at(self._files, schema.name, own)
-            name = f"fold_{len(self._folds)}"
-            rows = as_relation(fold(self._spark, self._files, shards, schema), schema) if shards else None
-            (self._nothing(schema) if rows is None else rows.persist()).createOrReplaceTempView(name)
+            name, shards = f"fold_{len(self._folds)}", shards_at(self._files, schema.name, dict(known[1:]))
+            rows = fold(self._spark, self._files, shards, schema, checked=known in self._checked)
+            as_relation(rows, schema).persist().createOrReplaceTempView(name)
             self._folds[known] = name
         return self._folds[known]
-
-    def _nothing(self, schema: TableSchema) -> DataFrame:
-        """A table that no rows have come from so far."""
-        return as_relation(fold(self._spark, self._files, [], schema), schema)
 
     def _expected(self, view: HeldView, query: Judged) -> DataFrame:
         """(key, row) of all that the query comes to."""
@@ -165,6 +167,11 @@ class Court:
         if rows is not None:
             columns["row"] = pa.array(rows, pa.string())
         return self._spark.createDataFrame(pa.table(columns))
+
+
+def _known(schema: TableSchema, clock: dict[str, int]) -> tuple[Any, ...]:
+    """A table at a clock: its schema, and (base shard, position) for each of its shards."""
+    return schema, *own_clock(schema.name, clock)
 
 
 def _picked(values: Sequence[Any], places: Sequence[int], types: Sequence[SqlType]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,11 @@ def read(db: Embedded, view: dict[str, Any], values: dict[str, dict[Any, None]])
     db.view(view["name"]).lookup_many(keys or [[]])
 
 
-def dumps(db: Embedded, folder: Path, views: list[str] | None = None) -> list[Path]:
+def dumps(db: Embedded, folder: Path, views: Sequence[str] = ()) -> list[Path]:
     """What each reader holds, as files."""
     paths = []
     for view in db.views():
-        if view["materialization"] != "none" and (views is None or view["name"] in views):
+        if view["materialization"] != "none" and (not views or view["name"] in views):
             path = folder / f"{view['name']}.ndjson"
             path.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in db.view(view["name"]).held()))
             paths.append(path)

@@ -24,7 +24,7 @@ from tests.migrations.spark.written_archive import WrittenShard
 from tests.simulation.random_graphs import RandomGraph, RandomRun
 
 FIRST = int(os.environ.get("HEADRACE_SEED", "0"))
-GRAPHS = 4
+GRAPHS = 3
 """Each is a job of one to four stages with a task a shard; a stage takes Spark half a second."""
 
 POSITION = 5

@@ -40,6 +40,7 @@ def is_gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.long
 def test_a_job_says_how_far_it_is_and_what_came_of_it() -> None:
     with SparkJob("probe", {"tasks": 2}, SMALL) as job:
         until(lambda: job.wait(0.2), "the job never ended")
