@@ -14,7 +14,7 @@ from running_cluster import Running, until
 from headrace import connect
 from headrace.client.connection import Connection
 from headrace.client.results import Progress
-from headrace.errors import Unavailable
+from headrace.errors import NotFound, Unavailable
 
 Launch = Callable[..., Running]
 pytestmark = pytest.mark.cluster
@@ -111,6 +111,29 @@ def test_a_cluster_builds_a_full_view_in_bulk(
         db.execute(f"INSERT INTO votes VALUES ({votes}, {votes % STORIES})")
         assert ranking(db) == counted(votes + 1)
         assert not (archive / "_bulk").exists()
+
+
+def test_a_leader_that_dies_with_a_job_leaves_the_old_graph(launch: Launch, tmp_path: Any) -> None:
+    archive = tmp_path / "archive"
+    arguments = ("--workers", "2", "--shards", "2", "--archive", str(archive), "--spark-threshold", "100")
+    running = launch(*arguments, HEADRACE_SPARK_MASTER="none").serves()
+    with filled(running) as db:
+        migration = db.migrate(RANKING)
+        until(lambda: _computes(migration.status()))
+        leader = db.status()["cluster"]["leader"]["name"]
+        os.kill(running.pids()[leader], signal.SIGKILL)
+        done = until(lambda: _migrated(db))
+        assert (done.state, done.backfill) == ("done", "local")
+        assert ranking(db) == counted(VOTES)
+        assert not (archive / "_bulk").exists()
+
+
+def _migrated(db: Connection) -> Progress | None:
+    """Asked of whoever leads now; the one who led has taken its migrations along."""
+    try:
+        return db.migrate(RANKING).wait(300)
+    except (Unavailable, NotFound):
+        return None
 
 
 def _computes(progress: Progress) -> bool | None:
