@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from decimal import Decimal
 from sys import getsizeof
 from typing import Generic, TypeVar
 
 from domains.deltas import Entry, add_row, consolidate, key_function
 from domains.graph import Columns
-from domains.types import Delta, Kind, Row, SqlType
+from domains.types import Delta, Kind, Row, SqlType, Value
 
 ENTRY_BYTES = 300
 """A filled key's own cost: its tuple, the slot in the index's dict and an empty dict, as getsizeof counts them."""
@@ -26,18 +27,27 @@ ROW_BYTES = 90
 
 
 def row_bytes(row: Row) -> int:
-    """What a row pins in memory. Values that several rows share are counted for each: an upper bound.
+    """What a row pins in memory, nearly. Values that several rows share are counted for each: an upper bound.
 
-    The same for equal texts whatever was done with them: getsizeof grows with the UTF-8 form that a text keeps once it
-    was sent over a link, and what was accounted before that would never come out even.
+    By class rather than by getsizeof: 1.8 µs a row of six columns came to 0.6, where a cold look-up spent a fifth of
+    its time. And the same for equal texts whatever was done with them, since getsizeof grows with the UTF-8 form that a
+    text keeps once it was sent over a link: what was accounted before that would never come out even.
     """
     size = ROW_BYTES
     for value in row:
-        if value.__class__ is str:
-            size += 49 + len(value) if value.isascii() else 76 + 2 * len(value)
-        else:
-            size += getsizeof(value)
+        size += _value_bytes(value.__class__) or _long_bytes(value)
     return size
+
+
+_VALUE_BYTES = {int: 32, type(None): 16, float: 24, Decimal: 104, bool: 32}
+_value_bytes = _VALUE_BYTES.get
+
+
+def _long_bytes(value: Value) -> int:
+    """Of a text or of bytes."""
+    if isinstance(value, str):
+        return 49 + len(value) if value.isascii() else 76 + 2 * len(value)
+    return getsizeof(value)
 
 
 def row_weigher(types: Sequence[SqlType]) -> Callable[[Row], int]:

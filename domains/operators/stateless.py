@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from domains import graph
 from domains.compile import compile_filter_batch, compile_project_batch
@@ -64,8 +65,12 @@ class Union(Operator):
         answers = [lookups.find(parent, columns, keys) for parent in self.vertex.parents]
         result: list[Found] = []
         for pieces in zip(*answers, strict=True):
-            whole = [delta for piece in pieces if piece is not None for delta in piece]
-            result.append(None if any(piece is None for piece in pieces) else whole)
+            if None in pieces:
+                result.append(None)
+                continue
+            filled = [piece for piece in pieces if piece]
+            # Most keys have rows in one parent only, and may have thousands: they need not be copied.
+            result.append(filled[0] if len(filled) == 1 else list(chain.from_iterable(filled)))
         return result
 
     def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
