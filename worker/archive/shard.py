@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from domains.archive import (
     ArchiveAhead,
+    ArchiveFenced,
     ArchiveGap,
     Segment,
     SegmentMissing,
@@ -154,7 +155,14 @@ class ShardArchive:
         return Segment(file, kind, first, last, written.rows, written.bytes, written.digest, schema, epoch, closed)  # type: ignore[arg-type]
 
     def _name(self, segment: Segment, cut: TableCut) -> None:
+        behind = self.manifest.position
+
         def change(there: ShardManifest) -> ShardManifest:
+            if there.position != behind:
+                raise ArchiveFenced(
+                    f'somebody else has archived "{there.base}" up to {there.position}, this is at {behind}',
+                    hint="two processes archive copies of one table: stop one, or give it an archive of its own",
+                )
             schemas = there.schemas if segment.schema < len(there.schemas) else (*there.schemas, cut.schema)
             return replace(
                 there,

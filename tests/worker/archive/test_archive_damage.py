@@ -210,6 +210,18 @@ def test_an_earlier_epoch_is_refused_once_a_later_one_has_taken_over(table: Arch
     table.check(after)
 
 
+def test_a_copy_of_the_data_directory_does_not_mix_in_its_own_writes(table: ArchivedTable) -> None:
+    """It has the same identity and the same epoch: only that the archive has moved on tells."""
+    copy = table.open()
+    table.write([(row(7), 1)])
+    cut = table.store.cut("t")
+    table.archive()
+    before = segments_of(table)
+    with pytest.raises(ArchiveFenced, match="somebody else has archived"):
+        copy.append(cut, time_of(9))
+    assert segments_of(table) == before
+
+
 def test_a_table_of_the_same_name_is_another_one(table: ArchivedTable) -> None:
     before = table.open()
     table.store.drop_table("t")
