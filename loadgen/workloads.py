@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from loadgen.crud.workload import CrudWorkload
+from loadgen.lobsters.ribbons import RibbonsWorkload
 from loadgen.lobsters.workload import VARIANTS, LobstersWorkload
 from loadgen.pace.errors import LoadError
 from loadgen.pace.jobs import Workload
 from loadgen.peers.store import Lookup, Program
 from loadgen.vote.workload import DISTRIBUTIONS, VoteWorkload
 
-NAMES = ("lobsters", "vote", "crud")
+NAMES = ("lobsters", "ribbons", "vote", "crud")
 
 
 class PrimedWorkload(Workload, Protocol):
@@ -52,6 +53,10 @@ def open_workload(asked: Asked) -> PrimedWorkload:
             _known("variant", asked.variant, VARIANTS)
             return LobstersWorkload(
                 variant=asked.variant, data_scale=asked.data_scale, data_seed=asked.data_seed, seed=asked.seed
+            )
+        case "ribbons":
+            return RibbonsWorkload(
+                data_scale=asked.data_scale, data_seed=asked.data_seed, seed=asked.seed, batch=asked.batch
             )
         case "vote":
             _known("distribution", asked.distribution, DISTRIBUTIONS)

@@ -135,6 +135,44 @@ def vote(
 
 
 @loadgen.command()
+def ribbons(
+    target: Target = "http://127.0.0.1:8080",
+    rate: Rate = 1_000.0,
+    batch: Annotated[int, typer.Option(metavar="N", help="Updates that go together.", min=1, max=1_000)] = 100,
+    runtime: Runtime = 30.0,
+    warmup: Warmup = 5.0,
+    in_flight: InFlight = 8,
+    seed: Seed = 1,
+    data_scale: DataScale = 1.0,
+    data_seed: Annotated[int, typer.Option(help="Of the generated data.")] = 1,
+    prime: Prime = False,
+    sweep: Sweep = False,
+    out: Out = Path("load"),
+) -> None:
+    """Only what the notifications view sees most of: read ribbons of the Lobsters site, in batches.
+
+    Examples:
+
+      headrace loadgen ribbons --prime --data-scale 0.1 --rate 2000
+    """
+    _run(
+        workload="ribbons",
+        target=target,
+        rate=rate,
+        batch=batch,
+        runtime=runtime,
+        warmup=warmup,
+        in_flight=in_flight,
+        seed=seed,
+        data_scale=data_scale,
+        data_seed=data_seed,
+        prime=prime,
+        sweep=sweep,
+        out=out,
+    )
+
+
+@loadgen.command()
 def crud(
     target: Target = "http://127.0.0.1:8080",
     rate: Rate = 200.0,

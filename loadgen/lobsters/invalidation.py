@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loadgen.lobsters import words
-from loadgen.peers.store import Change, Delete, Insert, Update
+from loadgen.peers.store import Change, Delete, Insert, Update, Upsert
 
 STORY_BY_ID = ("listed_stories:", "stories_by_id:", "story_by_id")
 
@@ -22,6 +22,9 @@ def touched(change: Change) -> Iterator[str]:
         case Insert(table=table, rows=rows):
             for row in rows:
                 yield from _row(table, {**row, **change.about})
+        case Upsert(table=table, rows=rows):
+            for row in rows:
+                yield from _row(table, dict(row))
         case Update(table=table, key=key):
             yield from _row(table, {**change.about, **key})
         case Delete(table=table, key=key):

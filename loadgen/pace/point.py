@@ -7,7 +7,7 @@ from typing import Any
 
 from loadgen.pace.latencies import NO_TIMES, Times
 from loadgen.pace.processes import ServerUse
-from loadgen.pace.timeline import Second
+from loadgen.pace.timeline import Second, settled_after
 
 SUSTAINED_MS = 50.0
 """A rate counts as sustained while the mean sojourn time is at most this (the workload's published rule)."""
@@ -106,6 +106,7 @@ class Point:
             "achieved": round(self.achieved, 2),
             "server_cpu_s": round(self.server_cpu_s, 3),
             "server_cpu_ms_each": None if self.cpu_ms_each is None else round(self.cpu_ms_each, 4),
+            "settled_after_s": settled_after(self.timeline),
             "valid": self.valid,
             "doubts": self.doubts,
             "sustained": self.sustained,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loadgen.peers.store import Change, Delete, Insert, Update
+from loadgen.peers.store import Change, Delete, Insert, Update, Upsert
 
 
 def statements(text: str) -> Iterator[str]:
@@ -45,6 +45,15 @@ def changed_rows(change: Change, quote: str, place: str) -> Iterator[tuple[str, 
                 f"INSERT INTO {named(change.table)} ({names}) VALUES {', '.join([row] * len(change.rows))}",
                 [each[column] for each in change.rows for column in columns],
             )
+        case Upsert():
+            ((text, values),) = changed_rows(Insert(change.table, change.rows), quote, place)
+            if quote == "`":
+                sets = [f"{named(name)} = VALUES({named(name)})" for name in change.set]
+                yield f"{text} ON DUPLICATE KEY UPDATE {', '.join(sets)}", values
+            else:
+                sets = [f"{named(name)} = excluded.{named(name)}" for name in change.set]
+                keys = ", ".join(map(named, change.key))
+                yield f"{text} ON CONFLICT ({keys}) DO UPDATE SET {', '.join(sets)}", values
         case Update():
             sets = [f"{named(name)} = {place}" for name in change.set]
             sets += [f"{named(name)} = {named(name)} + {place}" for name in change.add]

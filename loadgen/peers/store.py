@@ -75,7 +75,17 @@ class Delete:
     key: Mapping[str, Any]
 
 
-Change = Insert | Update | Delete
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """Rows to insert, or, where one with that unique key is there, to set ``set`` of."""
+
+    table: str
+    rows: Sequence[Mapping[str, Any]]
+    key: tuple[str, ...]
+    set: tuple[str, ...]
+
+
+Change = Insert | Upsert | Update | Delete
 
 
 class Conflict(RequestFailed):

@@ -45,7 +45,7 @@ def page(result: dict[str, Any], pictures: dict[str, str]) -> str:
     if result["points"]:
         last = result["points"][-1]
         parts += [f"<h2>By kind, at {last['offered']:g} {escape(result['unit'])} a second</h2>", _kinds(last)]
-        parts += ["<h2>Over time</h2>", pictures.get("timeline", "")]
+        parts += ["<h2>Over time</h2>", _settled(last), pictures.get("timeline", "")]
         parts += ["<h2>Memory</h2>", pictures.get("memory", ""), _servers(last)]
         if last["errors"]:
             parts += ["<h2>Errors</h2>", _table(("error", "times"), list(last["errors"].items()))]
@@ -116,6 +116,13 @@ def _kinds(point: dict[str, Any]) -> str:
         for kind, times in point["kinds"].items()
     ]
     return _table(header, rows)
+
+
+def _settled(point: dict[str, Any]) -> str:
+    after = point["settled_after_s"]
+    if after is None:
+        return "<p>The run is too short to tell when it had settled.</p>"
+    return f"<p>From second {after} of the load on, p95 stayed within twice its steady value.</p>"
 
 
 def _servers(point: dict[str, Any]) -> str:

@@ -164,7 +164,7 @@ def test_a_rate_that_the_generator_cannot_make(tmp_path: Path) -> None:
     assert re.search(r"at most [\d,]+ pages a second here, not 1,000,000", done.stderr)
 
 
-@pytest.mark.parametrize("workload", ["lobsters", "vote", "crud"])
+@pytest.mark.parametrize("workload", ["lobsters", "ribbons", "vote", "crud"])
 def test_every_workload_runs_against_nothing(workload: str, tmp_path: Path) -> None:
     arguments = ["--runtime", "1", "--warmup", "0.2", "--data-scale", "0.01", "--out", str(tmp_path)]
     done = subprocess.run(

@@ -19,10 +19,11 @@ from loadgen.lobsters.workload import hand_optimised, natural
 from loadgen.pace.errors import LoadError
 from loadgen.peers import mysql, postgres
 from loadgen.peers.cached import CachedTarget, _narrowed, _split, entries_of, list_column
+from loadgen.peers.headrace import _upserted
 from loadgen.peers.null import NullAnswer
 from loadgen.peers.opening import open_target
 from loadgen.peers.sql import changed_rows, statements
-from loadgen.peers.store import Delete, Insert, Lookup, Query, Update
+from loadgen.peers.store import Delete, Insert, Lookup, Query, Update, Upsert
 
 QUERY = Query.parse("votes_of", "SELECT story_id, `vote` FROM votes WHERE user_id = ? AND story_id IN (?)")
 VISIT = Visit("Story", user=3, story=5, comment=9, fresh=FIRST_FREE + 1, now="2018-04-20 00:00:01")
@@ -181,3 +182,19 @@ async def test_databases_that_are_not_there() -> None:
     for url in ("mysql://root@127.0.0.1:1/x", "postgresql://root@127.0.0.1:1/x", "redis://127.0.0.1:1"):
         with pytest.raises(LoadError, match="cannot reach"):
             await open_target(url).describe()
+
+
+def test_an_upsert_in_each_dialect() -> None:
+    upsert = Upsert("t", [{"a": 1, "b": 2}, {"a": 3, "b": 4}], key=("a",), set=("b",))
+    assert list(changed_rows(upsert, "`", "%s")) == [
+        (
+            "INSERT INTO `t` (`a`, `b`) VALUES (%s, %s), (%s, %s) ON DUPLICATE KEY UPDATE `b` = VALUES(`b`)",
+            [1, 2, 3, 4],
+        )
+    ]
+    ((text, _),) = changed_rows(upsert, '"', "?")
+    assert text.endswith('ON CONFLICT ("a") DO UPDATE SET "b" = excluded."b"')
+    assert _upserted(upsert) == {
+        "sql": "INSERT INTO `t` (`a`, `b`) VALUES (?, ?), (?, ?) ON DUPLICATE KEY UPDATE `b` = VALUES(`b`)",
+        "params": [1, 2, 3, 4],
+    }
