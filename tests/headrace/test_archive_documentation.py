@@ -1,9 +1,10 @@
-"""docs/archive.md: what it shows of DuckDB and pandas reads a table as it was, at every position."""
+"""docs/archive.md: what it shows of DuckDB, pandas and Spark reads a table as it was."""
 
 from __future__ import annotations
 
 import datetime
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
@@ -92,6 +93,27 @@ def test_duckdb_and_pandas_read_the_table_as_it_was(db: Embedded, tmp_path: Path
     check(4)
     last = {tuple(map(plain, row[:-1])) for row in names["with_duckdb"](root, "t").fetchall()}
     assert last == set(states[-1]), "without a position it is the last"
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on PATH")
+def test_spark_reads_the_table_as_it_was(db: Embedded, tmp_path: Path) -> None:
+    from pyspark.sql import SparkSession
+
+    states: list[Counter[tuple[Any, ...]]] = [Counter()]
+    for number, write in enumerate(WRITES):
+        db.execute(write)
+        states.append(rows_of(db))
+        if number % 2:
+            db.send(calls.archive())
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
+    try:
+        for position in (3, len(WRITES)):
+            found = shown()["with_spark"](spark, str(tmp_path / "archive"), "t", position).collect()
+            assert Counter({tuple(map(plain, row[:-1])): row[-1] for row in found}) == states[position], position
+    finally:
+        spark.stop()
 
 
 def test_settings_and_commands_are_those_that_there_are() -> None:
