@@ -103,7 +103,7 @@ def _error(code: str, message: str, hint: str | None) -> HeadraceError:
 
 
 def _status(document: dict[str, Any]) -> MigrationStatus:
-    error = document["error"]
+    error, backfill = document["error"], document.get("backfill")
     return MigrationStatus(
         document["id"],
         document["sql"],
@@ -112,5 +112,5 @@ def _status(document: dict[str, Any]) -> MigrationStatus:
         document["progress"],
         tuple(document["steps"]),
         None if error is None else (error[0], error[1], error[2]),
-        None if document["backfill"] is None else BackfillStatus(**document["backfill"]),
+        None if backfill is None else BackfillStatus(**backfill),
     )
