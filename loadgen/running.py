@@ -110,7 +110,7 @@ class Run:
         self._loop: OpenLoop | None = None
 
     async def execute(self) -> Result:
-        """Raises LoadError. Ctrl-C ends the point under way, and with it the run."""
+        """Raises LoadError. Ctrl-C (or SIGTERM) ends the point under way, and with it the run."""
         options = self._options
         workload = open_workload(options)
         target = open_target(options.target)
@@ -129,6 +129,8 @@ class Run:
                 )
             _on_interrupt(self.interrupt)
             await self._measure(workload, target)
+        except RequestFailed as error:  # While checking or loading; during a point it would be counted.
+            raise LoadError(f"the target failed: {error}", hint="is it of this version, and does it run?") from error
         finally:
             await target.close()
         return self.result
@@ -202,6 +204,7 @@ def _processor() -> str:
 
 def _on_interrupt(act: Any) -> None:
     try:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, act)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, act)
     except (NotImplementedError, RuntimeError, ValueError):
         return  # Not on the main thread, or a system without signals: Ctrl-C then ends the run at once.

@@ -86,7 +86,7 @@ class Point:
         if self.arrived and self.failed > ERRORS_PART * self.arrived:
             found.append(f"{self.failed} of {self.arrived} failed")
         if not self.answered:
-            found.append("nothing was answered")
+            found.append("it was given up before anything was measured" if self.cut else "nothing was answered")
         return found
 
     @property

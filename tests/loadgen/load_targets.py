@@ -123,3 +123,15 @@ class Recorder:
 def values_of(lookups: Iterable[Lookup], name: str) -> tuple[Any, ...]:
     (found,) = (each.values for each in lookups if each.query.name == name)
     return found
+
+
+class SilentTeller:
+    """Shows nothing."""
+
+    def loading(self, what: str, done: int, total: int) -> None: ...
+
+    def begins(self, rate: float) -> None: ...
+
+    def glimpse(self, glimpse: object) -> None: ...
+
+    def ended(self, point: object) -> None: ...

@@ -6,13 +6,15 @@ import json
 import socket
 
 import pytest
-from load_targets import HttpStub
+from load_targets import HttpStub, SilentTeller
 
+from loadgen.lobsters.workload import natural
 from loadgen.pace.errors import LoadError, RequestFailed
 from loadgen.peers.headrace import HeadraceTarget
 from loadgen.peers.http import Connection, request
 from loadgen.peers.opening import open_target
 from loadgen.peers.store import Conflict, Insert, Lookup, Program, Query, Update, parse_queries
+from loadgen.running import Options, Run
 
 QUERY = Query.parse("votes_of", "SELECT id FROM votes WHERE user_id = ? AND story_id IN (?)")
 
@@ -128,6 +130,18 @@ def test_urls_that_name_no_target(url: str) -> None:
     with pytest.raises(LoadError) as told:
         open_target(url)
     assert told.value.hint
+
+
+async def test_a_target_that_fails_at_the_start_is_told(http_stub: HttpStub) -> None:
+    views = [{"name": name} for name in natural().queries]
+    http_stub.answers = {
+        "/v1/status": (200, b"{}"),
+        "/v1/views": (200, json.dumps({"views": views}).encode()),
+        "/v1/lookups": (500, b"oh"),
+    }
+    options = Options("lobsters", f"http://127.0.0.1:{http_stub.port}", data_scale=0.002)
+    with pytest.raises(LoadError, match="the target failed: 500"):
+        await Run(options, SilentTeller()).execute()
 
 
 def test_urls_of_headrace() -> None:
