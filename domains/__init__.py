@@ -32,8 +32,8 @@ What must hold between any two steps (``invariants.py`` checks it, every simulat
 From below: **values** (``types``, ``errors``, ``expressions``, ``graph``, ``encoding``, ``coercion``, ``functions/``,
 ``compile``, ``deltas``); **packets** (``packets`` for data, ``commands`` for control, ``storage``); **operators and
 state** (``operators/``, ``state``, ``vertex``, ``evict``); **acts** (``write``, ``forward``, ``lookups``, ``ingress``,
-``links``, ``memory``, ``backfill``, ``loading``, ``replay``); the dispatcher ``domain`` and its ``control``. Each imports
-only what stands before it.
+``links``, ``memory``, ``backfill``, ``loading``, ``replay``); the dispatcher ``domain`` and its ``control``. Each
+imports only what stands before it.
 
 Partial state is J. Gjengset's idea (*Partial State in Dataflow-Based Materialized Views*, chapter 4 for the hazards).
 Its replay protocol is not needed here, because a domain pulls from itself.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -161,7 +162,8 @@ class Supervisor:
         }
         if "shards" not in settings.model_fields_set:
             given["shards"] = SHARDS
-        return {f"HEADRACE_{name.upper()}": str(value) for name, value in given.items()} | {"PYTHONUNBUFFERED": "1"}
+        texts = {name: json.dumps(each) if isinstance(each, list) else str(each) for name, each in given.items()}
+        return {f"HEADRACE_{name.upper()}": text for name, text in texts.items()} | {"PYTHONUNBUFFERED": "1"}
 
     async def _until_there(self, authority: KazooAuthority) -> None:
         """Returns when all parts are there and requests are answered. Raises StartFailed."""
