@@ -54,4 +54,4 @@ def _keep_recipe(url: str, positions: Clock, shards: int, recipe: str) -> None:
     """So that the archive can be restored as it is: the workers know of tables alone."""
     from worker.archive.recipes import keep_recipe  # Late: it loads pyarrow.
 
-    keep_recipe(url, positions, shards, recipe)
+    keep_recipe(url, shards, recipe, positions)

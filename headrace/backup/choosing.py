@@ -62,7 +62,7 @@ def choose(place: Place, as_of: str | None) -> AsOf:
     if record is None:
         raise NotFound(
             f'"{place.url}" has nothing as of {as_of}' if as_of else f'"{place.url}" has no recipe',
-            hint="headrace archive status shows what there is; a cluster's archive has recipes once it was backed up",
+            hint="headrace archive status shows what there is",
         )
     recipe = Recipe.from_json(record.recipe.encode())
     manifests = {(each.base, each.identity): each for each in all_manifests(place, former=True)}

@@ -14,6 +14,7 @@ from controller.cluster.candidate import Candidate
 from controller.cluster.fleet import Timing
 from controller.cluster.handles import Wire
 from controller.cluster.leader import LeaderSettings
+from headrace.cluster.recipe_keeping import keep_recipes
 from headrace.errors import BadRequest, HeadraceError
 from headrace.opening import bulk_runners
 from headrace.server import Running, Server, StartFailed, address, config, listen
@@ -58,10 +59,13 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
     stopping = asyncio.Event()
     standing = asyncio.create_task(candidate.run(stopping))
     server = Server(config(create_control_app(candidate), settings), address(listening), _tell)
+    keeping = None if settings.archive is None else asyncio.create_task(keep_recipes(candidate, settings))
     standing.add_done_callback(lambda _: server.handle_exit(0, None))
     try:
         await server.serve([listening])
     finally:
+        if keeping is not None:
+            keeping.cancel()
         stopping.set()
         await standing
 

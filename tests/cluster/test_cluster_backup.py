@@ -20,6 +20,7 @@ from headrace.errors import HeadraceError
 from worker.archive.checking import check_archive
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
+from worker.archive.recipes import RecipeBook
 
 pytestmark = pytest.mark.cluster
 Launch = Callable[..., Running]
@@ -87,6 +88,26 @@ def test_a_cluster_loses_a_worker_and_is_backed_up_and_restored(launch: Launch, 
     again = launch("--workers", "2", "--controllers", "1", data="again").serves()
     with connect(again.url) as db:
         assert len(answers(db)[0]) == STORIES + 1
+    assert again.stop()[0] == 0
+
+
+def test_the_leader_keeps_the_recipe_by_itself(launch: Launch, tmp_path: Path) -> None:
+    url = str(tmp_path / "archive")
+    interval = {"HEADRACE_ARCHIVE": url, "HEADRACE_ARCHIVE_INTERVAL": "0.3"}
+    up = launch("--workers", "1", "--controllers", "1", "--shards", "2", **interval).serves()
+    with connect(up.url, read_your_writes=True) as db:
+        db.execute(SCHEMA)
+        db.table("stories").insert([{"title": "one"}])
+        vote(db, 1)
+        book = RecipeBook(Place(url))
+        until(lambda: any("Ranked" in record.recipe and len(record.identities) == 4 for record in book.records()))
+        wanted = answers(db)
+        until(lambda: sum(each.position for each in all_manifests(Place(url))) == 3)
+    assert up.stop()[0] == 0
+    restore(url, tmp_path / "again", cluster="main")
+    again = launch("--workers", "1", "--controllers", "1", data="again").serves()
+    with connect(again.url) as db:
+        assert answers(db) == wanted
     assert again.stop()[0] == 0
 
 

@@ -88,8 +88,14 @@ def record_at(
     return found
 
 
-def keep_recipe(url: str, positions: Clock, shards: int, recipe: str) -> None:
-    """Record what is in force for all that is archived there. Raises ArchiveError."""
+def keep_recipe(url: str, shards: int, recipe: str, positions: Clock | None = None) -> frozenset[str]:
+    """Record what is in force for all that is archived there, now or at some positions; answers for which base shards.
+
+    Raises ArchiveError.
+    """
     place = Place(url)
-    identities = {manifest.base: manifest.identity for manifest in all_manifests(place) if manifest.base in positions}
-    RecipeBook(place).keep(RecipeRecord(time_text(time.time()), positions, identities, shards, recipe))
+    manifests = [each for each in all_manifests(place) if positions is None or each.base in positions]
+    identities = {manifest.base: manifest.identity for manifest in manifests}
+    reached = positions or {manifest.base: manifest.position for manifest in manifests}
+    RecipeBook(place).keep(RecipeRecord(time_text(time.time()), reached, identities, shards, recipe))
+    return frozenset(identities)
