@@ -42,6 +42,8 @@ class Block:
         self.conditions: list[Expression] = []
         self.known: Known | None = None
         """What a part of the text has become by grouping."""
+        self.direct: exp.Expr | None = None
+        """The IN (SELECT …) that a condition is, or denies: only there is Spark's own three-valued."""
 
     def write(self) -> Answer:
         clause = self.node.args.get("from_")
@@ -72,18 +74,7 @@ class Block:
     def _subquery(self, node: exp.Expr, place: str) -> Expression | None:
         """IN (SELECT …), EXISTS and subqueries that are values, as Spark has them."""
         if isinstance(node, exp.In) and node.args.get("query") is not None:
-            answer = self._uncorrelated(node.args["query"])
-            left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-            sides = [self.translate(each, place) for each in left]
-            if len(sides) != len(answer.columns):
-                raise SqlError("IN compares other columns than its subquery has")
-            types = [comparison_type(s.type, c.type) for s, c in zip(sides, answer.columns, strict=True)]
-            ours = ", ".join(self.names.as_type(s, t) for s, t in zip(sides, types, strict=True))
-            theirs = ", ".join(
-                converted(f"c{i}", c.type, t) for i, (c, t) in enumerate(zip(answer.columns, types, strict=True))
-            )
-            here = self.context.aliases()
-            return self._condition(f"(({ours}) IN (SELECT {theirs} FROM ({answer.text}) AS {here}))")
+            return self._membership(node, place)
         if isinstance(node, exp.Exists):
             return self._condition(f"EXISTS ({self._uncorrelated(node.this).text})")
         if isinstance(node, (exp.Subquery, exp.Select, exp.SetOperation)):
@@ -91,6 +82,29 @@ class Block:
             here = self.context.aliases()
             return self.names.add(f"(SELECT {here}.c0 FROM ({answer.text}) AS {here})", answer.columns[0].type)
         return None
+
+    def _membership(self, node: exp.In, place: str) -> Field:
+        """``x IN (S)``. As a value Spark knows TRUE and FALSE only, so there the third is written out."""
+        answer = self._uncorrelated(node.args["query"])
+        left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        sides = [self.translate(each, place) for each in left]
+        if len(sides) != len(answer.columns):
+            raise SqlError("IN compares other columns than its subquery has")
+        types = [comparison_type(s.type, c.type) for s, c in zip(sides, answer.columns, strict=True)]
+        ours = ", ".join(self.names.as_type(s, t) for s, t in zip(sides, types, strict=True))
+        theirs = [converted(f"c{i}", c.type, t) for i, (c, t) in enumerate(zip(answer.columns, types, strict=True))]
+        members = f"SELECT {', '.join(theirs)} FROM ({answer.text}) AS {self.context.aliases()}"
+        if node is self.direct:
+            return self._condition(f"(({ours}) IN ({members}))")
+        if len(sides) > 1:
+            raise Unsupported("rows compared by IN (SELECT …) as a value, which the judge does not know")
+        some = f"(SELECT count(1) FROM ({answer.text}) AS {self.context.aliases()}) > 0"
+        unknown = f"(SELECT count(1) FROM ({answer.text}) AS {self.context.aliases()} WHERE {theirs[0]} IS NULL) > 0"
+        found = f"{ours} IN ({members} WHERE {theirs[0]} IS NOT NULL)"
+        return self._condition(
+            f"(CASE WHEN NOT ({some}) THEN FALSE WHEN {ours} IS NULL THEN NULL "
+            f"WHEN {found} THEN TRUE WHEN {unknown} THEN NULL ELSE FALSE END)"
+        )
 
     def _condition(self, text: str) -> Field:
         return self.names.add(text, BOOL, condition=True)
@@ -111,7 +125,9 @@ class Block:
                     part, lambda n: self.translate(n, place, aliases), self.carried, self.conditions, self.context
                 )
             else:
+                self.direct = _denied(part)
                 self.conditions.append(self.translate(part, place, aliases))
+                self.direct = None
 
     def _merge(self) -> None:
         """The same ``:name`` in two comparisons by = is one parameter, and what it is compared with is equal."""
@@ -273,6 +289,13 @@ class Block:
             else:
                 found.append((output_name(item), self.translate(item, "the SELECT list")))
         return found
+
+
+def _denied(node: exp.Expr) -> exp.Expr:
+    """What a condition denies, or itself."""
+    while isinstance(node, (exp.Paren, exp.Not)):
+        node = node.this
+    return node
 
 
 def _plain(node: exp.Expr, scope: Scope) -> Expression:

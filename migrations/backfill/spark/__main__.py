@@ -58,7 +58,7 @@ def main() -> int:
     try:
         with session(settings) as spark:
             reporter.progress(ui=spark.sparkContext.uiWebUrl, master=spark.sparkContext.master)
-            answer = JOBS[sys.argv[1]](spark, order["what"], reporter)
+            answer = _answer(spark, order["what"], reporter)
     except HeadraceError as error:
         reporter.say(ERROR, [error.code, error.message, error.hint])
         return 1
@@ -70,6 +70,16 @@ def main() -> int:
         return 1
     reporter.say(RESULT, answer)
     return 0
+
+
+def _answer(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> Any:
+    """What went wrong is asked of the JVM while it is there."""
+    try:
+        return JOBS[sys.argv[1]](spark, what, reporter)
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise error_of(error) from error
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

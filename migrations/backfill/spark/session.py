@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -80,13 +82,14 @@ def session(settings: SparkSettings) -> Iterator[SparkSession]:
         conf.set(name, value)
     os.environ["PYSPARK_PYTHON"] = wanted[WORKERS_PYTHON]  # What a session goes by that no shell has started.
     spark = None
-    try:
-        spark = SparkSession.builder.config(conf=conf).getOrCreate()
-        if not settings.is_local:
-            ship(spark.sparkContext)
-        yield spark
-    finally:
-        _end(spark)
+    with TemporaryDirectory(prefix="headrace-spark-") as folder:
+        try:
+            spark = SparkSession.builder.config(conf=conf).getOrCreate()
+            if not settings.is_local:
+                ship(spark.sparkContext, Path(folder))
+            yield spark
+        finally:
+            _end(spark)
 
 
 def _end(spark: SparkSession | None) -> None:

@@ -8,7 +8,6 @@ Python that ``spark.pyspark.python`` names (else the same path as the driver's).
 
 from __future__ import annotations
 
-import tempfile
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,12 +20,14 @@ PACKAGES = ("domains", "migrations")
 ARCHIVE = "headrace-code.zip"
 
 
-def ship(context: SparkContext) -> None:
-    """Send the packages to every worker of this context, before its first task."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / ARCHIVE
-        pack(path)
-        context.addPyFile(str(path))
+def ship(context: SparkContext, folder: Path) -> None:
+    """Send the packages to every worker of this context, before its first task.
+
+    Workers fetch them when they begin, also those that begin late: the zip stays in ``folder`` while the session lasts.
+    """
+    path = folder / ARCHIVE
+    pack(path)
+    context.addPyFile(str(path))
 
 
 def pack(path: Path) -> None:
