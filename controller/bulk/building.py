@@ -107,7 +107,10 @@ class _Build:
                 await asyncio.sleep(POLL_SECONDS)
                 migration.check()
                 self._executor.check()
-            self._show(run.progress())
+            # What a runner told last may be from before its end.
+            last = run.progress()
+            rows = last.total or last.rows
+            self._show(replace(last, rows=rows, total=rows, stages_done=last.stages, seconds_left=0.0))
         finally:
             await asyncio.to_thread(run.cancel)
         migration.within = 0.0
