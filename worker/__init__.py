@@ -19,8 +19,8 @@ domains send to those of other workers goes over ``wire/``. Domains come and go;
 ``hosted_domain.py``. A shard's RocksDB is opened by whoever hosts its domain next (``shards.py``), who makes sure that
 the one before writes no more.
 
-With ``--archive`` a third thread copies the base log to Parquet files somewhere else (``archive/``, ``archiving.py``), from
-which everything can be had again when the disk is gone; what is archived the log need not keep.
+With ``--archive`` a third thread copies the base log to Parquet files somewhere else (``archive/``, ``archiving.py``),
+from which everything can be had again when the disk is gone; what is archived the log need not keep.
 
 ``rocks/`` is the only room that imports rocksdict, ``reader_map/`` the only one that imports lmdb, ``wire/`` the only
 one that imports msgpack, ``archive/`` the only one that imports pyarrow.
