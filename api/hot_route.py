@@ -2,14 +2,15 @@
 
 A request through FastAPI costs some 150 µs of Python; a look-up itself is done in a few, and what an api process of a
 cluster has to do for a write in some tens. So this door takes ``GET /v1/views/{view}``, ``POST
-/v1/views/{view}/lookup``, ``POST /v1/lookups`` and ``POST /v1/tables/{table}/rows`` and hands everything else on,
-inserts of browsers too. FastAPI declares them as well (``routes/``), for the documentation and for who mounts it
-without this door.
+/v1/views/{view}/lookup``, ``POST /v1/lookups`` and the three writes of ``/v1/tables/{table}/rows``, and hands
+everything else on, writes of browsers too. FastAPI declares them as well (``routes/``), for the documentation and for
+who mounts it without this door.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
 
@@ -22,9 +23,9 @@ from api.limits import read_body
 from api.lookups import Lookups, parse_keys, parse_lookups, parse_query
 from api.metrics import Requests
 from api.routes.tables import written
-from api.schemas import RowsRequest
+from api.schemas import DeleteRequest, RowsRequest, UpdateRequest
 from api.statuses import describe
-from controller.deployment import Deployment
+from controller.deployment import Deployment, WriteResult
 from domains.packets import Clock
 
 PREFIX = "/v1/views/"
@@ -35,7 +36,7 @@ ROWS = "/rows"
 PAGE_ROUTE = "GET /v1/views/{view}"
 LOOKUP_ROUTE = "POST /v1/views/{view}/lookup"
 LOOKUPS_ROUTE = "POST /v1/lookups"
-INSERT_ROUTE = "POST /v1/tables/{table}/rows"
+ROWS_ROUTE = "/v1/tables/{table}/rows"
 JSON = (b"content-type", b"application/json")
 GONE_SECONDS = 1.0
 """Within which uvicorn hears that a connection was closed. It takes a turn of the loop."""
@@ -54,7 +55,7 @@ class HotRoute:
         self._lookup_times = requests.route(LOOKUP_ROUTE)
         self._lookups_times = requests.route(LOOKUPS_ROUTE)
         self._deployment = deployment
-        self._insert_times = requests.route(INSERT_ROUTE)
+        self._write_times = {method: requests.route(f"{method} {ROWS_ROUTE}") for method in WRITES}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -76,10 +77,10 @@ class HotRoute:
                     return await self._lookup(name[: -len(LOOKUP)], scope, receive, send)
             elif path == LOOKUPS and scope["method"] == "POST":
                 return await self._many(scope, receive, send)
-            elif path.startswith(TABLES) and path.endswith(ROWS) and scope["method"] == "POST":
+            elif path.startswith(TABLES) and path.endswith(ROWS) and scope["method"] in WRITES:
                 table = path[len(TABLES) : -len(ROWS)]
                 if table and "/" not in table and not _is_from_a_browser(scope["headers"]):
-                    return await self._insert(table, scope, receive, send)
+                    return await self._write(table, scope, receive, send)
         return await self.app(scope, receive, send)
 
     async def _page(self, view: str, scope: Scope, send: Send) -> None:
@@ -120,16 +121,37 @@ class HotRoute:
         await _answer(send, status, body)
         self._lookups_times.add(status, perf_counter() - started)
 
-    async def _insert(self, table: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _write(self, table: str, scope: Scope, receive: Receive, send: Send) -> None:
         started = perf_counter()
-        status = 200
+        status, method = 200, scope["method"]
         try:
-            request = checked(RowsRequest, await read_body(scope["headers"], receive, self._max_body))
-            body = serialize(written(await self._deployment.insert(table, request.rows, request.place)))
+            read = await read_body(scope["headers"], receive, self._max_body)
+            body = serialize(written(await WRITES[method](self._deployment, table, read)))
         except Exception as error:
-            status, body = describe(error, INSERT_ROUTE)
+            status, body = describe(error, f"{method} {ROWS_ROUTE}")
         await _answer(send, status, body)
-        self._insert_times.add(status, perf_counter() - started)
+        self._write_times[method].add(status, perf_counter() - started)
+
+
+def _insert(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:
+    request = checked(RowsRequest, body)
+    return deployment.insert(table, request.rows, request.place)
+
+
+def _update(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:
+    request = checked(UpdateRequest, body)
+    return deployment.update(table, request.key, request.set)
+
+
+def _delete(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:
+    return deployment.delete(table, checked(DeleteRequest, body).key)
+
+
+WRITES: dict[str, Callable[[Deployment, str, bytes], Awaitable[WriteResult]]] = {
+    "POST": _insert,
+    "PATCH": _update,
+    "DELETE": _delete,
+}
 
 
 def _is_from_a_browser(headers: list[tuple[bytes, bytes]]) -> bool:

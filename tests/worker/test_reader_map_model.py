@@ -234,6 +234,8 @@ class ReaderMapMachine(RuleBasedStateMachine):
         many = self.client.rows(layout, keys, seek, low, high, limit=1000)
         one = self.client.page(layout, keys[0], seek, low, high, limit=1000)
         assert (many is None) == (None in bags)
+        if found.limit is None and not found.offset:
+            assert self.client.rows(layout, keys, seek, low, high) == many, "the way without a limit is another one"
         for answer, taken in ((one, bags[:1]), (many, bags)):
             if answer is None:
                 continue

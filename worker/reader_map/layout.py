@@ -102,6 +102,8 @@ class ReaderLayout:
         self.empty = self.json(reader.empty) if reader.empty is not None else None
         self.plain = not reader.seek and reader.limit is None and not reader.offset
         """Whether a look-up by key alone answers all rows of the key."""
+        self.follows = self.plain and not reader.order and self.empty is None
+        """Whether, besides, the rows of several keys are those of each, one after another."""
 
     def marker(self, key: Row) -> bytes:
         encoded = self.encode_key(key)
