@@ -29,6 +29,8 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at the servers' processes: a look takes some milliseconds."""
 DRAIN = 5.0
 """Seconds after the last arrival in which what is owed may still be answered."""
+CLOSE_WITHIN = 2.0
+CANCELS_MAX = 5
 ERRORS_KEPT = 20
 """Different texts of errors; the rest are counted together."""
 
@@ -108,11 +110,9 @@ class OpenLoop:
             await self._drain(workers)
         finally:
             cpu_mark.cancel()
-            for task in (*workers, looking):
-                task.cancel()
-            await asyncio.gather(*workers, looking, return_exceptions=True)
+            await _end((*workers, looking))
             for session in sessions:
-                await session.close()
+                await _close(session)
         point.seconds = max(0.0, ended - self._measured_from)
         if self._cpu_before is not None:
             point.generator_cpu = (process_time() - self._cpu_before) / (clock() - self._measured_from)
@@ -258,6 +258,25 @@ class OpenLoop:
         point.late = self._late.times()
         point.timeline = self._timeline.seconds()
         return point
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel until they are done: a driver that is cancelled may wait for the rest of an answer instead."""
+    for _ in range(CANCELS_MAX):
+        pending = [task for task in tasks if not task.done()]
+        if not pending:
+            return
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=CLOSE_WITHIN)
+
+
+async def _close(session: Session) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_WITHIN):
+            await session.close()
+    except TimeoutError:
+        return  # The connection is of no use any more, and ends with the process.
 
 
 def _raise_from(tasks: Sequence[asyncio.Task[None]]) -> None:

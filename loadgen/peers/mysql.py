@@ -148,9 +148,12 @@ class MysqlSession:
     def __init__(self, target: MysqlTarget, connection: Any) -> None:
         self.connection = connection
         self._target = target
+        self._under_way = False
+        """Whether an answer may still be on its way: then nobody else can use the connection."""
 
     async def read(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
         answers = []
+        self._under_way = True
         try:
             async with self.connection.cursor(DictCursor) as cursor:
                 for lookup in lookups:
@@ -158,6 +161,7 @@ class MysqlSession:
                     answers.append(RowsAnswer(await cursor.fetchall()))
         except (Error, OSError) as error:
             raise RequestFailed(_told(error)) from error
+        self._under_way = False
         return answers
 
     async def write(self, changes: Sequence[Change]) -> int:
@@ -175,6 +179,7 @@ class MysqlSession:
 
     async def _write(self, changes: Sequence[Change]) -> int:
         affected = 0
+        self._under_way = True
         async with self.connection.cursor() as cursor:
             if len(changes) > 1:
                 await self.connection.begin()
@@ -183,10 +188,14 @@ class MysqlSession:
                     affected += await cursor.execute(text, values)
             if len(changes) > 1:
                 await self.connection.commit()
+        self._under_way = False
         return affected
 
     async def close(self) -> None:
-        self._target.give_back(self)
+        if self._under_way:
+            self.connection.close()
+        else:
+            self._target.give_back(self)
 
 
 def _insert(table: str, columns: Sequence[str]) -> str:

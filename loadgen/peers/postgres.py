@@ -221,14 +221,19 @@ class PostgresSession:
     def __init__(self, target: PostgresTarget, connection: Any) -> None:
         self.connection = connection
         self._target = target
+        self._under_way = False
+        """Whether an answer may still be on its way: then nobody else can use the connection."""
 
     async def read(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
+        self._under_way = True
         try:
-            return [
+            answers = [
                 RowsAnswer(await self.connection.fetch(self._target.text(each.query), *each.values)) for each in lookups
             ]
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise RequestFailed(type(error).__name__) from error
+        self._under_way = False
+        return answers
 
     async def write(self, changes: Sequence[Change]) -> int:
         for again in range(AGAIN_MAX + 1):
@@ -244,6 +249,12 @@ class PostgresSession:
         raise AssertionError("the last try returns or raises")
 
     async def _write(self, changes: Sequence[Change]) -> int:
+        self._under_way = True
+        affected = await self._done(changes)
+        self._under_way = False
+        return affected
+
+    async def _done(self, changes: Sequence[Change]) -> int:
         if len(changes) == 1:
             return await self._apply(changes[0])
         async with self.connection.transaction():
@@ -259,7 +270,10 @@ class PostgresSession:
         return affected
 
     async def close(self) -> None:
-        self._target.give_back(self)
+        if self._under_way:
+            self.connection.terminate()
+        else:
+            self._target.give_back(self)
 
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")

@@ -111,6 +111,27 @@ async def test_a_stop_keeps_what_was_measured(one_kind: OneKind) -> None:
     assert 0.3 < point.seconds < 3
 
 
+async def test_a_driver_that_does_not_like_to_be_cancelled_is_ended(
+    one_kind: OneKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loadgen.pace.loop.CLOSE_WITHIN", 0.05)
+
+    async def stubborn(session: object) -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await asyncio.sleep(3600)  # as one that reads the rest of an answer that never comes
+
+    class Stubborn(OneKind):
+        def draw(self, at: float) -> Job:
+            return Job("page", stubborn)
+
+    pace = Pace(rate=200, runtime=60.0, warmup=0.0, in_flight=2, give_up_after=0.2)
+    point = await asyncio.wait_for(OpenLoop(Stubborn(), SwitchedTarget(), pace).run(), 10)
+    assert point.cut
+    assert not point.answered
+
+
 async def test_failures_are_counted_by_their_text(one_kind: OneKind) -> None:
     async def fail(session: object) -> None:
         raise RequestFailed("500 internal_error: oh")
