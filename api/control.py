@@ -7,6 +7,7 @@
 ``GET, DELETE /v1/migrations/{id}``   how far it is; cancel it
 ``POST /v1/workers/{name}/drain``     have its domains go to others; answers when they have
 ``DELETE /v1/workers/{name}/drain``   let it have domains again
+``POST /v1/rebuild``                  give up the disks of lost shards; answers when they are rebuilt from the archive
 ====================================  =============================================================================
 
 A controller that does not lead answers 503 with the code ``not_leading`` and says who does.
@@ -24,6 +25,7 @@ from api.error_answers import answer_errors
 from api.limits import MAX_BODY_BYTES
 from controller.cluster.candidate import Candidate
 from controller.cluster.leader_status import directory_of
+from controller.cluster.rebuilding import rebuild_lost
 from migrations.recipe import Entry
 
 
@@ -47,6 +49,13 @@ class MigrationBody(BaseModel):
     entry: EntryBody
     sql: str = Field(description="as it is shown", max_length=MAX_BODY_BYTES)
     wait: bool = Field(default=False, description="answer when it has ended")
+
+
+class RebuildBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    shards: list[int] = Field(default=[], description="their numbers; none: all that are lost")
+    known: dict[str, int] = Field(default={}, description="positions that were acknowledged, by base shard")
 
 
 def create_control_app(candidate: Candidate) -> FastAPI:
@@ -85,6 +94,10 @@ def create_control_app(candidate: Candidate) -> FastAPI:
     async def undrain(name: str) -> dict[str, Any]:
         await (await candidate.leading()).undrain(name)
         return {"worker": name, "drained": False}
+
+    @app.post("/v1/rebuild")
+    async def rebuild(body: RebuildBody) -> dict[str, Any]:
+        return {"rebuilt": await rebuild_lost(await candidate.leading(), body.shards, body.known)}
 
     answer_errors(app)
     return app

@@ -26,6 +26,15 @@ from domains.types import Row, TableSchema
 from worker.archive_messages import ArchivePositions, ArchiveRequest, LogRelease
 from worker.hold_messages import HeldRequest, HeldRows, Hold, HoldRequest, ReleaseRequest
 from worker.reader_map.lookup import BoundLookup, Parts
+from worker.rebuild_messages import (
+    ArchivedShard,
+    ArchivedShardRequest,
+    Heard,
+    HeardRequest,
+    RebuildShard,
+    RebuildUnderWay,
+    ShardRebuilt,
+)
 
 # --- errors -----------------------------------------------------------------------------------------------------
 
@@ -378,6 +387,13 @@ Message = (
     | ArchiveRequest
     | ArchivePositions
     | LogRelease
+    | HeardRequest
+    | Heard
+    | ArchivedShardRequest
+    | ArchivedShard
+    | RebuildShard
+    | RebuildUnderWay
+    | ShardRebuilt
     | StreamOpen
     | StreamFrame
     | StreamAck

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from domains.errors import NotFound
 from domains.graph import DomainIndex
-from domains.packets import LinkId
+from domains.packets import Clock, LinkId
 from worker.hosted import Hosted
 from worker.hosted_domain import HostedDomain
 from worker.messages import DomainReport, LinkPositions, NotHere, Streams, WorkerReport
@@ -37,6 +37,20 @@ def link_positions(hosted: Hosted) -> LinkPositions:
         for link, into in domain.links.incoming.items():
             received[link] = (domain.link_epoch(link), into.sequence)
     return LinkPositions(sent, received)
+
+
+def heard_positions(hosted: Hosted) -> Clock:
+    """The greatest position of each base shard that any domain here has heard of, by its own links or as its own.
+
+    A link that has begun again says nothing until its sender does: until then it has what the lost one had said last.
+    """
+    heard: Clock = {}
+    for host in hosted.hosts.values():
+        clocks = host.domain.clocks
+        for clock in (clocks.local, *clocks.links.values()):
+            for base, position in clock.items():
+                heard[base] = max(position, heard.get(base, 0))
+    return heard
 
 
 def streams_of(hosted: Hosted, domain: DomainIndex, table: str) -> Streams:

@@ -56,7 +56,9 @@ from worker.messages import (
     WriteRequest,
 )
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
-from worker.reporting import link_positions, streams_of, worker_report
+from worker.rebuild_messages import ArchivedShardRequest, Heard, HeardRequest, RebuildShard
+from worker.rebuilds import Rebuilds
+from worker.reporting import heard_positions, link_positions, streams_of, worker_report
 from worker.shards import open_shard
 from worker.status import hosted_status
 from worker.wire import Accepted, Connection, Peers, ProtocolError, Server
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
 
 Found = TypeVar("Found")
-FromController = Ping | OpenDomain | CloseDomain | Perform | Reconfigure | Report | Positions
+FromController = Ping | OpenDomain | CloseDomain | Perform | Reconfigure | Report | Positions | RebuildShard
 
 
 class WorkerServer:
@@ -92,6 +94,7 @@ class WorkerServer:
         """One domain is opened or closed by one message at a time."""
         self._openings: set[asyncio.Task[Done]] = set()
         self._holds = Holds(dataflow)
+        self._rebuilds = Rebuilds(name, data, None if archiver is None else archiver.options.url)
 
     def handle(self, connection: Connection, message: Any) -> Any:
         """Answers, or raises: see ``worker.wire.Handler``."""
@@ -123,7 +126,20 @@ class WorkerServer:
                 return self._release(keep)
             case Status():
                 return self._status(connection.server)
-            case Ping() | OpenDomain() | CloseDomain() | Perform() | Reconfigure() | Report() | Positions():
+            case HeardRequest():
+                return self._ask(lambda hosted, _: Heard(heard_positions(hosted)))
+            case ArchivedShardRequest(shard=shard):
+                return self._rebuilds.archived(shard)
+            case (
+                Ping()
+                | OpenDomain()
+                | CloseDomain()
+                | Perform()
+                | Reconfigure()
+                | Report()
+                | Positions()
+                | RebuildShard()
+            ):
                 if connection.hello.role is not Role.CONTROLLER:
                     raise ProtocolError(f'"{type(message).__name__}" is for controllers alone')
                 return self.obey(message)
@@ -153,6 +169,8 @@ class WorkerServer:
                 return self._reconfigure(message)
             case OpenDomain():
                 return self._opened(message)
+            case RebuildShard():
+                return self._rebuilds.rebuild(message)
             case CloseDomain():
                 return self._close(message)
             case Report():

@@ -27,6 +27,7 @@ from controller.cluster.handles import Connect, Deposed
 from controller.cluster.ledger import RETRY_SECONDS, Ledger
 from controller.cluster.performing import Calm, ClusterBook, ClusterExecutor
 from controller.cluster.placing import place, rebalance
+from controller.cluster.rebuilding import Rebuilds
 from controller.cluster.recovery import Recovery, loads
 from controller.cluster.replica import Replica
 from controller.cluster.state import ClusterState
@@ -83,6 +84,7 @@ class Leader:
         self.recovery: Recovery | None = None
         self.closed: dict[DomainIndex, str] = {}
         """Domains that nobody hosts, and why, as of the last round."""
+        self.rebuilds = Rebuilds()
         self.trouble = "taking over"
         """What keeps it from calm, if anything does."""
         self._replica = replica
@@ -148,6 +150,14 @@ class Leader:
     def deposed(self, reason: str) -> None:
         _log.warning("leads no more: %s", reason)
         self._over.set()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def look_again(self) -> None:
+        """Do not wait for the next round of recovery, if one is waited for."""
+        self._news.set()
 
     def disturb(self, why: str) -> None:
         """End the time of calm: what is there is to be compared with what is decided."""
@@ -261,7 +271,7 @@ class Leader:
             number = self.calm.number
             check = functools.partial(self.calm.check, number)
             self.recovery = Recovery(
-                self.fleet, self.ledger, self._replica, timing, check, self._refused, self._unopened
+                self.fleet, self.ledger, self._replica, timing, check, self._refused, self._unopened, self.rebuilds
             )
             if not self.fleet.members:
                 self.trouble = "no worker is there"

@@ -37,6 +37,7 @@ from controller.cluster.handles import Deposed
 from controller.cluster.ledger import Ledger
 from controller.cluster.performing import look
 from controller.cluster.placing import Refusals, place
+from controller.cluster.rebuilding import Rebuilds
 from controller.cluster.reconcile import (
     Repair,
     Reports,
@@ -47,6 +48,7 @@ from controller.cluster.reconcile import (
     strange_tables,
     superfluous,
     table_steps,
+    tables_of,
 )
 from controller.cluster.replica import Replica
 from controller.cluster.state import Assignment, ClusterState
@@ -92,8 +94,10 @@ class Recovery:
         check: Callable[[], None],
         refused: dict[tuple[str, DomainIndex], float],
         unopened: set[tuple[DomainIndex, int]],
+        rebuilds: Rebuilds,
     ) -> None:
-        """``refused`` and ``unopened`` (incarnations that were decided and given to nobody) outlive the round."""
+        """``refused``, ``unopened`` (incarnations that were decided and given to nobody) and ``rebuilds`` outlive the
+        round."""
         self.step = ""
         """What is being done, for status."""
         self._fleet = fleet
@@ -103,6 +107,9 @@ class Recovery:
         self._check = check
         self._refused = refused
         self._unopened = unopened
+        self._rebuilds = rebuilds
+        self._rebuilding: dict[DomainIndex, str] = {}
+        """Domains whose shards are not made yet, and why."""
 
     async def round(self, moves: Mapping[DomainIndex, str]) -> Outcome:
         """One round; ``moves`` are domains that are to go to another worker though nothing is wrong.
@@ -114,6 +121,8 @@ class Recovery:
         await self._ledger.settle()
         await self._replica.follow(self._ledger.decided.recipe)
         reports = await self._reports(self._fleet.names())
+        decided, takers = self._ledger.decided, self.takers(reports)
+        self._rebuilding = await self._rebuilds.round(self._ask, decided, takers, self.tables_of)
         opened = await self._decide(reports, moves)
         await self._close(reports)
         closed = await self._open(opened)
@@ -150,8 +159,8 @@ class Recovery:
     async def _decide(self, reports: Reports, moves: Mapping[DomainIndex, str]) -> list[DomainIndex]:
         """Give what is homeless, or is to move, to workers: written, with a new epoch, before anything is done."""
         state = self._ledger.decided
-        moving = self._moving(state, moves)
-        lost = [domain for domain in homeless(state, reports) if domain not in moving]
+        moving = {d: worker for d, worker in self._moving(state, moves).items() if d not in self._rebuilding}
+        lost = [d for d in homeless(state, reports) if d not in moving and d not in self._rebuilding]
         workers = self.takers(reports)
         hosts = {**place(lost, workers, state.placement, load=loads(reports), refused=self._refusals()), **moving}
         stranded = [d for d in lost if d not in hosts and self._may_be_open(d)]
@@ -199,7 +208,13 @@ class Recovery:
         now = asyncio.get_running_loop().time()
         return {pair: when for pair, when in self._refused.items() if now - when < REFUSED_SECONDS}
 
+    def tables_of(self, domain: DomainIndex) -> list[str]:
+        """The names of the base tables of which a domain is to have a shard."""
+        return sorted(tables_of(self._replica.state, domain))
+
     def _why(self, domain: DomainIndex) -> str:
+        if domain in self._rebuilding:
+            return self._rebuilding[domain]
         given = self._ledger.decided.placement.get(domain)
         if given is None or not given.data:
             return "no worker can take it"

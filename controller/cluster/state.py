@@ -15,12 +15,23 @@ from typing import Any
 
 from domains.errors import LimitExceeded, StorageFailure
 from domains.graph import DomainIndex
+from domains.packets import Clock
 from migrations.recipe import Recipe
 from zookeeper.cluster_authority import STATE_BYTES_MAX
 
 FORMAT = 1
 DOCUMENT_MAX = 64 * 2**20
 """Bytes of the document once it is unpacked. The recipe of 10,000 views is some 5 MB; more than this is damage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """An operator has given a shard's disk up: it is to be made from the archive before it is opened."""
+
+    decided: int
+    """The epoch of the decision."""
+    known: Clock
+    """Of its base shards, the greatest positions that anybody knew of then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,24 @@ class Assignment:
     incarnation: int
     data: str = ""
     """What the data directory with its base shard calls itself: only workers that have that one can open the domain."""
+    rebuild: Rebuild | None = None
+    """Until it has been made there."""
+
+    def to_json(self) -> list[Any]:
+        given = [self.worker, self.incarnation, self.data]
+        return (
+            given if self.rebuild is None else [*given, self.rebuild.decided, dict(sorted(self.rebuild.known.items()))]
+        )
+
+    @classmethod
+    def from_json(cls, given: list[Any]) -> Assignment:
+        """Raises ValueError, TypeError where it is none."""
+        worker, incarnation, data, *rebuild = given
+        assigned = cls(str(worker), int(incarnation), str(data))
+        if not rebuild:
+            return assigned
+        decided, known = rebuild
+        return replace(assigned, rebuild=Rebuild(int(decided), {str(base): int(at) for base, at in known.items()}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +96,7 @@ class ClusterState:
             "shards": self.shards,
             "quorum": self.quorum,
             "epoch": self.epoch,
-            "placement": {
-                str(domain): [given.worker, given.incarnation, given.data]
-                for domain, given in sorted(self.placement.items())
-            },
+            "placement": {str(domain): given.to_json() for domain, given in sorted(self.placement.items())},
             "draining": dict(sorted(self.draining.items())),
             "writer": self.writer,
             "recipe": json.loads(self.recipe.to_json()),
@@ -100,8 +126,8 @@ class ClusterState:
                 int(document["quorum"]),
                 int(document["epoch"]),
                 {
-                    DomainIndex(int(domain)): Assignment(str(worker), int(incarnation), str(held))
-                    for domain, (worker, incarnation, held) in document["placement"].items()
+                    DomainIndex(int(domain)): Assignment.from_json(given)
+                    for domain, given in document["placement"].items()
                 },
                 recipe,
                 {str(name): int(process) for name, process in document["draining"].items()},

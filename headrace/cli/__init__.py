@@ -18,6 +18,7 @@ from headrace.cli import (
     cluster,
     draining,
     drilling,
+    giving_up,
     keeping,
     loading,
     queries,
@@ -51,6 +52,7 @@ app.add_typer(loading.loadgen, name="loadgen")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
     app.command(rich_help_panel="Clusters")(part)
 app.command(rich_help_panel="Clusters")(draining.drain)
+app.command(rich_help_panel="Clusters")(giving_up.rebuild)
 app.command(rich_help_panel="Clusters")(keeping.state)
 app.command(rich_help_panel="Clusters")(drilling.drill)
 

@@ -33,17 +33,22 @@ def drain(
       headrace drain worker-2
     """
     settings = load(config, url=url)
-    with Connection(settings.url) as server:
+    call = Call("DELETE" if undo else "POST", f"/v1/workers/{quote(worker, safe='')}/drain", dict)
+    with Connection(leader_url(settings.url), timeout=DRAIN_SECONDS) as controller:
+        controller.send(call)
+    typer.echo(f'worker "{worker}" {"may have domains again" if undo else "has no domains any more"}')
+
+
+def leader_url(url: str) -> str:
+    """Where the controller that leads answers, by what an api process knows. Raises BadRequest, Unavailable."""
+    with Connection(url) as server:
         shown = server.status()
     if "cluster" not in shown:
-        raise BadRequest(f"the server at {settings.url} is no cluster, and has no workers")
+        raise BadRequest(f"the server at {url} is no cluster, and has no workers")
     leader = shown["cluster"].get("leader")
     if leader is None:
         raise Unavailable("no controller leads, and only a leader moves domains", hint="try again")
-    call = Call("DELETE" if undo else "POST", f"/v1/workers/{quote(worker, safe='')}/drain", dict)
-    with Connection(f"http://{_bracketed(leader['host'])}:{leader['port']}", timeout=DRAIN_SECONDS) as controller:
-        controller.send(call)
-    typer.echo(f'worker "{worker}" {"may have domains again" if undo else "has no domains any more"}')
+    return f"http://{_bracketed(leader['host'])}:{leader['port']}"
 
 
 def _bracketed(host: str) -> str:

@@ -19,6 +19,7 @@ from domains.errors import HeadraceError
 from worker import messages
 from worker.messages import Message, NotHere, StaleEpoch
 from worker.reader_map.lookup import BoundLookup
+from worker.rebuild_messages import RebuiltTable
 from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault, WrongDeployment
 
 FORMAT = 1
@@ -49,7 +50,7 @@ PACKETS: tuple[type, ...] = (
 
 COMMANDS: tuple[type, ...] = (*get_args(commands.Command), commands.Part, commands.Progress, commands.Route)
 
-MESSAGES: tuple[type, ...] = (*get_args(Message), messages.DomainReport, messages.Placed, BoundLookup)
+MESSAGES: tuple[type, ...] = (*get_args(Message), messages.DomainReport, messages.Placed, BoundLookup, RebuiltTable)
 
 CLASSES: tuple[type, ...] = (*TYPES, *EXPRESSIONS, *GRAPH, *PACKETS, *COMMANDS, *MESSAGES)
 

@@ -28,6 +28,7 @@ from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
 from tests.cluster_simulation.loop import VirtualLoop
+from tests.controller.cluster.memory_archive import MemoryArchive
 from worker.batch import Batch, Drop, LinkPacket, Look
 from worker.hosted import Hosted
 from worker.messages import (
@@ -48,7 +49,8 @@ from worker.messages import (
     StatusDocument,
 )
 from worker.reader_map import ReaderLayout
-from worker.reporting import link_positions, worker_report
+from worker.rebuild_messages import ArchivedShardRequest, Heard, HeardRequest, RebuildShard
+from worker.reporting import heard_positions, link_positions, worker_report
 from worker.schema_version import version_of
 from worker.wire import ConnectionLost
 from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
@@ -156,6 +158,12 @@ class MemoryWorker:
                 return RowCounts({each.name: store.table(each.name).row_count for each in store.tables()})
             case Status():
                 return StatusDocument({"health": "ok", "memory": {"accounted": 1}, "peers": {"out": {}}})
+            case HeardRequest():
+                return Heard(heard_positions(self.hosted))
+            case ArchivedShardRequest():
+                return self.cluster.archive.archived(message)
+            case RebuildShard():
+                return self.cluster.archive.rebuild(self.cluster.disks, self.descriptor.data, message)
         raise AssertionError(message)
 
     async def _open(self, message: OpenDomain) -> None:
@@ -259,6 +267,7 @@ class MemoryCluster:
         self.timing = timing or Timing()
         self.zookeeper = MemoryZooKeeper(delay=TRAVEL)
         self.disks: dict[tuple[str, int], MemoryStore] = {}
+        self.archive = MemoryArchive(shards)
         self.workers: dict[str, MemoryWorker] = {}
         self.controllers: dict[str, tuple[MemoryAuthority, asyncio.Task[None]]] = {}
         self.leader: Leader | None = None

@@ -31,6 +31,7 @@ class Program:
         self.cluster = cluster
         self.votes: Counter[int] = Counter()
         self.users: dict[int, list[int]] = {}
+        self.voted = 0
 
     async def start(self) -> None:
         await self.cluster.migrate(TABLES)
@@ -41,7 +42,7 @@ class Program:
 
     async def vote(self, number: int) -> None:
         for _ in range(number):
-            user = sum(self.votes.values())
+            user, self.voted = self.voted, self.voted + 1
             story = user * 7 % STORIES
             await self.cluster.write(f"INSERT INTO votes VALUES ({user}, {story})")
             self.votes[story] += 1

@@ -1,0 +1,226 @@
+"""Giving a lost shard's disk up: an operator's decision, and how a leader has it carried out.
+
+A shard is *lost* when no worker that is there has the data directory that it was placed in. It waits for it, for ever
+if need be, since what was not archived is on that disk only. Giving the disk up loses it, so only an operator does::
+
+    POST /v1/rebuild ─► lost? archived? how far has anybody heard? ─► the state: another worker, ``Rebuild``
+        ─► every round: RebuildShard ─► under way: stays closed │ made: opened as any other, ``Rebuild`` gone
+
+The *tail*, what is lost with the disk, is everything behind the last archived position, up to the greatest position
+that is known to have existed: to the links of domains that survived, or to whoever asks (by a token).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from controller.cluster.handles import Deposed
+from controller.cluster.placing import place
+from controller.cluster.state import Assignment, ClusterState, Rebuild
+from controller.executor import Interrupted
+from domains.errors import BadRequest, HeadraceError, Unavailable
+from domains.graph import DomainIndex
+from domains.packets import Clock
+from domains.sharding import base_shard
+from worker.rebuild_messages import ArchivedShardRequest, HeardRequest, RebuildShard, RebuiltTable, ShardRebuilt
+
+if TYPE_CHECKING:
+    from controller.cluster.leader import Leader
+
+LOOK_FIRST = 0.1
+LOOK_MAX = 2.0
+"""Seconds between two looks how far it is; doubled each time, since every look is a round of recovery."""
+
+Ask = Callable[[str, Any], Awaitable[Any]]
+
+
+class Rebuilds:
+    """What has come of the rebuilds that are decided; outlives the rounds of a leader."""
+
+    def __init__(self) -> None:
+        self.made: dict[DomainIndex, ShardRebuilt] = {}
+        self.failed: dict[DomainIndex, HeadraceError] = {}
+
+    async def round(
+        self, ask: Ask, state: ClusterState, takers: Mapping[str, str], tables: Callable[[DomainIndex], Sequence[str]]
+    ) -> dict[DomainIndex, str]:
+        """Have those that are decided made; which of them are not yet, and why: these are not to be opened."""
+        wanted = [domain for domain, given in sorted(state.placement.items()) if given.rebuild is not None]
+        waiting: dict[DomainIndex, str] = {}
+        for domain in wanted:  # One by one: each is answered at once.
+            why = await self._one(ask, state, domain, takers, tables(domain))
+            if why is not None:
+                waiting[domain] = why
+        return waiting
+
+    async def _one(
+        self, ask: Ask, state: ClusterState, domain: DomainIndex, takers: Mapping[str, str], tables: Sequence[str]
+    ) -> str | None:
+        given = state.placement[domain]
+        assert given.rebuild is not None
+        able = sorted((name for name, data in takers.items() if data == given.data), key=lambda n: n != given.worker)
+        if not able:
+            return f'it is to be rebuilt in the data directory "{given.data}", which no worker has that can take it'
+        known = given.rebuild.known
+        message = RebuildShard(state.epoch, domain, state.shards, given.rebuild.decided, tuple(tables), known)
+        try:
+            answer = await ask(able[0], message)
+        except (Interrupted, Deposed):
+            raise
+        except HeadraceError as error:
+            self.failed[domain] = error
+            return f'worker "{able[0]}" cannot rebuild it: {error}'
+        if not isinstance(answer, ShardRebuilt):
+            return f'worker "{able[0]}" rebuilds it from the archive: {answer.rows:,} rows so far'
+        self.made[domain] = answer
+        return None
+
+
+def lost_shards(leader: Leader) -> list[DomainIndex]:
+    """Those whose disk no worker that is there has, and those that were given up and are not rebuilt yet."""
+    directories = {member.descriptor.data for member in leader.fleet.members.values()}
+    placement = leader.ledger.decided.placement
+    return [d for d, given in sorted(placement.items()) if _is_lost(given, directories)]
+
+
+def _is_lost(given: Assignment, directories: Collection[str]) -> bool:
+    return given.rebuild is not None or bool(given.data and given.data not in directories)
+
+
+async def rebuild_lost(leader: Leader, shards: Sequence[int], known: Clock) -> list[dict[str, Any]]:
+    """Give up the disks of shards, and have them rebuilt; () is all that are lost. ``known`` is what the operator has.
+
+    Answers for each base shard, as JSON: the worker; as of which ``position`` it was rebuilt; its ``rows``; the
+    greatest position that was ``known``; how many writes are ``lost`` for all that is known.
+
+    :raises BadRequest: a shard is not lost, or cannot be had from the archive. Nothing is decided then.
+    :raises Unavailable: it is decided, and could not be done (yet); the message says why.
+    """
+    leader.serving()
+    wanted = _chosen(leader, shards)
+    hosts = _hosts(leader, wanted)
+    for domain, worker in hosts.items():
+        archived = await leader.fleet.ask(worker, ArchivedShardRequest(domain))
+        if not archived.positions and _tables_of(leader, domain):
+            raise BadRequest(
+                f'nothing of shard {domain} is archived where worker "{worker}" looks for it',
+                hint="bring the data directory back from a snapshot (docs/operations.md)",
+            )
+    heard = merged(
+        [known, *[(await leader.fleet.ask(name, HeardRequest())).positions for name in leader.fleet.names()]]
+    )
+    _check_still_lost(leader, hosts)
+    await _decide(leader, hosts, heard)
+    await _until_made(leader, wanted)
+    return [
+        {"shard": domain, "worker": leader.ledger.decided.placement[domain].worker, **_shown(each)}
+        for domain in wanted
+        for each in _told(leader, domain)
+    ]
+
+
+def _tables_of(leader: Leader, domain: DomainIndex) -> list[str]:
+    assert leader.recovery is not None
+    return leader.recovery.tables_of(domain)
+
+
+def _chosen(leader: Leader, shards: Sequence[int]) -> list[DomainIndex]:
+    lost = lost_shards(leader)
+    known = f"lost: {', '.join(map(str, lost))}" if lost else "none is lost"
+    for shard in shards:
+        if shard not in lost:
+            raise BadRequest(
+                f"shard {shard} is not lost, and is not given up", hint=f"{known}; a worker has its data directory"
+            )
+    if not lost:
+        raise BadRequest("no shard is lost", hint="a shard is lost when no worker that is there has its data directory")
+    return [domain for domain in lost if not shards or domain in shards]
+
+
+def _hosts(leader: Leader, wanted: Sequence[DomainIndex]) -> dict[DomainIndex, str]:
+    """A worker for each, by the usual rule, as if it had never been anywhere."""
+    assert leader.recovery is not None
+    placement = leader.ledger.decided.placement
+    hosts = place(
+        wanted,
+        leader.recovery.takers(leader.fleet.names()),
+        {domain: replace(given, data="") if domain in wanted else given for domain, given in placement.items()},
+    )
+    if len(hosts) < len(wanted):
+        raise Unavailable("no worker is there that could take them", hint="start one, with a data directory of its own")
+    return hosts
+
+
+def _check_still_lost(leader: Leader, hosts: Mapping[DomainIndex, str]) -> None:
+    """A worker may have come back while others were asked."""
+    lost = lost_shards(leader)
+    for domain, worker in hosts.items():
+        if domain not in lost or worker not in leader.fleet.members:
+            raise Unavailable("workers came or went meanwhile: nothing is decided", hint="look again")
+
+
+async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock) -> None:
+    members = leader.fleet.members
+
+    def decide(before: ClusterState | None) -> ClusterState:
+        assert before is not None
+        epoch, shards = before.epoch + 1, before.shards
+        given = {}
+        for domain, worker in hosts.items():
+            bases = [base_shard(table, domain, shards) for table in _tables_of(leader, domain)]
+            former = before.placement[domain].rebuild
+            # What was known when it was given up first, those who knew may have forgotten since.
+            known = merged([{b: heard[b] for b in bases if b in heard}, former.known if former is not None else {}])
+            given[domain] = Assignment(worker, epoch, members[worker].descriptor.data, Rebuild(epoch, known))
+        return before.next_epoch({**before.placement, **given})
+
+    leader.rebuilds.made.clear()
+    leader.rebuilds.failed.clear()
+    await leader.ledger.change(decide, patience=leader.settings.timing.commit_patience)
+    leader.disturb(f"rebuilding shard {', '.join(map(str, hosts))} from the archive")
+
+
+async def _until_made(leader: Leader, wanted: Sequence[DomainIndex]) -> None:
+    """Until they serve. Raises what keeps one from being made; the decision stands, and is tried again and again."""
+    pause = LOOK_FIRST
+    while True:
+        await asyncio.sleep(pause)
+        for domain in wanted:
+            if domain in leader.rebuilds.failed:
+                raise leader.rebuilds.failed[domain]
+        if leader.calm:
+            return
+        if leader.is_over:
+            raise Unavailable("the leader is succeeded: the next one goes on with it", hint="look at the status")
+        made = [domain for domain in wanted if domain in leader.rebuilds.made]
+        if len(made) == len(wanted) and not leader.closed.keys() & set(wanted):
+            return  # Others may be closed still.
+        leader.look_again()
+        pause = min(2 * pause, LOOK_MAX)
+
+
+def _told(leader: Leader, domain: DomainIndex) -> Iterable[RebuiltTable]:
+    made = leader.rebuilds.made.get(domain)
+    return () if made is None else made.tables
+
+
+def _shown(each: RebuiltTable) -> dict[str, Any]:
+    return {
+        "base": each.base,
+        "position": each.position,
+        "rows": each.rows,
+        "known": each.known,
+        "lost": each.lost,
+    }
+
+
+def merged(clocks: Iterable[Clock]) -> Clock:
+    """Of each base shard the greatest position."""
+    found: Clock = {}
+    for clock in clocks:
+        for base, position in clock.items():
+            found[base] = max(position, found.get(base, 0))
+    return found

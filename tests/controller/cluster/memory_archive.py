@@ -1,0 +1,74 @@
+"""An archive in memory: copies of the workers' tables as they were when it was told to keep them."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from domains.archive import SegmentMissing
+from domains.errors import BadRequest
+from domains.memory_store import MemoryStore
+from domains.sharding import base_shard
+from worker.rebuild_messages import (
+    ArchivedShard,
+    ArchivedShardRequest,
+    RebuildShard,
+    RebuildUnderWay,
+    RebuiltTable,
+    ShardRebuilt,
+)
+
+if TYPE_CHECKING:
+    from tests.controller.cluster.memory_workers import MemoryCluster
+
+
+class MemoryArchive:
+    def __init__(self, shards: int) -> None:
+        self.is_there = True
+        self.damaged = False
+        self.looks = 2
+        """How often one that is asked for is still under way."""
+        self.asked: list[RebuildShard] = []
+        self._shards = shards
+        self._kept: dict[int, MemoryStore] = {}
+        self._made: dict[tuple[str, int], tuple[int, ShardRebuilt]] = {}
+        """(directory, shard) → the decision for which it was made, and what came of it."""
+
+    def keep(self, cluster: MemoryCluster) -> None:
+        """Archive all shards up to now."""
+        for domain, given in cluster.decided.placement.items():
+            self._kept[domain] = copy.deepcopy(cluster.disks[given.data, domain])
+
+    def archived(self, asked: ArchivedShardRequest) -> ArchivedShard:
+        if not self.is_there:
+            raise BadRequest("no archive is given")
+        return ArchivedShard(self._positions(asked.shard))
+
+    def _positions(self, shard: int) -> dict[str, int]:
+        store = self._kept.get(shard)
+        names = [] if store is None else [each.name for each in store.tables()]
+        return {base_shard(name, shard, self._shards): store.position(name) for name in names if store is not None}
+
+    def rebuild(
+        self, disks: dict[tuple[str, int], MemoryStore], data: str, asked: RebuildShard
+    ) -> ShardRebuilt | RebuildUnderWay:
+        """As ``worker/archive/lost_shard.py`` does it: once for a decision, and the lost positions are passed over."""
+        self.asked.append(asked)
+        if self.damaged:
+            raise SegmentMissing("a segment is missing")
+        made = self._made.get((data, asked.shard))
+        if made is not None and made[0] == asked.decided:
+            return made[1]
+        if sum(one.decided == asked.decided and one.shard == asked.shard for one in self.asked) <= self.looks:
+            return RebuildUnderWay(17)
+        store = disks[data, asked.shard] = copy.deepcopy(self._kept[asked.shard])
+        tables = []
+        for schema in list(store.tables()):
+            base, position = base_shard(schema.name, asked.shard, asked.shards), store.position(schema.name)
+            known = max(position, asked.known.get(base, 0))
+            if known > position:
+                store.commit([(schema.name, known, [])])
+            tables.append(RebuiltTable(base, position, store.table(schema.name).row_count, known))
+        rebuilt = ShardRebuilt(tuple(tables))
+        self._made[data, asked.shard] = asked.decided, rebuilt
+        return rebuilt

@@ -1,0 +1,248 @@
+"""A lost shard's disk is given up: by an operator, only if it is lost, and what is missing then is named exactly."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.cluster.rebuilding import lost_shards, rebuild_lost
+from controller.cluster.state import Assignment, ClusterState, Rebuild
+from domains.archive import SegmentMissing
+from domains.errors import BadRequest, Unavailable
+from domains.graph import DomainIndex
+from domains.memory_store import MemoryStore
+from tests.controller.cluster.memory_workers import MemoryCluster, simulated
+from tests.controller.cluster.test_leader import Program, placement
+
+ARCHIVED, TAIL = 30, 25
+
+
+class Lost:
+    """Three workers with a data directory each; w2 died, with votes that were archived and votes that were not."""
+
+    def __init__(self) -> None:
+        self.cluster = MemoryCluster(shards=6)
+        self.program = Program(self.cluster)
+        self.shards: list[int] = []
+
+    async def start(self) -> Lost:
+        cluster = self.cluster
+        for name in ("w1", "w2", "w3"):
+            await cluster.start_worker(name, f"/{name}")
+        await cluster.start_controller("c1")
+        await cluster.calm()
+        await self.program.start()
+        cluster.archive.keep(cluster)
+        self.archived = {shard: self.rows(shard) for shard in range(cluster.shards)}
+        await self.program.vote(TAIL)
+        await self.program.check()
+        self.shards = placement(cluster)["w2"]
+        self.gone = {shard: self.rows(shard) for shard in self.shards}
+        cluster.workers["w2"].die()
+        await cluster.until(lambda: set(self.shards) <= cluster.led.closed.keys())
+        return self
+
+    def rows(self, shard: int) -> set[Any]:
+        given = self.cluster.decided.placement[DomainIndex(shard)]
+        store: MemoryStore = self.cluster.disks[given.data, shard]
+        return {row for row, _ in store.table("votes").scan(None, 10_000)[0]}
+
+    def forget(self) -> int:
+        """The oracle without what is lost for good; how many votes that is."""
+        lost = {row for shard in self.shards for row in self.gone[shard] - self.archived[shard]}
+        assert lost, "there is nothing to lose"
+        for user, story in lost:
+            self.program.votes[story] -= 1
+            self.program.users[story].remove(user)
+        return len(lost)
+
+    async def rebuild(self, *shards: int, **known: int) -> list[dict[str, Any]]:
+        return await rebuild_lost(self.cluster.led, shards, known)
+
+
+def losing(scenario: Any) -> None:
+    async def run() -> None:
+        lost = await Lost().start()
+        await scenario(lost)
+        await lost.cluster.close()
+
+    simulated(run())
+
+
+def test_the_tail_is_named_exactly_and_nothing_else_is_missing() -> None:
+    async def scenario(lost: Lost) -> None:
+        cluster = lost.cluster
+        told = await lost.rebuild()
+        await cluster.calm()
+        votes = {each["shard"]: each for each in told if each["base"].startswith("votes@")}
+        assert sorted(votes) == lost.shards
+        for shard, each in votes.items():
+            assert each["lost"] == len(lost.gone[shard] - lost.archived[shard])
+            assert each["known"] == each["position"] + each["lost"]
+            assert each["rows"] == len(lost.archived[shard])
+            assert each["worker"] in ("w1", "w3")
+        assert all(not each["lost"] for each in told if each["base"].startswith("stories@"))
+        assert sum(each["lost"] for each in told) == lost.forget()
+        await lost.program.check()
+        assert sorted(placement(cluster)) == ["w1", "w3"]
+        assert all(given.rebuild is None for given in cluster.decided.placement.values())
+        await lost.program.vote(20)
+        await lost.program.check()
+
+    losing(scenario)
+
+
+def test_positions_that_are_lost_are_not_given_again() -> None:
+    async def scenario(lost: Lost) -> None:
+        told = {
+            each["base"]: each for each in await lost.rebuild(known_by_a_token=1, **{f"votes@{lost.shards[0]}": 900})
+        }
+        votes = told[f"votes@{lost.shards[0]}"]
+        assert (votes["known"], votes["lost"]) == (900, 900 - votes["position"])
+        lost.forget()
+        await lost.cluster.calm()
+        await lost.program.vote(20)
+        given = lost.cluster.decided.placement[DomainIndex(lost.shards[0])]
+        assert lost.cluster.disks[given.data, lost.shards[0]].position("votes") > 900
+        await lost.program.check()
+
+    losing(scenario)
+
+
+def test_what_is_not_lost_is_refused_and_nothing_is_decided() -> None:
+    async def scenario(lost: Lost) -> None:
+        cluster = lost.cluster
+        here = next(shard for shard in range(6) if shard not in lost.shards)
+        epoch = cluster.decided.epoch
+        with pytest.raises(BadRequest, match=f"shard {here} is not lost"):
+            await lost.rebuild(here)
+        with pytest.raises(BadRequest, match="shard 99 is not lost"):
+            await lost.rebuild(lost.shards[0], 99)
+        cluster.archive.is_there = False
+        with pytest.raises(BadRequest, match="no archive"):
+            await lost.rebuild()
+        assert lost_shards(cluster.led) == lost.shards
+        assert cluster.decided.epoch == epoch
+        await cluster.start_worker("w2", "/w2")
+        await cluster.calm()
+        with pytest.raises(BadRequest, match="no shard is lost"):
+            await lost.rebuild()
+        await lost.program.check()
+
+    losing(scenario)
+
+
+def test_what_is_archived_nowhere_is_refused() -> None:
+    async def scenario() -> None:
+        lost = Lost()
+        lost.cluster.archive.keep = lambda cluster: None  # type: ignore[method-assign]
+        await lost.start()
+        with pytest.raises(BadRequest, match=r"nothing of shard \d is archived"):
+            await lost.rebuild()
+        assert all(given.rebuild is None for given in lost.cluster.decided.placement.values())
+        await lost.cluster.close()
+
+    simulated(scenario())
+
+
+def test_only_some_are_given_up() -> None:
+    async def scenario(lost: Lost) -> None:
+        told = await lost.rebuild(lost.shards[0])
+        assert {each["shard"] for each in told} == {lost.shards[0]}
+        assert lost_shards(lost.cluster.led) == lost.shards[1:]
+
+    losing(scenario)
+
+
+def test_damage_is_told_and_it_goes_on_when_it_is_mended() -> None:
+    async def scenario(lost: Lost) -> None:
+        cluster = lost.cluster
+        cluster.archive.damaged = True
+        with pytest.raises(SegmentMissing):
+            await lost.rebuild()
+        assert not cluster.led.calm
+        cluster.archive.damaged = False
+        await cluster.calm()
+        lost.forget()
+        await lost.program.check()
+
+    losing(scenario)
+
+
+def test_the_next_leader_goes_on_with_it() -> None:
+    async def scenario(lost: Lost) -> None:
+        cluster = lost.cluster
+        cluster.archive.looks = 10**6
+        asked = asyncio.ensure_future(lost.rebuild())
+        await cluster.until(lambda: cluster.archive.asked)
+        first = cluster.led
+        await cluster.start_controller("c2")
+        cluster.kill_controller("c1")
+        cluster.archive.looks = 0
+        await cluster.until(lambda: cluster.led is not first and cluster.led.calm)
+        asked.cancel()
+        assert len({one.decided for one in cluster.archive.asked}) == 1, "it was decided once"
+        lost.forget()
+        await lost.program.check()
+
+    losing(scenario)
+
+
+def test_the_worker_that_rebuilds_dies_and_is_given_up_too() -> None:
+    async def scenario(lost: Lost) -> None:
+        cluster = lost.cluster
+        shard = lost.shards[0]
+        cluster.archive.looks = 10**6
+        asked = asyncio.ensure_future(lost.rebuild(shard))
+        await cluster.until(lambda: cluster.archive.asked)
+        target = cluster.decided.placement[DomainIndex(shard)].worker
+        known = cluster.archive.asked[0].known
+        asked.cancel()
+        cluster.workers[target].die()
+        await cluster.until(lambda: "to be rebuilt in the data directory" in cluster.led.closed.get(shard, ""))
+        cluster.archive.looks = 0
+        await cluster.start_worker(target, f"/{target}")
+        await cluster.until(lambda: shard not in lost_shards(cluster.led))
+        assert cluster.archive.asked[-1].known == known
+
+    losing(scenario)
+
+
+def test_the_old_disk_that_comes_back_is_given_nothing() -> None:
+    async def scenario(lost: Lost) -> None:
+        cluster = lost.cluster
+        await lost.rebuild()
+        await cluster.calm()
+        lost.forget()
+        before = placement(cluster)
+        back = await cluster.start_worker("w2", "/w2")
+        await asyncio.sleep(20.0)
+        assert cluster.led.calm
+        assert placement(cluster) == before
+        assert not back.hosted.hosts
+        await lost.program.check()
+
+    losing(scenario)
+
+
+def test_without_a_worker_nothing_is_decided() -> None:
+    async def scenario(lost: Lost) -> None:
+        cluster = lost.cluster
+        for name in ("w1", "w3"):
+            cluster.workers[name].die()
+        await cluster.until(lambda: not cluster.led.fleet.members)
+        with pytest.raises(Unavailable, match="no worker is there"):
+            await lost.rebuild()
+
+    losing(scenario)
+
+
+def test_the_mark_is_part_of_the_state() -> None:
+    assignments = {
+        DomainIndex(0): Assignment("a", 3, "disk", Rebuild(3, {"votes@0": 17})),
+        DomainIndex(1): Assignment("b", 2, "other"),
+    }
+    state = ClusterState("main", 2, 1, 3, assignments)
+    assert ClusterState.decode(state.encode(), "main") == state

@@ -1,0 +1,186 @@
+"""A shard's directory made from the archive: whole or not at all, once for a decision, and behind what is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from archived_tables import BAG
+
+from domains.archive import ArchiveFenced, SegmentMissing
+from domains.errors import BadRequest, StorageFailure
+from domains.types import Row
+from worker.archive import lost_shard
+from worker.archive.folding import fold
+from worker.archive.lost_shard import archived_positions, rebuild_shard
+from worker.archive.manifests import load_manifest
+from worker.archive.place import Place
+from worker.archive.shard import ShardArchive
+from worker.embedded import shard_directory
+from worker.rebuild_messages import RebuildShard, RebuildUnderWay, RebuiltTable, ShardRebuilt
+from worker.rebuilds import Rebuilds
+from worker.rocks.store import RocksStore
+
+SHARD, SHARDS = 1, 2
+ARCHIVED, WRITTEN = 40, 47
+
+
+def row(number: int) -> Row:
+    return (number, f"name {number}", None, number)
+
+
+def asked(decided: int = 9, **known: int) -> RebuildShard:
+    return RebuildShard(12, SHARD, SHARDS, decided, ("t",), {"t@1": WRITTEN, **known})
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """An archive of 40 of the 47 writes of a shard whose disk is gone."""
+    store = RocksStore(tmp_path / "gone")
+    store.create_table(BAG)
+    for number in range(1, ARCHIVED + 1):
+        write(store, number)
+    place = Place(str(tmp_path / "archive"))
+    ShardArchive.open(place, store.cut("t"), SHARD, SHARDS, 3).append(store.cut("t"), "2026-01-01T00:00:00.000Z")
+    store.close()
+    return str(tmp_path / "archive")
+
+
+def write(store: RocksStore, number: int) -> None:
+    store.table("t").stage([(row(number), 1)])
+    store.commit([("t", number, [(row(number), 1)])])
+
+
+def held(data: Path) -> tuple[int, set[Row]]:
+    store = RocksStore(shard_directory(data, SHARD) / "base", create=False)
+    try:
+        rows = {each for each, _ in store.table("t").scan(None, 1_000)[0]}
+        return store.position("t"), rows
+    finally:
+        store.close()
+
+
+def test_it_is_rebuilt_and_the_tail_is_named(tmp_path: Path, url: str) -> None:
+    assert archived_positions(Place(url), SHARD) == {"t@1": ARCHIVED}
+    assert archived_positions(Place(url), 0) == {}
+    (table,) = rebuild_shard(tmp_path / "data", url, asked()).tables
+    assert table == RebuiltTable("t@1", ARCHIVED, ARCHIVED, WRITTEN)
+    assert table.lost == WRITTEN - ARCHIVED
+    assert held(tmp_path / "data") == (WRITTEN, {row(number) for number in range(1, ARCHIVED + 1)})
+
+
+def test_nothing_is_known_to_be_lost(tmp_path: Path, url: str) -> None:
+    (table,) = rebuild_shard(tmp_path / "data", url, asked(**{"t@1": ARCHIVED - 3})).tables
+    assert (table.known, table.lost) == (ARCHIVED, 0)
+    assert held(tmp_path / "data")[0] == ARCHIVED
+
+
+def test_the_archive_goes_on_and_is_not_of_the_former_host(tmp_path: Path, url: str) -> None:
+    rebuild_shard(tmp_path / "data", url, asked())
+    place = Place(url)
+    former = RocksStore(tmp_path / "gone")
+    write(former, ARCHIVED + 1)
+    with pytest.raises(ArchiveFenced):
+        ShardArchive.open(place, former.cut("t"), SHARD, SHARDS, 3)
+    former.close()
+    store = RocksStore(shard_directory(tmp_path / "data", SHARD) / "base")
+    write(store, WRITTEN + 1)
+    archive = ShardArchive.open(place, store.cut("t"), SHARD, SHARDS, 12)
+    assert archive.lacks_log(store.cut("t")), "what is lost is no gap that is passed over"
+    archive.begin(store.cut("t", rows=True), "2026-01-01T00:01:00.000Z")
+    store.close()
+    manifest = load_manifest(place, "t", SHARD)
+    assert manifest is not None
+    found = {each for part in fold(place, manifest, WRITTEN + 1) for each, _ in part}
+    assert found == {row(number) for number in range(1, ARCHIVED + 1)} | {row(WRITTEN + 1)}
+
+
+def test_it_is_made_once_for_a_decision(tmp_path: Path, url: str) -> None:
+    data = tmp_path / "data"
+    first = rebuild_shard(data, url, asked())
+    store = RocksStore(shard_directory(data, SHARD) / "base")
+    write(store, WRITTEN + 1)
+    store.close()
+    assert rebuild_shard(data, url, asked()) == first
+    assert held(data)[0] == WRITTEN + 1, "what was written since is there"
+    again = rebuild_shard(data, url, asked(decided=15))
+    assert again == first, "the archive has no more"
+    assert held(data)[0] == WRITTEN
+    assert (data / "shards" / "given-up-0001-15" / "base").is_dir(), "what was there is put aside"
+
+
+def test_a_damaged_archive_makes_nothing(tmp_path: Path, url: str) -> None:
+    (segment,) = Path(url).rglob("*.parquet")
+    segment.unlink()
+    with pytest.raises(SegmentMissing):
+        rebuild_shard(tmp_path / "data", url, asked())
+    assert not shard_directory(tmp_path / "data", SHARD).exists()
+    assert not list((tmp_path / "data" / "shards").glob("rebuild-*"))
+
+
+def test_what_a_crash_left_is_swept_away(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data"
+
+    class Killed(BaseException):
+        pass
+
+    def killed(path: Path, document: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lost_shard, "_write", killed)
+        patched.setattr(lost_shard.shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            rebuild_shard(data, url, asked())
+    assert (data / "shards" / "rebuild-0001").is_dir()
+    assert not shard_directory(data, SHARD).exists()
+    rebuild_shard(data, url, asked())
+    assert held(data)[0] == WRITTEN
+    assert not (data / "shards" / "rebuild-0001").exists()
+
+
+def test_only_one_worker_of_a_directory_makes_it(tmp_path: Path, url: str) -> None:
+    data = tmp_path / "data"
+    directory = shard_directory(data, SHARD)
+    directory.parent.mkdir(parents=True)
+    with lost_shard._alone(directory), pytest.raises(StorageFailure, match="another worker is rebuilding"):
+        rebuild_shard(data, url, asked())
+    rebuild_shard(data, url, asked())
+
+
+def test_a_table_that_was_never_archived_is_named_too(tmp_path: Path, url: str) -> None:
+    both = RebuildShard(12, SHARD, SHARDS, 9, ("t", "young"), {"young@1": 3})
+    assert rebuild_shard(tmp_path / "data", url, both).tables[1] == RebuiltTable("young@1", 0, 0, 3)
+    assert json.loads((shard_directory(tmp_path / "data", SHARD) / "rebuilt.json").read_text())["decided"] == 9
+
+
+def test_a_dropped_table_is_not_brought_back(tmp_path: Path, url: str) -> None:
+    assert rebuild_shard(tmp_path / "data", url, RebuildShard(12, SHARD, SHARDS, 9, (), {})).tables == ()
+
+
+async def until_made(rebuilds: Rebuilds, request: RebuildShard) -> ShardRebuilt:
+    async with asyncio.timeout(30.0):
+        while True:
+            answer = await rebuilds.rebuild(request)
+            if isinstance(answer, ShardRebuilt):
+                return answer
+            assert isinstance(answer, RebuildUnderWay)
+            await asyncio.sleep(0.005)
+
+
+async def test_a_worker_makes_it_beside_what_it_serves(tmp_path: Path, url: str) -> None:
+    rebuilds = Rebuilds("w", tmp_path / "data", url)
+    assert (await rebuilds.archived(SHARD)).positions == {"t@1": ARCHIVED}
+    assert isinstance(await rebuilds.rebuild(asked()), RebuildUnderWay)
+    assert (await until_made(rebuilds, asked())).tables[0].position == ARCHIVED
+    assert (await until_made(Rebuilds("w", tmp_path / "data", url), asked())).tables[0].lost == WRITTEN - ARCHIVED
+
+
+async def test_a_worker_without_an_archive_says_so(tmp_path: Path) -> None:
+    rebuilds = Rebuilds("w", tmp_path / "data", None)
+    with pytest.raises(BadRequest, match="has no archive"):
+        await rebuilds.archived(SHARD)
+    with pytest.raises(BadRequest, match="has no archive"):
+        await rebuilds.rebuild(asked())

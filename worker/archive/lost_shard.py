@@ -1,0 +1,160 @@
+"""A shard whose disk is gone, made from the archive where another worker has its data::
+
+    DIR/shards/rebuild-0003     built here: the fold of each table, rebuilt.json
+    DIR/shards/0003             … renamed to this once it is whole and on disk
+    DIR/shards/given-up-0003-17 what was there before, if anything: never deleted, and never opened again
+
+Before anything is read the archive is taken over for the epoch of the decision. So the former host, if it is not as
+dead as the operator thinks, archives nothing behind the position as of which the shard is rebuilt.
+
+**Positions that are lost are not given again.** A shard goes on at the greatest position that is known to have existed.
+So a token of a write that is lost never stands for another write, and no survivor's clock goes back. The archive goes
+on there with a snapshot: positions in between cannot be asked for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from domains.archive import ShardManifest
+from domains.errors import StorageFailure
+from domains.sharding import base_shard
+from worker.archive.manifests import all_manifests, take_over
+from worker.archive.place import Place
+from worker.archive.rebuilding import rebuild_table
+from worker.embedded import shard_directory
+from worker.rebuild_messages import RebuildShard, RebuiltTable, ShardRebuilt
+from worker.rocks.store import RocksStore
+
+REBUILT = "rebuilt.json"
+
+_log = logging.getLogger("headrace.worker")
+
+
+def archived_positions(place: Place, shard: int) -> dict[str, int]:
+    """The last archived position of each base shard of this number. Raises ArchiveError."""
+    return {each.base: each.position for each in all_manifests(place) if each.shard == shard}
+
+
+def rebuild_shard(
+    data: Path, url: str, asked: RebuildShard, loaded: Callable[[int], None] = lambda rows: None
+) -> ShardRebuilt:
+    """Make the shard's directory below ``data``, or answer what was made of it for the same decision.
+
+    ``loaded`` is told of rows as they are loaded. It may take long.
+
+    :raises ArchiveError: something is missing or damaged; nothing is made.
+    :raises StorageFailure: the disk, or another worker of the same directory is at it.
+    """
+    directory = shard_directory(data, asked.shard)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(directory):
+            found = _made(directory, asked.decided)
+            if found is None:
+                found = _make(directory, Place(url), asked, loaded)
+    except OSError as error:
+        raise StorageFailure(f"cannot rebuild {directory}: {error.strerror or error}") from error
+    return found
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """For as long as the process lives, whatever becomes of it. Raises StorageFailure where another one has it."""
+    with (directory.parent / f"lock-{directory.name}").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StorageFailure(f"another worker is rebuilding {directory}", hint="it is waited for") from error
+        yield
+
+
+def _made(directory: Path, decided: int) -> ShardRebuilt | None:
+    """What was made for this decision; None where the directory is not, or of something else."""
+    try:
+        document = json.loads((directory / REBUILT).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    if document["decided"] != decided:
+        return None
+    return ShardRebuilt(tuple(RebuiltTable(**each) for each in document["tables"]))
+
+
+def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[int], None]) -> ShardRebuilt:
+    making = directory.with_name(f"rebuild-{directory.name}")
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir()
+    try:
+        manifests = [
+            take_over(place, replace(each, epoch=asked.decided))
+            for each in all_manifests(place)
+            if each.shard == asked.shard and each.table in asked.tables
+        ]
+        tables = tuple(_load(making, place, manifests, asked, loaded))
+        _write(making / REBUILT, {"decided": asked.decided, "tables": [asdict(each) for each in tables]})
+        if directory.exists():
+            aside = directory.with_name(f"given-up-{directory.name}-{asked.decided}")
+            _log.warning("%s is of before the shard was given up: it is now %s", directory, aside)
+            directory.rename(aside)
+        making.rename(directory)
+        _sync(directory.parent)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+    for each in tables:
+        _log.warning("%s: rebuilt as of %d, known up to %d: %d lost", each.base, each.position, each.known, each.lost)
+    return ShardRebuilt(tables)
+
+
+def _load(
+    making: Path, place: Place, manifests: list[ShardManifest], asked: RebuildShard, loaded: Callable[[int], None]
+) -> Iterator[RebuiltTable]:
+    store = RocksStore(making / "base", keep_log=False)
+    try:
+        for manifest in manifests:
+            position, schema = manifest.position, manifest.schemas[-1]
+            rows = rebuild_table(
+                store,
+                place,
+                manifest,
+                position,
+                schema=schema,
+                identity=manifest.identity,
+                scratch=making,
+                loaded=loaded,
+            )
+            known = max(position, asked.known.get(manifest.base, 0))
+            if known > position:
+                store.commit([(manifest.table, known, [])])
+            yield RebuiltTable(manifest.base, position, rows, known)
+        store.sync()
+    finally:
+        store.close()
+    for name in sorted(set(asked.tables) - {each.table for each in manifests}):
+        base = base_shard(name, asked.shard, asked.shards)
+        if known := asked.known.get(base, 0):
+            yield RebuiltTable(base, 0, 0, known)
+
+
+def _write(path: Path, document: object) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(document, file)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    number = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

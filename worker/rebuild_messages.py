@@ -1,0 +1,76 @@
+"""How a leader has a lost shard rebuilt from the archive; see ``worker/archive/lost_shard.py``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domains.packets import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class HeardRequest:
+    """How far this worker has heard that base shards have come, wherever they are or were. → ``Heard``"""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    positions: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedShardRequest:
+    """How far the tables of a shard are archived, as this worker's archive has it. → ``ArchivedShard``
+
+    BadRequest where the worker has no archive.
+    """
+
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedShard:
+    positions: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildShard:
+    """Have a shard made from the archive in this worker's data directory. → ``ShardRebuilt``, or ``RebuildUnderWay``
+
+    It begins when it is asked for first, and goes on by itself; what is done is answered again whenever it is asked
+    for. An ArchiveError or StorageFailure says why it failed; asked again, it begins anew.
+    """
+
+    epoch: int
+    shard: int
+    shards: int
+    decided: int
+    """The epoch of the decision: another one is another rebuild."""
+    tables: tuple[str, ...]
+    known: Clock
+    """Positions that are known to have existed: where a shard goes on, so that none of them is ever given again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildUnderWay:
+    rows: int
+    """Loaded so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltTable:
+    base: str
+    position: int
+    """As of which it was rebuilt: the last that was archived."""
+    rows: int
+    known: int
+    """The greatest position that is known to have existed, and at which the shard goes on."""
+
+    @property
+    def lost(self) -> int:
+        """How many writes are known to be lost: those of the positions from ``position + 1`` to ``known``."""
+        return max(0, self.known - self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRebuilt:
+    tables: tuple[RebuiltTable, ...]
