@@ -274,6 +274,7 @@ def _remove_nodes(domain: Domain, command: RemoveNodes, step: Step) -> None:
         domain.ingresses.forget(vertex)
         domain.links.remove_egress(vertex)
         domain.held.discard(index)
+        vertex.give_up()
         gone = [read for read in domain.awaiting if isinstance(read, Read) and read.reader == index]
         step.replies.extend(Reply(read.request, Filled()) for read in gone)
         domain.awaiting = [packet for packet in domain.awaiting if packet not in gone]

@@ -47,5 +47,10 @@ class Vertex:
     def is_base(self) -> bool:
         return isinstance(self.node.operator, graph.Base)
 
+    def give_up(self) -> None:
+        """Let go of the state, once nobody looks it up any more: vertices stand in circles, and those are seldom
+        looked for where millions of rows are."""
+        self.indexes = {}
+
     def __repr__(self) -> str:
         return f"<{self.node.index} {type(self.node.operator).__name__} {self.node.materialization.value}>"

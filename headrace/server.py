@@ -16,6 +16,7 @@ from api.app import create_app
 from headrace.errors import HeadraceError
 from headrace.opening import open_deployment
 from headrace.settings import Settings
+from worker.garbage import expect_long_lives
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients and proxies keep an idle connection (5 to 60 s), so that it is they who close it: a server that
@@ -131,6 +132,7 @@ async def _serve(settings: Settings, listening: socket.socket, started: Callable
     try:
         app = create_app(deployment, max_body=settings.max_body_size)
         server = Server(config(app, settings), address(listening), started)
+        expect_long_lives()
         await server.serve([listening])
     finally:
         await deployment.close()

@@ -138,6 +138,8 @@ class Hosted:
         self.requests.fail(index, error, batch)
         self.waits.fail(index, error, batch)
         self._moved.discard(index)
+        for vertex in host.domain.vertices:
+            vertex.give_up()
         if host.close is not None:
             batch.closings.append(host.close)
 

@@ -27,6 +27,7 @@ from domains.errors import BadRequest, HeadraceError, StorageFailure, Unavailabl
 from worker import archiving
 from worker.archiving import ArchiveOptions, start_archiver
 from worker.dataflow import Dataflow
+from worker.garbage import expect_long_lives
 from worker.messages import Role
 from worker.server import WorkerServer
 from worker.wire import Peers, Server, greeting, serve
@@ -116,6 +117,7 @@ async def work(
         loop.add_signal_handler(number, stopping.set)
     async with running(settings, authority) as worker:
         ready(worker)
+        expect_long_lives()
         await _first(stopping, worker.failed, authority.superseded)
         # Gone from ZooKeeper first: then nobody is sent here any more.
         await authority.close()

@@ -31,6 +31,7 @@ from migrations.backfill.runner import BulkFailed
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 from worker.archive.folding import fold
 from worker.archive.place import Place
+from worker.garbage import expect_long_lives
 
 TELL_SECONDS = 0.2
 """Between two lines about progress."""
@@ -121,6 +122,7 @@ def main() -> int:
     pipe = sys.stdin.buffer
     job: Job = pickle.loads(pipe.read(struct.unpack(">Q", pipe.read(8))[0]))
     Thread(target=_end_with, args=(pipe,), daemon=True).start()
+    expect_long_lives()
     try:
         with TemporaryDirectory(prefix="headrace-bulk-") as spool:
             files = Child(job, Path(spool)).run()

@@ -18,6 +18,7 @@ from headrace.cluster.leader_client import LeaderClient
 from headrace.errors import BadRequest, HeadraceError
 from headrace.server import Running, Server, StartFailed, address, config, listen
 from headrace.settings import Settings
+from worker.garbage import expect_long_lives
 from worker.messages import Role
 from worker.wire import greeting
 from zookeeper.errors import AuthorityError
@@ -58,6 +59,7 @@ async def _serve(
     deployment = await ClusterDeployment.open(authority, hello, LeaderClient, read_timeout=settings.read_timeout)
     try:
         app = create_app(deployment, max_body=settings.max_body_size)
+        expect_long_lives()
         await Server(config(app, settings), address(listening), started).serve([listening])
     finally:
         await deployment.close()
