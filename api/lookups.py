@@ -22,6 +22,8 @@ others waiting."""
 EXAMPLE = 'for example {"lookups": [{"view": "v", "keys": [[1], [2]]}]}'
 
 Parameters = dict[str, list[str]]
+Pages = list[bytes | None]
+"""Of each key its rows; None where they are not there yet."""
 
 
 def parse_query(query: bytes) -> Parameters:
@@ -106,33 +108,32 @@ class Lookups:
 
     async def pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
         """The body ``{"results":[[…],…]}`` for many keys, in their order. Only the misses are awaited."""
-        return b'{"results":' + await self._listed(view, keys, token) + b"}"
+        return b'{"results":' + _listed(await self._whole(view, keys, self._tried(view, keys, token), token)) + b"}"
 
     async def many(self, wanted: Sequence[tuple[str, list[Any]]], token: Clock | None) -> bytes:
         """The body ``{"results":[[[…],…],…]}`` for the keys of several views. What is missed is filled side by side."""
-        bodies = [self._try_listed(view, keys) if token is None else None for view, keys in wanted]
-        missed = [place for place, body in enumerate(bodies) if body is None]
-        if missed:
-            filled = await gather(*(self._listed(*wanted[place], token) for place in missed))
-            for place, body in zip(missed, filled, strict=True):
-                bodies[place] = body
-        return b'{"results":[' + b",".join(cast(list[bytes], bodies)) + b"]}"
+        found = [self._tried(view, keys, token) for view, keys in wanted]
+        late = [place for place, pages in enumerate(found) if pages is None or None in pages]
+        if late:
+            whole = await gather(*(self._whole(*wanted[place], found[place], token) for place in late))
+            for place, pages in zip(late, whole, strict=True):
+                found[place] = pages
+        return b'{"results":[' + b",".join([_listed(pages) for pages in cast(list[Pages], found)]) + b"]}"
 
-    def _try_listed(self, view: str, keys: list[Any]) -> bytes | None:
-        pages = self.prepared(view).try_pages(keys)
-        return None if None in pages else _listed(cast(list[bytes], pages))
+    def _tried(self, view: str, keys: list[Any], token: Clock | None) -> Pages | None:
+        """What is there now; nothing where a token is to be waited for."""
+        return self.prepared(view).try_pages(keys) if token is None else None
 
-    async def _listed(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
-        if token is not None:
-            return _listed(await self._deployment.pages(view, keys, token=token))
-        pages = self.prepared(view).try_pages(keys)
-        if None not in pages:
-            return _listed(cast(list[bytes], pages))
-        missed = [place for place, page in enumerate(pages) if page is None]
+    async def _whole(self, view: str, keys: list[Any], tried: Pages | None, token: Clock | None) -> Pages:
+        if tried is None:
+            return cast(Pages, await self._deployment.pages(view, keys, token=token))
+        missed = [place for place, page in enumerate(tried) if page is None]
+        if not missed:
+            return tried
         filled = await self._deployment.pages(view, [keys[place] for place in missed])
         by_place = dict(zip(missed, filled, strict=True))
-        return _listed([by_place[i] if page is None else page for i, page in enumerate(pages)])
+        return [by_place[place] if page is None else page for place, page in enumerate(tried)]
 
 
-def _listed(pages: list[bytes]) -> bytes:
-    return b"[[" + b"],[".join(pages) + b"]]" if pages else b"[]"
+def _listed(pages: Pages) -> bytes:
+    return b"[[" + b"],[".join(cast(list[bytes], pages)) + b"]]" if pages else b"[]"
