@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.drills import disk, faults, links, migration, partition
+from headrace.drills import disk, disk_loss, faults, links, migration, partition
 from headrace.drills.cluster import Cluster, Shape
 from headrace.drills.stage import Stage
 
@@ -126,6 +126,14 @@ DRILLS = {
             disk.fill,
             Goals(untouched=False),
             means=disk.means,
+        ),
+        Drill(
+            "disk-loss",
+            "kill -9 a worker, delete its directory, and rebuild its shards from the archive",
+            disk_loss.lose,
+            Goals(),
+            prepare=disk_loss.prepare,
+            means=disk_loss.means,
         ),
     )
 }

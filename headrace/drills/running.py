@@ -91,7 +91,7 @@ async def _carried_out(plan: Plan, data: Path, tell: Callable[[str], None]) -> R
         await load.order("prepare")
         observer = await Observer.start(cluster.address_of_zookeeper, DEPLOYMENT)
         opened.push_async_callback(observer.close)
-        stage = Stage(cluster, observer, Random(f"{name} {plan.seed}"), data, tell, means=means)
+        stage = Stage(cluster, observer, Random(f"{name} {plan.seed}"), data, tell, means=means, load=load)
         await drill.prepare(stage)
         judgements = []
         for number in range(plan.rounds):

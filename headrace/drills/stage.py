@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from headrace.drills.cluster import Cluster, missing, placement, uneven
-from headrace.drills.loading import DrillFailed
+from headrace.drills.loading import DrillFailed, LoadProcess
 from headrace.drills.observer import Observer, Sight
 from loadgen.drills.analysis import Fault
 
@@ -37,6 +37,8 @@ class Stage:
     """What was not as it must be, in words; each makes the drill fail."""
     means: dict[str, Any] = field(default_factory=dict)
     """What was prepared before the cluster was started: proxies, namespaces, a small disk."""
+    load: LoadProcess | None = None
+    """Under way while a fault is done; None only where nothing is carried out."""
 
     @property
     def now(self) -> float:

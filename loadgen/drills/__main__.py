@@ -5,6 +5,7 @@
 ====================================  ==================================================================
 ``{"do": "prepare"}``                 tables, views, stories, warm pages
 ``{"do": "go"}``                      begin to send; ``{"do": "pause"}``: stop, and wait for what is under way
+``{"do": "rest"}``                    write nothing, and wait for writes under way; ``{"do": "resume"}``: write again
 ``{"do": "judge", "within": 10}``     findings; only after a pause
 ``{"do": "end"}``                     also at the end of input
 ====================================  ==================================================================
@@ -36,6 +37,10 @@ async def obey(load: Load, order: dict[str, Any], file: Path) -> dict[str, Any]:
             await load.pause()
             records.write(file, load.records)
             load.records.clear()
+        case "rest":
+            await load.rest()
+        case "resume":
+            load.resting = False
         case "judge":
             findings = await judging.judge(load, order["within"])
             return {

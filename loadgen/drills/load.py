@@ -58,6 +58,8 @@ class Load:
     """Reads with a write's token that did not see the write. Must be 0."""
     problems: Counter[str] = field(default_factory=Counter)
     """What went wrong, in the words of the answers, and how often."""
+    resting: bool = False
+    """Nothing is written, reads go on."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _running: asyncio.Task[None] | None = None
     _revising: set[int] = field(default_factory=set)
@@ -78,6 +80,13 @@ class Load:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def rest(self) -> None:
+        """Returns when no write is under way any more; reads go on."""
+        self.resting = True
+        before = set(self._tasks)
+        if before:
+            await asyncio.wait(before)
+
     async def ask(self, request: Request, within: float = WITHIN) -> Answer:
         """Each target in turn. Raises NotSent, Lost."""
         self._turn += 1
@@ -93,7 +102,8 @@ class Load:
                 self._begin(self._read, began + due_read / self.rates.reads)
                 due_read += 1
             while due_write < now * self.rates.writes:
-                self._begin(self._write, began + due_write / self.rates.writes)
+                if not self.resting:  # What was not written meanwhile is not made up for.
+                    self._begin(self._write, began + due_write / self.rates.writes)
                 due_write += 1
             await asyncio.sleep(TICK)
 

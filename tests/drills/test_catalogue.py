@@ -28,6 +28,7 @@ NAMES = {
     "restart-all",
     "rolling-restart",
     "disk-full",
+    "disk-loss",
 }
 
 

@@ -1,0 +1,31 @@
+"""A real worker's disk is lost, given up and rebuilt: all that was archived is there, and the tail is named exactly."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headrace.drills.catalogue import DRILLS
+from headrace.drills.running import Plan, run
+
+SEED = 20_260_102
+RATES = (60.0, 30.0)
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on PATH")
+def test_what_is_missing_is_what_was_named(tmp_path: Path) -> None:
+    said: list[str] = []
+    result = run(Plan(DRILLS["disk-loss"], 1, SEED, tmp_path, tmp_path / "data", RATES), said.append)
+    document = json.loads((tmp_path / "disk-loss.json").read_text())
+    assert result.held, (SEED, document["findings"], document["broken"], document["examples"])
+    notes = document["notes"]
+    assert notes["lost_writes"] == notes["named_writes"] > 0
+    assert notes["kept_writes"] > 0
+    (told,) = notes["rebuilt"]
+    assert any(each["base"].startswith("tail@") and each["position"] and each["lost"] for each in told)
+    assert document["acknowledged_writes"] > 0
+    assert document["untouched_during"]["errors"] == 0
