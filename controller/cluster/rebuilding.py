@@ -190,7 +190,11 @@ async def _until_made(leader: Leader, wanted: Sequence[DomainIndex]) -> None:
         await asyncio.sleep(pause)
         for domain in wanted:
             if domain in leader.rebuilds.failed:
-                raise leader.rebuilds.failed[domain]
+                error = leader.rebuilds.failed[domain]
+                raise Unavailable(
+                    f"shard {domain} is given up, and cannot be rebuilt yet: {error.message}",
+                    hint="it is tried again until it can be; look at the status",
+                ) from error
         if leader.calm:
             return
         if leader.is_over:
