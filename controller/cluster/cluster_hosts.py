@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+from controller.cluster.acknowledged import Acknowledged
 from controller.cluster.asking import Asking
 from controller.cluster.connections import Connections
 from controller.cluster.directory import Directory
@@ -56,6 +57,7 @@ class ClusterHosts:
         self._layouts: dict[Place, tuple[Node, ReaderLayout]] = {}
         self._reached: dict[Place, tuple[int, Clock]] = {}
         """What readers are known to reflect, and in which incarnation of their domain."""
+        self.acknowledged = Acknowledged()
         directory.on_moved.append(self._moved)
 
     def _moved(self) -> None:
@@ -196,6 +198,7 @@ class ClusterHosts:
             repeatable=False,
             outdated=lambda: self._altered(schema),
         )
+        self.acknowledged.note(answer)
         return answer
 
     async def write_once(
@@ -216,6 +219,7 @@ class ClusterHosts:
                 f'number {once.number} of stream "{once.stream}" was not answered in time',
                 hint="send it again: it is not done twice",
             ) from error
+        self.acknowledged.note(answer)
         return answer
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:

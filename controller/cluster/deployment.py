@@ -95,6 +95,7 @@ class ClusterDeployment(Serving):
     def _adopted(self, before: State, after: State) -> None:
         self.changed(before, after)
         self._hosts.forget(set(after.flow.readers.values()))
+        self._hosts.acknowledged.forget(before, after)
 
     def _moved(self) -> None:
         """Every look-up names the maps that it reads."""
@@ -158,6 +159,7 @@ class ClusterDeployment(Serving):
 
     async def status(self) -> dict[str, Any]:
         shown, led = await asyncio.gather(self._overview.status(*self.counted()), self._told_by_leader())
+        shown["cluster"]["acknowledged"] = dict(sorted(self._hosts.acknowledged.positions.items()))
         return {
             "health": self.health(),
             "uptime": round(time.monotonic() - self._started, 3),

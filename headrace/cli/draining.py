@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -34,18 +34,24 @@ def drain(
     """
     settings = load(config, url=url)
     call = Call("DELETE" if undo else "POST", f"/v1/workers/{quote(worker, safe='')}/drain", dict)
-    with Connection(leader_url(settings.url), timeout=DRAIN_SECONDS) as controller:
+    with Connection(leader_url(cluster_of(settings.url)), timeout=DRAIN_SECONDS) as controller:
         controller.send(call)
     typer.echo(f'worker "{worker}" {"may have domains again" if undo else "has no domains any more"}')
 
 
-def leader_url(url: str) -> str:
-    """Where the controller that leads answers, by what an api process knows. Raises BadRequest, Unavailable."""
+def cluster_of(url: str) -> dict[str, Any]:
+    """What an api process knows of its cluster. Raises BadRequest where it is none."""
     with Connection(url) as server:
         shown = server.status()
     if "cluster" not in shown:
         raise BadRequest(f"the server at {url} is no cluster, and has no workers")
-    leader = shown["cluster"].get("leader")
+    cluster: dict[str, Any] = shown["cluster"]
+    return cluster
+
+
+def leader_url(cluster: dict[str, Any]) -> str:
+    """Where the controller that leads answers. Raises Unavailable."""
+    leader = cluster.get("leader")
     if leader is None:
         raise Unavailable("no controller leads, and only a leader moves domains", hint="try again")
     return f"http://{_bracketed(leader['host'])}:{leader['port']}"

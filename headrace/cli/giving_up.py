@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from api import tokens
-from headrace.cli.draining import leader_url
+from headrace.cli.draining import cluster_of, leader_url
 from headrace.cli.queries import AsJson, Url
 from headrace.cli.serving import Config
 from headrace.client.calls import Call
@@ -45,8 +45,10 @@ def rebuild(
     if bool(shards) == lost:
         raise BadRequest("say which shards, or --lost", hint="headrace status shows which are unplaced")
     settings = load(config, url=url)
-    body = {"shards": shards or [], "known": {} if token is None else tokens.decode(token)}
-    with Connection(leader_url(settings.url), timeout=REBUILD_SECONDS) as controller:
+    cluster = cluster_of(settings.url)
+    known = tokens.merge(cluster.get("acknowledged", {}), {} if token is None else tokens.decode(token))
+    body = {"shards": shards or [], "known": known}
+    with Connection(leader_url(cluster), timeout=REBUILD_SECONDS) as controller:
         answer = controller.send(Call("POST", "/v1/rebuild", dict, to_json(body)))
     if as_json:
         typer.echo(json.dumps(answer["rebuilt"]))

@@ -327,3 +327,18 @@ async def test_a_write_made_for_an_older_schema_is_made_anew(cluster: InProcess)
     assert len(found.rows) == written > 0
     assert {row[-6:] for row in found.rows} == {tuple(range(6))}
     await other.directory.close()
+
+
+# --- what was acknowledged ------------------------------------------------------------------------------------------
+
+
+async def test_it_remembers_how_far_it_has_acknowledged(cluster: InProcess) -> None:
+    first = await cluster.insert("items", [{"id": number, "kind": "a"} for number in range(40)])
+    last = await cluster.insert("items", [{"id": 100, "kind": "a"}])
+    known = (await cluster.status())["cluster"]["acknowledged"]
+    assert known == {**first.clock, **last.clock}
+    assert len(known) == SHARDS
+    await cluster.execute("CREATE TABLE others (id BIGINT PRIMARY KEY)")
+    assert (await cluster.status())["cluster"]["acknowledged"] == known
+    await cluster.execute("DROP VIEW ById; DROP VIEW ByKind; DROP TABLE items")
+    assert not (await cluster.status())["cluster"]["acknowledged"], "another table of the name begins anew"
