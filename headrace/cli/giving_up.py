@@ -22,7 +22,7 @@ REBUILD_SECONDS = 24 * 3600.0
 
 
 def rebuild(
-    shards: Annotated[list[int] | None, typer.Argument(metavar="[SHARD]…", help="Which shards.")] = None,
+    shards: Annotated[list[int] | None, typer.Argument(metavar="SHARD", help="Which shards.")] = None,
     lost: Annotated[bool, typer.Option("--lost", help="All that are lost.")] = False,
     token: Annotated[
         str | None, typer.Option(help="The last token that a write answered: what is missing up to it is named too.")

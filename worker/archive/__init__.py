@@ -24,6 +24,7 @@ What a segment and a manifest are, and which of them give a position, is in ``do
 ``compacting.py``   the same in a process of its own, so that nobody waits for it
 ``checking.py``     everything that is there, read and compared
 ``rebuilding.py``   a RocksDB from an archive
+``lost_shard.py``   a lost shard's directory, made where another worker has its data
 ``recipes.py``      which recipe was in force at which positions
 ``tidying.py``      compaction and retention as a process has them done; ``compaction.py`` is the child process
 ``alarms.py``       what goes on going wrong
