@@ -10,6 +10,7 @@ import ast
 import re
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,6 +126,13 @@ def test_every_module_says_what_it_is() -> None:
 def test_no_room_for_odds_and_ends() -> None:
     odd = {"utils", "util", "common", "helpers", "helper", "core", "misc"}
     assert not [name_of(path) for path in FILES if odd & {path.stem, *path.relative_to(ROOT).parts}]
+
+
+def test_no_two_test_modules_share_a_name() -> None:
+    """Without packages around them pytest knows them by their names alone, and refuses the second."""
+    modules = [path for path in (ROOT / "tests").rglob("*.py") if not (path.parent / "__init__.py").exists()]
+    names = Counter(path.name for path in modules if path.name != "conftest.py")
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_nothing_is_left_undone() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -95,6 +95,15 @@ class AsyncConnection:
         self._session.remember(answer)
         return answer
 
+    async def lines(self, path: str) -> AsyncIterator[bytes]:
+        """The lines of an answer that is too large to be kept as a whole."""
+        with self._session.translated():
+            async with self._http.stream("GET", path) as response:
+                if response.status_code >= 400:
+                    read_answer(calls.show(path), response.status_code, await response.aread())
+                async for line in response.aiter_lines():
+                    yield line.encode()
+
 
 class AsyncView:
     """A view of one connection."""
@@ -112,6 +121,10 @@ class AsyncView:
     async def lookup_many(self, keys: Iterable[Key], *, token: str | None = None) -> list[list[Record]]:
         """The rows for each of many keys, in their order, in one request."""
         return await self._connection.send(calls.lookup_many(self.name, keys), token)
+
+    def held(self) -> AsyncIterator[bytes]:
+        """All that the view's reader holds, as lines of JSON, and exactly what it reflects."""
+        return self._connection.lines(calls.held_path(self.name))
 
     async def evict(self, keys: Iterable[Key]) -> int:
         """Forget the answers for these keys."""

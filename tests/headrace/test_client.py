@@ -191,6 +191,22 @@ async def test_async_client(launch: Launch) -> None:
         await db.status()
 
 
+async def test_what_a_reader_holds(launch_local: Launch) -> None:
+    url = launch_local().url
+    with connect(url, read_your_writes=True) as db:
+        db.execute(SCHEMA)
+        db.table("stories").insert([{"id": 1, "title": "one"}])
+        db.view("StoriesWithVC").lookup(id=1)
+        lines = list(db.view("StoriesWithVC").held())
+    async with connect_async(url) as awaiting:
+        awaited = [line async for line in awaiting.view("StoriesWithVC").held()]
+        with pytest.raises(errors.NotFound):
+            await anext(awaiting.view("nothing").held())
+    assert b'"one"' in b"".join(lines)
+    assert b'"end"' in lines[-1]
+    assert awaited == lines
+
+
 def test_both_clients_have_the_same_surface() -> None:
     from headrace.client import async_connection, connection
 
