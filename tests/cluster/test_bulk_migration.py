@@ -86,7 +86,7 @@ def counted(votes: int) -> dict[int, int]:
     [
         pytest.param("none", "local", False, id="local"),
         pytest.param("none", "local", True, id="losing a worker"),
-        pytest.param("local[1]", "spark", False, id="spark", marks=pytest.mark.spark),
+        pytest.param("local[1]", "spark", False, id="spark", marks=(pytest.mark.spark, pytest.mark.long)),
     ],
 )
 def test_a_cluster_builds_a_full_view_in_bulk(
