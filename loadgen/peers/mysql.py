@@ -11,7 +11,7 @@ from asyncmy.cursors import Cursor, DictCursor
 from asyncmy.errors import Error, IntegrityError
 
 from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.sql import RowsAnswer, changed_rows, statements
+from loadgen.peers.sql import RowsAnswer, changed_rows, check_data, check_tables, statements
 from loadgen.peers.store import Change, Conflict, Lookup, Program, Progress, Query, Server
 
 SETTINGS = (
@@ -62,27 +62,9 @@ class MysqlTarget:
             )
             there = {name for (name,) in await cursor.fetchall()}
         connection.close()
-        missing = [table for table in program.tables if table not in there]
-        if missing:
-            raise LoadError(
-                f'database "{self._database}" has no table "{missing[0]}" of the {program.name} program',
-                hint="load it with --prime",
-            )
+        check_tables(self._database, there, program)
         if probe is not None:
-            session = await self.session()
-            try:
-                (found,) = await session.read([probe])
-            except RequestFailed as error:
-                raise LoadError(
-                    f'database "{self._database}" is not of the variant "{program.variant}": {error}',
-                    hint="prime another database",
-                ) from error
-            if not found.rows():
-                raise LoadError(
-                    f'database "{self._database}" holds less data than the run would ask for',
-                    hint="give the --data-scale and --data-seed that it was primed with, or --prime another one",
-                )
-            await session.close()
+            await check_data(self, self._database, program, probe)
 
     async def prime(
         self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress

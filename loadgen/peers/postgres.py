@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.sql import RowsAnswer, changed_rows, statements
+from loadgen.peers.sql import RowsAnswer, changed_rows, check_data, check_tables, statements
 from loadgen.peers.store import Change, Conflict, Lookup, Program, Progress, Query, Server
 
 SETTINGS = ("synchronous_commit", "fsync", "shared_buffers", "max_wal_size")
@@ -95,27 +95,9 @@ class PostgresTarget:
         connection = await self._connect(self._database)
         there = {row[0] for row in await connection.fetch("SELECT tablename FROM pg_tables")}
         await connection.close()
-        missing = [table for table in program.tables if table not in there]
-        if missing:
-            raise LoadError(
-                f'database "{self._database}" has no table "{missing[0]}" of the {program.name} program',
-                hint="load it with --prime",
-            )
+        check_tables(self._database, there, program)
         if probe is not None:
-            session = await self.session()
-            try:
-                (found,) = await session.read([probe])
-            except RequestFailed as error:
-                raise LoadError(
-                    f'database "{self._database}" is not of the variant "{program.variant}": {error}',
-                    hint="prime another database",
-                ) from error
-            if not found.rows():
-                raise LoadError(
-                    f'database "{self._database}" holds less data than the run would ask for',
-                    hint="give the --data-scale and --data-seed that it was primed with, or --prime another one",
-                )
-            await session.close()
+            await check_data(self, self._database, program, probe)
 
     async def prime(
         self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loadgen.peers.store import Change, Delete, Insert, Update, Upsert
+from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.peers.store import Change, Delete, Insert, Lookup, Program, Target, Update, Upsert
 
 
 def statements(text: str) -> Iterator[str]:
@@ -28,6 +29,33 @@ class RowsAnswer:
 
     def column(self, name: str) -> list[Any]:
         return [row[name] for row in self.given]
+
+
+def check_tables(database: str, there: Collection[str], program: Program) -> None:
+    """Raises LoadError where a table of the program is not there."""
+    missing = [table for table in program.tables if table not in there]
+    if missing:
+        raise LoadError(
+            f'database "{database}" has no table "{missing[0]}" of the {program.name} program',
+            hint="load it with --prime",
+        )
+
+
+async def check_data(target: Target, database: str, program: Program, probe: Lookup) -> None:
+    """Raises LoadError where the probe finds nothing, or its query is not understood: the variant is another."""
+    session = await target.session()
+    try:
+        (found,) = await session.read([probe])
+    except RequestFailed as error:
+        raise LoadError(
+            f'database "{database}" is not of the variant "{program.variant}": {error}', hint="prime another database"
+        ) from error
+    if not found.rows():
+        raise LoadError(
+            f'database "{database}" holds less data than the run would ask for',
+            hint="give the --data-scale and --data-seed that it was primed with, or --prime another one",
+        )
+    await session.close()
 
 
 def changed_rows(change: Change, quote: str, place: str) -> Iterator[tuple[str, list[Any]]]:
