@@ -170,12 +170,13 @@ def _judged_select(select: Select, with_keys: bool = False) -> str:
 
 
 def nested(query: Query) -> str:
-    """A query inside another one. A LIMIT there comes with an order over all outputs, so that it has one answer."""
-    body = _judged_union(query) if isinstance(query, Compound) else _judged_select(query)
+    """A query inside another one. A LIMIT there comes with an order over all outputs, and maybe over keys that are not
+    shown, so that it has one answer."""
     if query.cut.limit is None:
-        return body
-    order = ", ".join(str((key.position or 0) + 1) + (" DESC" if key.descending else "") for key in query.order)
-    return f"SELECT * FROM ({body}) ORDER BY {order}{cut_text(query.cut, judged=True)}"
+        return _judged_union(query) if isinstance(query, Compound) else _judged_select(query)
+    names = ", ".join(output.name for output in query.outputs)
+    order = ", ".join(f"k{i}" + (" DESC" if key.descending else "") for i, key in enumerate(query.order))
+    return f"SELECT {names} FROM ({judged(query)}) ORDER BY {order}{cut_text(query.cut, judged=True)}"
 
 
 def _judged_from(select: Select) -> tuple[str, dict[str, str]]:

@@ -17,9 +17,9 @@ from tests.campaign.duck import Duck, comparable
 from tests.campaign.functions import my_date_add, my_div, my_like, my_mod, my_quot, my_round, my_substring
 from tests.campaign.judge import Expected, Judge, Verdict
 from tests.campaign.kinds import DATE, INT, TXT, Kind, Type, dec
-from tests.campaign.queries import Cut, OrderKey, Query, selects
+from tests.campaign.queries import Cut, OrderKey, Output, Query, Select, Source, selects
 from tests.campaign.schema import Column, Table, random_table
-from tests.campaign.selects import Queries
+from tests.campaign.selects import Queries, stored
 from tests.campaign.statements import Insert, Update
 from tests.campaign.terms import arithmetic, column, constant
 from tests.campaign.writes import random_insert
@@ -101,6 +101,16 @@ def test_functions_follow_the_manual() -> None:
 
 
 # --- comparing ------------------------------------------------------------------------------------------
+
+
+def test_a_limit_within_a_query_follows_keys_that_are_not_shown() -> None:
+    judge = Judge()
+    judge.create_table(table := Table("b", (Column("k", INT, "INT"), Column("hidden", INT, "INT"))))
+    judge.apply("b", {1: (1, 3), 2: (2, 2)})
+    order = (OrderKey(column("t", "hidden", INT)), OrderKey(column("t", "k", INT), position=0))
+    inner = Select((Output(column("t", "k", INT), "x0"),), (Source("t", stored(table)),), order=order, cut=Cut(1))
+    outer = Select((Output(column("u", "x0", INT), "y0"),), (Source("u", inner),))
+    assert judge.expected(outer).rows == [((2,), ())]
 
 
 def answers(*pairs: tuple[int, str], limit: int | None = None, offset: int = 0) -> Expected:
