@@ -135,7 +135,7 @@ class HotRoute:
 
 def _insert(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:
     request = checked(RowsRequest, body)
-    return deployment.insert(table, request.rows, request.place)
+    return deployment.insert(table, request.rows, request.place, request.duplicate)
 
 
 def _update(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from controller.deployment import REFUSED, OnDuplicate
 from domains.packets import Once
 from domains.streams import NAME_MAX
 
@@ -33,6 +34,16 @@ class OnceRequest(_Request):
 
 class RowsRequest(_Request):
     rows: list[dict[str, Json]] = Field(description="Rows by column name; all of them are inserted, or none")
+    on_duplicate: Literal["error", "ignore", "replace", "update"] = Field(
+        default="error",
+        description="Where a row's PRIMARY KEY or UNIQUE is taken: refuse all, leave it out, replace what is there "
+        "(REPLACE), or update that (ON DUPLICATE KEY UPDATE)",
+    )
+    update: list[str] | None = Field(
+        default=None,
+        description="Columns that `update` sets to the row's values; by default whatever the rows give that stands in "
+        "no PRIMARY KEY or UNIQUE",
+    )
     once: OnceRequest | None = Field(
         default=None, description="A place in a stream of writes: what is sent again is not done again"
     )
@@ -40,6 +51,12 @@ class RowsRequest(_Request):
     @property
     def place(self) -> Once | None:
         return None if self.once is None else Once(self.once.stream, self.once.number)
+
+    @property
+    def duplicate(self) -> OnDuplicate:
+        if self.on_duplicate == "error" and self.update is None:
+            return REFUSED
+        return OnDuplicate(self.on_duplicate, None if self.update is None else tuple(self.update))
 
 
 class UpdateRequest(_Request):

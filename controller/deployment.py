@@ -14,6 +14,25 @@ from domains.errors import BadRequest
 from domains.graph import Parameter
 from domains.packets import Clock, Once
 from domains.types import Column, TableSchema
+from migrations.statements.duplicates import REFUSED, OnDuplicate
+from worker.reader_map import Reading, in_one_state
+
+__all__ = [
+    "REFUSED",
+    "Archived",
+    "BackfillStatus",
+    "Deployment",
+    "MigrationStatus",
+    "OnDuplicate",
+    "PreparedLookup",
+    "Reading",
+    "StatementResult",
+    "ViewInfo",
+    "WriteResult",
+    "in_one_state",
+    "not_archived",
+    "numbered_upsert",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +115,13 @@ class Archived:
     """As JSON text (``migrations/recipe.py``)."""
 
 
+def numbered_upsert() -> BadRequest:
+    return BadRequest(
+        '"once" goes with "on_duplicate": "error" only',
+        hint="what is sent twice by ignore or update is as if sent once",
+    )
+
+
 def not_archived() -> BadRequest:
     return BadRequest("this deployment is not archived", hint="start it with --archive, a directory or a URL")
 
@@ -112,8 +138,17 @@ class PreparedLookup(Protocol):
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
 
-    def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any], reading: Reading) -> list[bytes | None]:
         """The same for many keys given as JSON values (lists by position or objects by name), in their order."""
+
+    def version(self, reading: Reading) -> bytes | None:
+        """As long as it is the same, so are all answers that were read; None where that cannot be told."""
+
+    def again(self, keys: int) -> bool:
+        """An answer for so many keys was given once more. Whether :meth:`tell` is to be called with the keys."""
+
+    def tell(self, keys: Sequence[Any]) -> None:
+        """These keys were read: what is read is evicted last."""
 
 
 class Deployment(Protocol):
@@ -135,10 +170,18 @@ class Deployment(Protocol):
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         """Like ``try_pages``, but fills holes and waits for the token."""
 
-    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]], once: Once | None = None) -> WriteResult:
-        """With a number of a stream it is done once, however often it is sent (``domains/streams.py``).
+    async def insert(
+        self,
+        table: str,
+        rows: Sequence[Mapping[str, Any]],
+        once: Once | None = None,
+        duplicate: OnDuplicate = REFUSED,
+    ) -> WriteResult:
+        """``duplicate`` says what becomes of a row whose key is taken.
 
-        Then raises RowsRefused, which has every row that cannot be stored; OutOfOrder where a number is skipped.
+        With a number of a stream it is done once, however often it is sent (``domains/streams.py``). Then raises
+        RowsRefused, which has every row that cannot be stored; OutOfOrder where a number is skipped; BadRequest where
+        ``duplicate`` is another than ``error``.
         """
 
     async def streams(self, table: str) -> dict[str, int]:

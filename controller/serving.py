@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any, TypeVar
 
 from controller.binding import Binding
-from controller.deployment import StatementResult, ViewInfo, WriteResult
+from controller.deployment import REFUSED, OnDuplicate, StatementResult, ViewInfo, WriteResult, numbered_upsert
 from controller.held_view import held_lines
 from controller.hosts import Hosts, SchemaChanged
 from controller.listing import info_of, table_of, view_of
@@ -38,7 +38,7 @@ from migrations.plan import State
 from migrations.recipe import Entry
 from migrations.routing import split, split_numbered
 from migrations.statements.rows import delete_operation, insert_operation, update_operation
-from worker.reader_map import BoundLookup
+from worker.reader_map import BoundLookup, in_one_state
 
 Answer = TypeVar("Answer")
 
@@ -132,7 +132,7 @@ class Serving(ABC):
         lookup = await self._ready(view)
         if token and not lookup.has_reached(self._checked(token), map(lookup.binding.from_json, keys)):
             return await self._filled(view, lambda binding: [binding.from_json(key) for key in keys], token)
-        found = lookup.try_pages(keys)
+        found = in_one_state(lambda reading: lookup.try_pages(keys, reading))
         if None in found:
             missed = [key for key, page in zip(keys, found, strict=True) if page is None]
             filled = iter(await self._filled(view, lambda binding: [binding.from_json(key) for key in missed], token))
@@ -145,7 +145,7 @@ class Serving(ABC):
         bound = bind(lookup.binding)
         page = None
         if not token or lookup.has_reached(self._checked(token), [bound]):
-            page = lookup.read(bound)
+            page = in_one_state(lambda reading: lookup.read(bound, reading))
         if page is None:
             (page,) = await self._filled(view, lambda binding: [bind(binding)], token)
         return page
@@ -233,10 +233,20 @@ class Serving(ABC):
                 if self._loop.time() >= deadline:
                     raise
 
-    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]], once: Once | None = None) -> WriteResult:
+    async def insert(
+        self,
+        table: str,
+        rows: Sequence[Mapping[str, Any]],
+        once: Once | None = None,
+        duplicate: OnDuplicate = REFUSED,
+    ) -> WriteResult:
         if once is not None:
+            if duplicate.act != "error":
+                raise numbered_upsert()
             return await self.made_anew(lambda: self._insert_once(table_of(self.state, table), rows, once))
-        return await self.made_anew(lambda: self.write(insert_operation(table_of(self.state, table), rows, now())))
+        return await self.made_anew(
+            lambda: self.write(insert_operation(table_of(self.state, table), rows, now(), duplicate, self.state.shards))
+        )
 
     async def _insert_once(self, schema: TableSchema, rows: Sequence[Mapping[str, Any]], once: Once) -> WriteResult:
         check_name(once.stream)

@@ -34,8 +34,8 @@ async def list_tables(deployment: Serving) -> Response:
 async def insert(
     table: str, body: Annotated[RowsRequest, Depends(json_body(RowsRequest))], deployment: Serving
 ) -> Response:
-    """Insert rows."""
-    return _written(await deployment.insert(table, body.rows, body.place))
+    """Insert rows; `on_duplicate` says what becomes of those whose key is taken."""
+    return _written(await deployment.insert(table, body.rows, body.place, body.duplicate))
 
 
 @router.patch("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(UpdateRequest))

@@ -11,7 +11,7 @@ from typing import Any, Self
 import httpx
 
 from headrace.client import calls
-from headrace.client.calls import Answer, Call, Key, Once, read_answer
+from headrace.client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
 from headrace.client.results import Progress, Record, Result, Written
 from headrace.client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options
 from headrace.errors import ConnectionFailed, ReadTimeout
@@ -142,12 +142,20 @@ class AsyncTable:
         self.name = name
 
     async def insert(
-        self, rows: Mapping[str, Any] | Iterable[Mapping[str, Any]], *, once: Once | None = None
+        self,
+        rows: Mapping[str, Any] | Iterable[Mapping[str, Any]],
+        *,
+        once: Once | None = None,
+        on_duplicate: OnDuplicate = "error",
+        update: Iterable[str] | None = None,
     ) -> Written:
         """Insert one row or many. With a place in a stream of writes (its name, and a number that counts from 1) it is
-        done once, however often it is sent, and RowsRefused names every row that cannot be stored."""
+        done once, however often it is sent, and RowsRefused names every row that cannot be stored.
+
+        ``on_duplicate`` says what becomes of a row whose key is taken; ``update`` are the columns that ``"update"``
+        sets (None: whatever the rows give that stands in no key). An updated row counts as two, as in MySQL."""
         many = [rows] if isinstance(rows, Mapping) else rows
-        return await self._connection.send(calls.insert(self.name, many, once))
+        return await self._connection.send(calls.insert(self.name, many, once, on_duplicate, update))
 
     async def streams(self) -> dict[str, int]:
         """The streams of numbered inserts that the table remembers, each with the last number that is done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -19,6 +19,11 @@ Key = Any
 
 Once = tuple[str, int]
 """The name of a stream of writes, and a number in it, from 1 on: what is sent again under it is not done again."""
+
+
+OnDuplicate = Literal["error", "ignore", "replace", "update"]
+"""What becomes of an inserted row whose PRIMARY KEY or UNIQUE is taken: all rows are refused, it is left out, what is
+there is replaced, or what is there is updated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,18 @@ def archive() -> Call[Archived]:
     return Call("POST", "/v1/archive", lambda answer: Archived(**answer))
 
 
-def insert(table: str, rows: Iterable[Mapping[str, Any]], once: Once | None = None) -> Call[Written]:
+def insert(
+    table: str,
+    rows: Iterable[Mapping[str, Any]],
+    once: Once | None = None,
+    on_duplicate: OnDuplicate = "error",
+    update: Iterable[str] | None = None,
+) -> Call[Written]:
     body: dict[str, Any] = {"rows": [dict(row) for row in rows]}
+    if on_duplicate != "error":
+        body["on_duplicate"] = on_duplicate
+    if update is not None:
+        body["update"] = list(update)
     if once is not None:
         body["once"] = {"stream": once[0], "number": once[1]}
     return Call("POST", _table(table), _written, to_json(body))

@@ -223,7 +223,7 @@ class HeadraceSession:
             case Insert():
                 return request("POST", path, self._target.host, orjson.dumps({"rows": change.rows}))
             case Upsert():
-                return request("POST", "/v1/sql", self._target.host, orjson.dumps(_upserted(change)))
+                return request("POST", path, self._target.host, orjson.dumps(_upserted(change)))
             case Delete():
                 return request("DELETE", path, self._target.host, orjson.dumps({"key": change.key}))
             case Update() if not change.add:
@@ -235,15 +235,7 @@ class HeadraceSession:
 
 
 def _upserted(change: Upsert) -> dict[str, Any]:
-    """As SQL: one statement for all rows."""
-    columns = list(change.rows[0])
-    row = f"({', '.join('?' * len(columns))})"
-    sql = (
-        f"INSERT INTO `{change.table}` ({', '.join(f'`{name}`' for name in columns)}) "
-        f"VALUES {', '.join([row] * len(change.rows))} "
-        f"ON DUPLICATE KEY UPDATE {', '.join(f'`{name}` = VALUES(`{name}`)' for name in change.set)}"
-    )
-    return {"sql": sql, "params": [each[name] for each in change.rows for name in columns]}
+    return {"rows": change.rows, "on_duplicate": "update", "update": change.set}
 
 
 def _added(change: Update) -> dict[str, Any]:

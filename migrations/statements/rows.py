@@ -20,6 +20,7 @@ from domains.packets import Delete, Insert, Update
 from domains.temporal import canonical_datetime
 from domains.types import Kind, Row, TableSchema, Value
 from migrations.statements.access import Access
+from migrations.statements.duplicates import REFUSED, OnDuplicate, assigned, updated_columns
 from migrations.statements.names import column_position
 from migrations.statements.stored import RowMaker, row_maker
 
@@ -29,19 +30,41 @@ _MOST_SHAPES = 1024
 _Shape = tuple[RowMaker, Callable[[Mapping[str, Any]], Sequence[Any]]]
 
 
-def insert_operation(schema: TableSchema, rows: Sequence[Mapping[str, Any]], now: str) -> Insert:
-    """The insert of rows given by column name; what a row leaves out takes its default.
+def insert_operation(
+    schema: TableSchema,
+    rows: Sequence[Mapping[str, Any]],
+    now: str,
+    duplicate: OnDuplicate = REFUSED,
+    shards: int = 1,
+) -> Insert:
+    """The insert of rows given by column name; what a row leaves out takes its default. ``shards`` has the deployment.
 
     :raises UnknownName: no such column; with the nearest.
     :raises TypeViolation: a value does not fit (row, column).
     :raises ConstraintViolation: a NOT NULL column without default is left out (row, column).
-    :raises BadRequest: a row is no object.
+    :raises BadRequest: a row is no object, or does not give what is to be updated from it.
     """
     stored: list[Row] = []
+    updated: tuple[int, ...] | None = None
     for keys, run in groupby(rows, _names):
         maker, pick = _shape(schema, keys)
+        if duplicate.act == "update":
+            if updated is None:
+                updated = updated_columns(schema, duplicate, maker.given, shards)
+            _check_gives(maker, updated, len(stored) + 1)
         stored += maker.rows(map(pick, run), now, len(stored) + 1)
-    return Insert(schema.name, tuple(stored))
+    return Insert(schema.name, tuple(stored), duplicate.act, assigned(schema, updated or ()))
+
+
+def _check_gives(maker: RowMaker, updated: Sequence[int], number: int) -> None:
+    """A row that leaves a column out would set it to its default where one is there: nobody means that."""
+    for at in updated:
+        if at not in maker.given:
+            name = maker.schema.columns[at].name
+            raise BadRequest(
+                f'row {number} has no "{name}", which is updated where the row is there',
+                hint='give it in every row, or name in "update" what all of them give',
+            )
 
 
 def update_operation(schema: TableSchema, key: Mapping[str, Any], changes: Mapping[str, Any]) -> Update:

@@ -29,6 +29,7 @@ class RowMaker:
     coerce: Callable[[Sequence[Any]], Row]
     place: Callable[[Row, Row], Row]
     """The given values and the omitted ones to a stored row."""
+    given: tuple[int, ...]
     omitted: tuple[int, ...]
     """Columns that take their default."""
     zero_asks: int | None
@@ -59,7 +60,7 @@ def row_maker(schema: TableSchema, positions: tuple[int, ...], *, from_json: boo
     coerce = row_coercer([column.type for column in given], [column.name for column in given], from_json=from_json)
     omitted = tuple(at for at in schema.live() if at not in positions)
     auto = next((at for at in positions if schema.columns[at].auto_increment), None)
-    return RowMaker(schema, coerce, _placement(len(schema.columns), positions, omitted), omitted, auto)
+    return RowMaker(schema, coerce, _placement(len(schema.columns), positions, omitted), positions, omitted, auto)
 
 
 def _placement(width: int, given: tuple[int, ...], omitted: tuple[int, ...]) -> Callable[[Row, Row], Row]:

@@ -16,7 +16,18 @@ from typing import Any
 import orjson
 
 from api.tokens import merge
-from controller.deployment import Archived, MigrationStatus, StatementResult, ViewInfo, WriteResult, not_archived
+from controller.deployment import (
+    REFUSED,
+    Archived,
+    MigrationStatus,
+    OnDuplicate,
+    Reading,
+    StatementResult,
+    ViewInfo,
+    WriteResult,
+    not_archived,
+    numbered_upsert,
+)
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -40,6 +51,14 @@ PARAMETER = re.compile(r"([\w.]+)\s*(=|>=|<=|>|<|IN)\s*\(?\?", re.I)
 WRITTEN = re.compile(r"\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|CREATE\s+TABLE)\s+(\w+)", re.I)
 
 
+def _on_conflict(schema: TableSchema, row: Mapping[str, Any], duplicate: OnDuplicate) -> str:
+    if duplicate.act != "update":
+        return ""
+    keys = {schema.columns[at].name for at in schema.primary_key}
+    names = [name for name in row if name not in keys] if duplicate.columns is None else duplicate.columns
+    return f" ON CONFLICT DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names)}"
+
+
 class FakeLookup:
     """A prepared look-up: hits only for keys that were filled before."""
 
@@ -51,8 +70,17 @@ class FakeLookup:
     def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | None:
         return self._hit(self._deployment.key_of_text(self.info, text))
 
-    def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any], reading: Reading) -> list[bytes | None]:
         return [self._hit(self._deployment.key_of_json(self.info, key)) for key in keys]
+
+    def version(self, reading: Reading) -> bytes | None:
+        return None
+
+    def again(self, keys: int) -> bool:
+        raise AssertionError("an answer without a version is not kept")
+
+    def tell(self, keys: Sequence[Any]) -> None:
+        raise AssertionError("an answer without a version is not kept")
 
     def _hit(self, key: tuple[Any, ...]) -> bytes | None:
         filled = (self.info.name, key) in self._deployment.filled
@@ -114,16 +142,28 @@ class FakeDeployment:
         info = self._view(view)
         return [self._fill(info, self.key_of_json(info, key)) for key in keys]
 
-    async def insert(self, table: str, rows: Sequence[Mapping[str, Any]], once: Once | None = None) -> WriteResult:
+    async def insert(
+        self,
+        table: str,
+        rows: Sequence[Mapping[str, Any]],
+        once: Once | None = None,
+        duplicate: OnDuplicate = REFUSED,
+    ) -> WriteResult:
         schema = self._table(table)
         if once is not None:
+            if duplicate.act != "error":
+                raise numbered_upsert()
             return await self._insert_once(schema, rows, once)
         self.database.execute("BEGIN")
         try:
             for row in rows:
                 self._check(schema, row)
                 holes = ", ".join("?" * len(row))
-                self._run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({holes})", list(row.values()))
+                verb = {"ignore": "INSERT OR IGNORE", "replace": "REPLACE"}.get(duplicate.act, "INSERT")
+                self._run(
+                    f"{verb} INTO {table} ({', '.join(row)}) VALUES ({holes}){_on_conflict(schema, row, duplicate)}",
+                    list(row.values()),
+                )
         except BaseException:
             self.database.execute("ROLLBACK")
             raise

@@ -173,7 +173,8 @@ async def test_async_client(launch: Launch) -> None:
     async with connect_async(launch().url, read_your_writes=True) as db:
         await db.execute(SCHEMA)
         await db.table("stories").insert([{"id": 1, "title": "one"}])
-        await db.table("stories").update({"id": 1}, {"title": "uno"})
+        await db.table("stories").update({"id": 1}, {"title": "eins"})
+        await db.table("stories").insert({"id": 1, "title": "uno"}, on_duplicate="update", update=["title"])
         view = db.view("StoriesWithVC")
         assert await view.lookup(id=1) == [{"id": 1, "title": "uno", "vcount": 0}]
         assert await view.lookup_many([1, 2]) == [[{"id": 1, "title": "uno", "vcount": 0}], []]

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from domains.compile import compile_predicate
 from domains.errors import BadRequest, ConstraintViolation, HeadraceError, TypeViolation, UnknownName
+from domains.expressions import Field
 from domains.packets import Delete, Insert, Update
+from migrations.statements.duplicates import OnDuplicate
 from migrations.statements.rows import delete_operation, insert_operation, update_operation
 from tests.migrations.statement_catalog import CATALOG, NOW, perform
 
@@ -64,6 +66,19 @@ def test_what_is_wrong_with_rows_is_said(rows: list[Any], kind: type[HeadraceErr
         insert_operation(STORIES, rows, NOW)
     assert type(caught.value) is kind
     assert str(caught.value).startswith(message)
+
+
+def test_updates_where_a_row_is_there() -> None:
+    """The columns that stand in no key, or those that are named, each set to the new row's."""
+    rows = [{"id": 1, "author": 2, "title": "x"}, {"title": "y", "author": 3, "id": 4}]
+    upsert = insert_operation(STORIES, rows, NOW, OnDuplicate("update"))
+    assert upsert.on_conflict == "update"
+    width = len(STORIES.columns)
+    fields = {at: Field(width + at, STORIES.columns[at].type) for at in (1, 2)}
+    assert dict(upsert.assignments) == fields
+    named = insert_operation(STORIES, rows, NOW, OnDuplicate("update", ("TITLE",)))
+    assert named.assignments == ((2, fields[2]),)
+    assert insert_operation(STORIES, rows, NOW, OnDuplicate("replace")).assignments == ()
 
 
 def test_update_and_delete_by_key() -> None:
