@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +39,15 @@ class Child:
         self.part = part
         self.ends = 0
         """How often its process has ended without having been asked to."""
+        self.last_words = ""
+        """Why it ended then, as far as its log says: the error in one line."""
         self._tell = tell
         self._changed = changed
         self._backoff = Backoff()
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
+        self._spawning = asyncio.Lock()
+        """A spawn that is cancelled half-way has two wait for its process, of whom one is told nonsense."""
         self._logged = 0
 
     @property
@@ -57,28 +62,34 @@ class Child:
     async def stop(self) -> None:
         """Ask it to end, and after its grace make it."""
         if self._task is not None:
-            self._task.cancel()
+            async with self._spawning:
+                self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         process = self._process
         if process is not None and process.returncode is None:
-            process.send_signal(signal.SIGTERM)
+            self._signal(signal.SIGTERM)
             try:
                 async with asyncio.timeout(self.part.grace):
                     await process.wait()
             except TimeoutError:
                 self._tell(f"{self.part.name} does not stop within {self.part.grace:g} s and is killed")
-                process.kill()
+                self.kill()
                 await process.wait()
         self._close_input()
         self._changed()
 
     def kill(self) -> None:
         """At once, for who is in a hurry; ``stop`` is still to be called."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        self._signal(signal.SIGKILL)
 
-    def last_words(self) -> str:
-        """Why it ended, as far as its log says: the error in one line."""
+    def _signal(self, how: signal.Signals) -> None:
+        """Past asyncio's own, which looks first whether the process has ended, and so takes the exit code away from who
+        waits for it."""
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, how)
+
+    def _said_last(self) -> str:
         try:
             with self.part.log.open("rb") as log:
                 log.seek(max(self._logged, os.fstat(log.fileno()).st_size - TAIL_BYTES))
@@ -98,13 +109,15 @@ class Child:
             began = loop.time()
             code = await self._process.wait()
             self.ends += 1
+            self.last_words = self._said_last()  # Now: the next process begins where the log ends.
             self._close_input()
             self._changed()
             wait = self._backoff.after(loop.time() - began)
             self._tell(f"{self.part.name} {ending(code)}; it is started again in {wait:.1f} s (log: {self.part.log})")
             await asyncio.sleep(wait)
             try:
-                await self._spawn()
+                async with self._spawning:
+                    await self._spawn()
             except OSError as error:
                 self._tell(f"{self.part.name} cannot be started: {error.strerror or error}")
 

@@ -68,6 +68,8 @@ class Supervisor:
     _zookeeper: str = ""
     _url: str = ""
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once a part has ended without having been asked to."""
 
     async def run(self, started: Callable[[Up], None], stop: asyncio.Event) -> None:
         """Until ``stop`` is set. ``started`` is called once, when requests are answered. Raises StartFailed."""
@@ -115,10 +117,11 @@ class Supervisor:
         await authority.start(create=True)
         try:
             claim(self._directory.path, authority.deployment, authority.deployment_id)
-            self._children = [Child(part, self.tell, self._record) for part in self._parts(listening)]
+            self._children = [Child(part, self.tell, self._changed) for part in self._parts(listening)]
             for child in reversed(self._children):
                 await child.start()
-            await self._until_there(authority)
+            if not await _unless(self._ended, self._until_there(authority)):
+                raise self._not_started()
             await self._compare(authority)
         finally:
             await authority.close()
@@ -169,20 +172,16 @@ class Supervisor:
         """Returns when all parts are there and requests are answered. Raises StartFailed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + READY_SECONDS
-        while True:
-            for child in self._children:
-                if child.ends:
-                    raise StartFailed(
-                        f"{child.part.name} does not start: {child.last_words()}", hint=f'see "{child.part.log}"'
-                    )
-            missing = await self._missing(authority)
-            if not missing:
-                return
+        while missing := await self._missing(authority):
             if loop.time() > deadline:
                 raise StartFailed(
                     f"after {READY_SECONDS:g} s there is still no {missing}", hint=f'see "{self._directory.logs}"'
                 )
             await asyncio.sleep(LOOK_AGAIN)
+
+    def _not_started(self) -> StartFailed:
+        child = next(child for child in self._children if child.ends)
+        return StartFailed(f"{child.part.name} does not start: {child.last_words}", hint=f'see "{child.part.log}"')
 
     async def _compare(self, authority: KazooAuthority) -> None:
         """Say so where a number was given that counts at a deployment's first start only."""
@@ -203,7 +202,8 @@ class Supervisor:
                 **{name: controller.pid for name, controller in (await authority.candidates()).items()},
             }
             for child in self._children:
-                if not child.part.name.startswith("api-") and there.get(child.part.name) != child.pid:
+                registers = not child.part.name.startswith("api-")
+                if child.pid is None or (registers and there.get(child.part.name) != child.pid):
                     return child.part.name
             leader = await authority.leader()
         except AuthorityUnavailable as error:
@@ -242,6 +242,11 @@ class Supervisor:
         if self._ensemble is not None:
             pids |= {f"zookeeper-{number}": pid for number, pid in self._ensemble.pids.items()}
         return dict(sorted(pids.items()))
+
+    def _changed(self) -> None:
+        if any(child.ends for child in self._children):
+            self._ended.set()
+        self._record()
 
     def _record(self) -> None:
         try:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import httpx
-from running_cluster import Running, alive, until
+import pytest
+from running_cluster import DEADLINE, Running, alive, until
 
-from headrace.cluster.backoff import Backoff
-from headrace.cluster.child import ending
+from headrace.cluster.backoff import LONGEST_SECONDS, Backoff
+from headrace.cluster.child import Child, Part, ending
+from headrace.cluster.directory import ClusterDirectory
+from headrace.cluster.supervisor import Supervisor
+from headrace.settings import Settings
+from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
+from zookeeper.kazoo_authority import KazooAuthority
 
 Launch = Callable[..., Running]
 
@@ -68,6 +76,50 @@ def test_a_part_that_does_not_start(launch_fake: Launch) -> None:
     assert "hint: see " in err
     assert "Traceback" not in err
     assert running.pids() == {}
+
+
+class Empty:
+    """As much of an authority as is asked: nobody is registered."""
+
+    async def workers(self) -> dict[str, WorkerDescriptor]:
+        return {}
+
+    async def candidates(self) -> dict[str, ControllerDescriptor]:
+        return {}
+
+
+async def test_a_part_that_has_died_is_missing_until_it_is_back(tmp_path: Path) -> None:
+    """While it is down it has no process number, and whoever is not registered has none either."""
+    part = Part("worker-1", ("sh", "-c", "echo error: no room; exit 1"), os.environ, tmp_path / "log", 5.0)
+    supervisor = Supervisor(Settings(data=tmp_path), print)
+    supervisor._directory = ClusterDirectory(tmp_path)
+    child = Child(part, print, supervisor._changed)
+    child._backoff.next = LONGEST_SECONDS
+    supervisor._children = [child]
+    await child.start()
+    async with asyncio.timeout(DEADLINE):
+        await supervisor._ended.wait()
+    assert child.pid is None
+    assert await supervisor._missing(cast(KazooAuthority, Empty())) == "worker-1"
+    assert supervisor._not_started().message == "worker-1 does not start: no room"
+    await child.stop()
+
+
+async def test_a_stop_while_a_part_is_started_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """At whatever moment it comes, the process is waited for by one only; two of them tell of an unknown child."""
+    for moment in range(40):
+        part = Part("worker-1", ("sh", "-c", "exit 1"), os.environ, tmp_path / "log", 5.0)
+        child = Child(part, lambda told: None, lambda: None)
+        child._backoff.next = 0.0
+        await child.start()
+        async with asyncio.timeout(DEADLINE):
+            while not child.ends:
+                await asyncio.sleep(0)
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            await child.stop()
+        assert child.pid is None
+    assert not caplog.records
 
 
 def test_a_part_that_keeps_dying_is_tried_again_later_and_later(launch_fake: Launch, tmp_path: Path) -> None:

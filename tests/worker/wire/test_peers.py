@@ -107,7 +107,7 @@ async def test_connections_that_are_cut_at_random_lose_and_double_nothing(
         monkeypatch.setattr(streams, "FRAME_BYTES", 500)
         monkeypatch.setattr(peer, "WINDOW", 5000)
     one, two = await Worker(1).start(), await Worker(2).start()
-    count = 6000
+    count, ways = 6000, ((one, "w2"), (two, "w1"))
     async with Proxy(one.server.port) as to_one, Proxy(two.server.port) as to_two:
         cutters = [asyncio.create_task(proxy.cut_at_random(random, 0.03)) for proxy in (to_one, to_two)]
         for worker in (one, two):
@@ -122,14 +122,14 @@ async def test_connections_that_are_cut_at_random_lose_and_double_nothing(
                 await asyncio.sleep(random.choice((0, 0, 0.002)))
 
         await asyncio.gather(talk(one, 2), talk(two, 1))
-        # Enough cuts, of which some hit while frames and acknowledgements are on their way.
-        await until(lambda: min(to_one.cuts, to_two.cuts) > 15)
+        # Enough cuts that met a stream, in both directions: a connection that is cut before its stream is opened, as
+        # most are where the machine is slow, is none. Some hit while frames and acknowledgements are on their way.
+        await until(lambda: all(worker.peers.status()["out"][to]["reconnects"] > 10 for worker, to in ways), 60)
         for cutter in cutters:
             cutter.cancel()
         await until(lambda: len(one.arrived) >= count and len(two.arrived) >= count, 60)
         await until(lambda: one.peers.waiting_bytes == two.peers.waiting_bytes == 0)
         assert one.sequences() == two.sequences() == list(range(count))
-        assert one.peers.status()["out"]["w2"]["reconnects"] > 10
         await one.stop()
         await two.stop()
 

@@ -1,0 +1,84 @@
+"""A process whose output is read as it comes, by a thread: nothing is waited for without a deadline."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Condition, Thread
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 180.0
+"""More than a start of a cluster may take by itself before it says what is missing: then that is what is heard."""
+
+
+class ToldProcess:
+    """``python`` with these arguments, over the code of this repository."""
+
+    def __init__(self, arguments: list[str], environment: Mapping[str, str], cwd: Path | None = None) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (it lives as long as the process)
+        self.popen = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment},
+            cwd=cwd,
+        )
+        self.lines: list[str] = []
+        """All that it has said so far."""
+        self._looked_at = 0
+        self._ended = False
+        self._more = Condition()
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.popen.stdout
+        for line in self.popen.stdout:
+            with self._more:
+                self.lines.append(line)
+                self._more.notify_all()
+        with self._more:
+            self._ended = True
+            self._more.notify_all()
+
+    def read_until(self, pattern: str, seconds: float = SECONDS) -> re.Match[str]:
+        """The first line that fits, of those that no earlier call has looked at."""
+
+        def look() -> re.Match[str] | bool:
+            for line in self.lines[self._looked_at :]:
+                self._looked_at += 1
+                if found := re.search(pattern, line):
+                    return found
+            return self._ended
+
+        with self._more:
+            found = self._more.wait_for(look, seconds)
+        assert isinstance(found, re.Match), f"no {pattern!r} in {self.lines}, {self.errors()}"
+        return found
+
+    def finish(self, seconds: float = SECONDS) -> tuple[int, str, str]:
+        """Exit code, output and errors, all of them, once it has ended by itself."""
+        try:
+            code = self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it has not ended after {seconds:g} s: {self.lines}, {self.errors()}") from None
+        self._reader.join(seconds)
+        return code, "".join(self.lines), self.errors()
+
+    def errors(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait()
+        self._reader.join(SECONDS)
+        assert self.popen.stdout
+        self.popen.stdout.close()
+        self._errors.close()
