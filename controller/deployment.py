@@ -15,7 +15,6 @@ from domains.graph import Parameter
 from domains.packets import Clock, Once
 from domains.types import Column, TableSchema
 from migrations.statements.duplicates import REFUSED, OnDuplicate
-from worker.reader_map import Reading, in_one_state
 
 __all__ = [
     "REFUSED",
@@ -25,11 +24,9 @@ __all__ = [
     "MigrationStatus",
     "OnDuplicate",
     "PreparedLookup",
-    "Reading",
     "StatementResult",
     "ViewInfo",
     "WriteResult",
-    "in_one_state",
     "not_archived",
     "numbered_upsert",
 ]
@@ -138,17 +135,8 @@ class PreparedLookup(Protocol):
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
         """The same for many keys given as JSON values (lists by position or objects by name), in their order."""
-
-    def version(self, reading: Reading) -> bytes | None:
-        """As long as it is the same, so are all answers that were read; None where that cannot be told."""
-
-    def again(self, keys: int) -> bool:
-        """An answer for so many keys was given once more. Whether :meth:`tell` is to be called with the keys."""
-
-    def tell(self, keys: Sequence[Any]) -> None:
-        """These keys were read: what is read is evicted last."""
 
 
 class Deployment(Protocol):
