@@ -4,6 +4,8 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# What a test starts are processes of Python, hundreds of them: all but the first find the code compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first of these that is new enough; another one: make PYTHON=/path/to/python3
 PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \

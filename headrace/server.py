@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -14,6 +13,7 @@ import uvicorn
 
 from api.app import create_app
 from headrace.errors import HeadraceError
+from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error
 from headrace.opening import open_deployment
 from headrace.settings import Settings
 from worker.garbage import expect_long_lives
@@ -21,17 +21,6 @@ from worker.garbage import expect_long_lives
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients and proxies keep an idle connection (5 to 60 s), so that it is they who close it: a server that
 closes first may do so while a request is on its way."""
-
-GRACE_SECONDS = 10
-"""Beyond the read timeout, for requests under way at a stop; then they are cancelled."""
-
-BACKLOG = 2048
-
-
-class StartFailed(HeadraceError):
-    """The server cannot start; the message is one line for the terminal."""
-
-    code = "start_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +57,6 @@ class Server(uvicorn.Server):
                 signal.signal(each, handler)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; raises StartFailed where the address is taken or not ours."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        hint = "; is another server running? choose another with --port" if "in use" in reason else ""
-        raise StartFailed(f"cannot listen on {host}:{port}: {reason}{hint}") from error
-
-
-def address(listening: socket.socket) -> str:
-    """Where the socket answers, as a URL for this machine."""
-    host, port = listening.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
@@ -99,14 +70,6 @@ def config(app: object, settings: Settings) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(settings.read_timeout) + GRACE_SECONDS,
     )
-
-
-def log_to_standard_error(settings: Settings) -> None:
-    """Ours from ``log_level`` on; what uvicorn tells of its own life is told by us, in other words."""
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
-    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level.upper())))
 
 
 def serve(settings: Settings, started: Callable[[Running], None]) -> None:

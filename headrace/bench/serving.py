@@ -18,7 +18,8 @@ from api.app import create_app
 from controller.local import LocalDeployment
 from headrace.bench.loading import load
 from headrace.bench.program import TABLES, VIEW, VIEWS, story
-from headrace.server import Running, Server, address, config, listen
+from headrace.listening import address, listen
+from headrace.server import Running, Server, config
 from headrace.settings import Settings
 
 _HEADERS = [(b"content-type", b"application/json")]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +16,7 @@ from headrace.cli.serving import (
     SparkThreshold,
     setting_help,
 )
+from headrace.cluster.parent import end_with_parent
 from headrace.errors import BadRequest
 from headrace.settings import Settings, load
 from headrace.sizes import format_size
@@ -201,13 +199,5 @@ def part_settings(config: Path | None, supervised: bool, given: dict[str, Any]) 
             hint="--zookeeper host:port; headrace up brings one of its own, and prints where",
         )
     if supervised:
-        threading.Thread(target=_end_with_input, name="supervised", daemon=True).start()
+        end_with_parent()
     return settings
-
-
-def _end_with_input() -> None:
-    """The supervisor holds the other end; when it is gone, so that nobody would start or stop this, stop cleanly."""
-    # Not by sys.stdin: its lock, held here for ever, would abort an interpreter that ends for another reason.
-    while os.read(0, 4096):
-        continue
-    os.kill(os.getpid(), signal.SIGTERM)

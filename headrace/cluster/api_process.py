@@ -16,7 +16,8 @@ from api.app import create_app
 from controller.cluster.deployment import ClusterDeployment
 from headrace.cluster.leader_client import LeaderClient
 from headrace.errors import BadRequest, HeadraceError
-from headrace.server import Running, Server, StartFailed, address, config, listen
+from headrace.listening import StartFailed, address, listen
+from headrace.server import Running, Server, config
 from headrace.settings import Settings
 from worker.garbage import expect_long_lives
 from worker.messages import Role

@@ -16,8 +16,9 @@ from controller.cluster.handles import Wire
 from controller.cluster.leader import LeaderSettings
 from headrace.cluster.recipe_keeping import keep_recipes
 from headrace.errors import BadRequest, HeadraceError
+from headrace.listening import StartFailed, address, listen
 from headrace.opening import bulk_runners
-from headrace.server import Running, Server, StartFailed, address, config, listen
+from headrace.server import Running, Server, config
 from headrace.settings import Settings
 from zookeeper.descriptors import ControllerDescriptor, check_name
 from zookeeper.errors import AuthorityError

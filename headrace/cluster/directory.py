@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from headrace.server import StartFailed
+from headrace.listening import StartFailed
 from worker.shards import machine, started_at
 
 GONE_SECONDS = 5.0

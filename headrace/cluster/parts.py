@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 
-from headrace.server import config, log_to_standard_error
+from headrace.listening import log_to_standard_error, loop_factory
 from headrace.settings import Settings
 
 
@@ -32,5 +32,5 @@ def api(settings: Settings, fd: int | None = None) -> None:
 
 def _run(settings: Settings, part: Coroutine[None, None, None]) -> None:
     log_to_standard_error(settings)
-    with asyncio.Runner(loop_factory=config(None, settings).get_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(part)

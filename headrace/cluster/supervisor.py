@@ -18,7 +18,7 @@ from headrace.cluster.backoff import Backoff
 from headrace.cluster.child import Child, Part
 from headrace.cluster.directory import ClusterDirectory
 from headrace.cluster.kept_state import take_up
-from headrace.server import GRACE_SECONDS, StartFailed, address, listen
+from headrace.listening import GRACE_SECONDS, StartFailed, address, listen
 from headrace.settings import Settings
 from zookeeper.belonging import claim
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from headrace.server import StartFailed
+from headrace.listening import StartFailed
 
 USUAL = Path("headrace-data/demo")
 NOTE = "demo.json"

@@ -13,7 +13,8 @@ from headrace.demo.loading import describe, load, make_program
 from headrace.demo.printing import Printer
 from headrace.demo.telling import Story, Then
 from headrace.errors import ConnectionFailed
-from headrace.server import Running, StartFailed, listen, serve
+from headrace.listening import StartFailed, listen
+from headrace.server import Running, serve
 from headrace.settings import Settings
 from loadgen.lobsters.data import Data
 from loadgen.lobsters.program import TABLES

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from headrace.drills.loading import DrillFailed
-from headrace.server import listen
+from headrace.listening import listen
 from worker.shards import started_at
 
 HOST = "127.0.0.1"

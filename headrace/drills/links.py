@@ -11,7 +11,7 @@ from headrace.drills.cluster import HOST, Cluster
 from headrace.drills.possible import NotPossible
 from headrace.drills.proxy import Pair, Proxy, Rules
 from headrace.drills.stage import LINKS_ONLY, Stage
-from headrace.server import listen
+from headrace.listening import listen
 
 CUT_SECONDS = 2.0
 SLOW_SECONDS = 5.0

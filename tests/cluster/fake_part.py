@@ -2,6 +2,9 @@
 
 ``FAKE`` in the environment says how it misbehaves: ``NAME=how`` with ``refuses`` (an error at the start), ``dies``
 (shortly after), ``ignores`` (it does not stop when it is asked).
+
+It loads no more than that takes: the tests of the supervisor start a hundred of them. So it reads its settings where
+the supervisor writes them; that the parts take them from there, before any file, is what ``test_settings.py`` shows.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import socket
 import sys
 from pathlib import Path
 
-from headrace.cli.cluster import part_settings
+from headrace.cluster.parent import end_with_parent
 from zookeeper.belonging import claim
 from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
 from zookeeper.kazoo_authority import KazooAuthority
+
+SETTINGS = ("zookeeper", "zookeeper_auth", "deployment", "data", "shards")
 
 
 async def main() -> None:
@@ -27,7 +32,9 @@ async def main() -> None:
     parser.add_argument("--supervised", action="store_true")
     parser.add_argument("--fd", type=int)
     options = parser.parse_args()
-    settings = part_settings(None, options.supervised, {"name": options.name})
+    settings = {name: os.environ.get(f"HEADRACE_{name.upper()}", "") for name in SETTINGS}
+    if options.supervised:
+        end_with_parent()
     how = dict(each.split("=") for each in os.environ.get("FAKE", "").split() if "=" in each).get(options.name, "")
     if how == "refuses":
         print("error: the fake refuses\nhint: ask it for something else", flush=True)
@@ -35,17 +42,14 @@ async def main() -> None:
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, (lambda: None) if how == "ignores" else stop.set)
-    assert settings.zookeeper
-    assert settings.name
-    authority = KazooAuthority(settings.zookeeper, settings.deployment, auth=settings.zookeeper_auth)
+    data = Path(settings["data"])
+    authority = KazooAuthority(settings["zookeeper"], settings["deployment"], auth=settings["zookeeper_auth"] or None)
     await authority.start()
     if options.kind == "worker":
-        claim(settings.data, authority.deployment, authority.deployment_id)
-        await authority.register_worker(
-            WorkerDescriptor(settings.name, "h", 1, os.getpid(), os.getpid(), str(settings.data))
-        )
+        claim(data, authority.deployment, authority.deployment_id)
+        await authority.register_worker(WorkerDescriptor(options.name, "h", 1, os.getpid(), os.getpid(), str(data)))
     elif options.kind == "controller":
-        authority.candidate(ControllerDescriptor(settings.name, "h", 1, os.getpid()))
+        authority.candidate(ControllerDescriptor(options.name, "h", 1, os.getpid()))
     else:
         answer = f"HTTP/1.1 200 OK\r\ncontent-length: {len(options.name)}\r\nconnection: close\r\n\r\n{options.name}"
 
@@ -55,12 +59,12 @@ async def main() -> None:
             writer.close()
 
         await asyncio.start_server(connected, sock=socket.socket(fileno=options.fd))
-    print(f"{options.name} runs with shards {settings.shards}", flush=True)
+    print(f"{options.name} runs with shards {settings['shards']}", flush=True)
     if how == "dies":
         await asyncio.sleep(0.2)
         sys.exit(3)
     await stop.wait()
-    with (Path(settings.data) / "stopped").open("a") as file:
+    with (data / "stopped").open("a") as file:
         file.write(f"{options.name}\n")
     await authority.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.drills.proxy import Proxy, Rules
-from headrace.server import listen
+from headrace.listening import listen
 from worker.messages import Ping, Pong, Role
 from worker.wire import Connection, Server, connect, greeting, serve
 from worker.wire.errors import ConnectionLost

@@ -128,6 +128,14 @@ def test_a_client_command_does_not_load_the_engine() -> None:
     assert done.stdout.strip() == "set()"
 
 
+def test_a_worker_does_not_load_what_answers_http() -> None:
+    """One that was killed is to be back soon."""
+    heavy = {"fastapi", "uvicorn", "httpx", "sqlglot", "pyarrow", "pyspark", "pandas", "matplotlib"}
+    code = f"import sys, headrace.cluster.parts, worker.process; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
 def shown(renderables: Any) -> str:
     printer = console()
     with printer.capture() as capture:

@@ -20,7 +20,7 @@ from headrace.demo import directory
 from headrace.demo.directory import Contents
 from headrace.demo.loading import load, make_program
 from headrace.demo.printing import Printer
-from headrace.server import StartFailed
+from headrace.listening import StartFailed
 from loadgen.lobsters.data import Data
 
 SMALL = "0.03"

@@ -1,0 +1,62 @@
+"""What every process of Headrace that listens has, whatever answers there: a socket, its address, a log, a loop.
+
+A worker has no HTTP and a supervisor answers nothing itself. So this stands apart from ``server.py``, which loads
+uvicorn, FastAPI and all routes: a second of processor time for each process that only wanted a socket, and a second
+later for the shards of a worker that was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from headrace.errors import HeadraceError
+from headrace.settings import Settings
+
+GRACE_SECONDS = 10
+"""Beyond the read timeout, for requests under way at a stop; then they are cancelled."""
+
+BACKLOG = 2048
+
+
+class StartFailed(HeadraceError):
+    """The server cannot start; the message is one line for the terminal."""
+
+    code = "start_failed"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; raises StartFailed where the address is taken or not ours."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        hint = "; is another server running? choose another with --port" if "in use" in reason else ""
+        raise StartFailed(f"cannot listen on {host}:{port}: {reason}{hint}") from error
+
+
+def address(listening: socket.socket) -> str:
+    """Where the socket answers, as a URL for this machine."""
+    host, port = listening.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def log_to_standard_error(settings: Settings) -> None:
+    """Ours from ``log_level`` on; what uvicorn tells of its own life is told by us, in other words."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level.upper())))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop's, as uvicorn chooses it too; asyncio's own where there is no uvloop."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
