@@ -25,6 +25,7 @@ then::
 ``rebuild.py``      base shards as sorted runs
 ``runner.py``       :class:`SparkRunner`: bulk jobs, as the controller starts them
 ``bulk.py``         the stages of a bulk job, run
+``daemon.py``       what workers are forked from
 ``probe.py``        what Spark runs with
 ``trouble.py``      what went wrong inside Spark, as an error of ours
 ==================  ============================================================================================

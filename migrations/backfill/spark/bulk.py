@@ -38,7 +38,7 @@ from migrations.backfill.frames import Digest, frame
 from migrations.backfill.job import Flow, Job, Stage, StateFile, TableShard, Task
 from migrations.backfill.spark.fold import ShardAt, fold, stored_names
 from migrations.backfill.spark.reporting import Reporter, Watch
-from migrations.backfill.spark.segments import ArchiveFiles
+from migrations.backfill.spark.segments import ArchiveFiles, check_all
 from migrations.backfill.spark.trouble import Marked, error_of
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 
@@ -86,6 +86,7 @@ class Bulk:
         files: list[StateFile] = []
         try:
             with Watch(self._spark, self._reporter, self._progress):
+                self._check()
                 for stage in self._job.stages:
                     files += self._run_stage(stage)
                     self._stages_done += 1
@@ -94,6 +95,10 @@ class Bulk:
         except Exception as error:
             raise error_of(error) from error
         return files
+
+    def _check(self) -> None:
+        """All segments at once. Raises ArchiveError."""
+        check_all(self._spark, self._files, [each for table in self._job.tables for each in _at(table).segments])
 
     def _progress(self) -> dict[str, Any]:
         rows = int(self._rows.value)
@@ -124,15 +129,8 @@ class Bulk:
 
     def _tape(self, stage: Stage) -> DataFrame:
         """Everything that the stage's tasks read: (task, place, block)."""
-        starts = pa.table(
-            [
-                pa.array(range(len(stage.tasks)), pa.int32()),
-                pa.array([BEGIN] * len(stage.tasks), pa.int32()),
-                pa.array([b""] * len(stage.tasks), pa.binary()),
-            ],
-            schema=_TAPE_TYPES,
-        )
-        tape = self._spark.createDataFrame(starts, TAPE)
+        starts = self._spark.range(0, len(stage.tasks), 1, 1)
+        tape = starts.selectExpr("CAST(id AS int) AS task", f"{BEGIN} AS place", "X'' AS data")
         for table, readers in self._readers(stage).items():
             tape = tape.unionAll(self._blocks(self._job.table(table), readers))
         wanted = [
@@ -142,7 +140,8 @@ class Bulk:
             if flow in self._flows
         ]
         if wanted and self._sent:
-            ways = self._spark.createDataFrame(wanted, "flow int, task int, place int")
+            rows = ", ".join(map(str, wanted))
+            ways = self._spark.sql(f"SELECT * FROM VALUES {rows} AS ways (flow, task, place)")
             for sent in self._sent:
                 tape = tape.unionAll(sent.join(F.broadcast(ways), "flow").select("task", "place", "data"))
         return tape
@@ -158,9 +157,8 @@ class Bulk:
 
     def _blocks(self, table: TableShard, readers: list[tuple[int, int]]) -> DataFrame:
         """The rows of a base shard, in blocks, once for each task that reads it."""
-        assert table.manifest is not None
         names = stored_names(table.schema)
-        folded = fold(self._spark, self._files, [ShardAt(table.manifest, table.position)], table.schema)
+        folded = fold(self._spark, self._files, [_at(table)], table.schema, checked=True)
         restore = [_restorer(column.type) for column in table.schema.columns]
         counted = self._rows
 
@@ -180,6 +178,11 @@ class Bulk:
                     )
 
         return folded.select(WEIGHT, *names).mapInArrow(pack, TAPE)
+
+
+def _at(table: TableShard) -> ShardAt:
+    assert table.manifest is not None, "a job on Spark reads an archive"
+    return ShardAt(table.manifest, table.position)
 
 
 def _deltas(batch: pa.RecordBatch, restore: list[Any]) -> list[Delta]:

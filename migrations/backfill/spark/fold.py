@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,8 +27,11 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
+    IntegerType,
     LongType,
     StringType,
+    StructField,
+    StructType,
     TimestampNTZType,
 )
 
@@ -155,7 +157,8 @@ def _padded(
 ) -> DataFrame:
     """Segments of one schema, in the width of the other."""
     own, wanted = schemas
-    read = spark.read.parquet(*(files.for_spark(segment.file) for segment in segments))
+    # Its columns are known: to look for them in the files would be a job of its own.
+    read = spark.read.schema(_file_schema(own)).parquet(*(files.for_spark(segment.file) for segment in segments))
     # A log segment may begin before the snapshot that stands for its beginning.
     counts = (F.col(SEQUENCE) <= shard.position) & (
         (F.col(SEQUENCE) > snapshot) | F.col("_metadata.file_name").startswith("snapshot-")
@@ -168,6 +171,14 @@ def _padded(
         column = wanted.columns[place]
         columns.append(_literal(value, column.type).cast(spark_type(column.type, column.name)).alias(f"s{place}"))
     return read.select(*columns)
+
+
+def _file_schema(schema: TableSchema) -> StructType:
+    """The columns of a segment as Spark reads them, without those that nobody asks for."""
+    fields = [StructField(SEQUENCE, LongType()), StructField(WEIGHT, IntegerType())]
+    for name, column in zip(archived_names(schema), schema.columns, strict=True):
+        fields.append(StructField(name, spark_type(column.type, column.name)))
+    return StructType(fields)
 
 
 def _literal(value: Value, type: SqlType) -> Column:
@@ -194,9 +205,7 @@ def _is_there(shards: Sequence[ShardAt], names: list[str]) -> Column:
     return F.when(F.col(WEIGHT) < 0, wrong.cast("boolean")).otherwise(F.col(WEIGHT) > 0)
 
 
-def _empty_schema(schema: TableSchema) -> Any:
-    from pyspark.sql.types import IntegerType, StructField, StructType
-
+def _empty_schema(schema: TableSchema) -> StructType:
     fields = [StructField(SHARD, IntegerType()), StructField(WEIGHT, LongType())]
     for place, column in enumerate(schema.columns):
         fields.append(StructField(f"s{place}", spark_type(column.type, column.name)))

@@ -1,9 +1,9 @@
 """The archive's files as a job sees them: opened by URL, and each checked before a row of it counts.
 
-The driver reads manifests; tasks check files, each one as a whole, by its length and digest: Spark's own reader would
-take a file that was cut at a row group for a shorter one, or fail with the name of a class. It is read twice that
-way, the second time mostly out of the page cache. File systems are pyarrow's (``file``, ``s3``, ``hdfs``, ``gs``);
-Spark has the same under names of its own (``s3a``).
+The driver reads manifests; it, or tasks where there is much to read, checks files, each one as a whole, by its length
+and digest: Spark's own reader would take a file that was cut at a row group for a shorter one, or fail with the name of
+a class. It is read twice that way, the second time mostly out of the page cache. File systems are pyarrow's (``file``,
+``s3``, ``hdfs``, ``gs``); Spark has the same under names of its own (``s3a``).
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ CHUNK = 4 * 2**20
 
 CHECKS_A_TASK = 8
 """Files; a task of its own for each would take longer to start than to check a small one."""
+
+CHECKED_HERE = 256 * 2**20
+"""Bytes of files that the driver checks by itself: half a second, in which a job has hardly begun."""
 
 _SPARKS_NAMES = {"s3": "s3a", "s3a": "s3a"}
 
@@ -104,9 +107,12 @@ _RESTORE = "restore it from a back-up; a damaged segment is never skipped"
 
 
 def check_all(spark: SparkSession, files: ArchiveFiles, segments: Sequence[Segment]) -> None:
-    """:func:`check` for each of the files, by tasks; the first that is wrong is raised."""
+    """:func:`check` for each of the files, by tasks where they are large; the first that is wrong is raised."""
     wanted = sorted({segment.file: segment for segment in segments}.values(), key=lambda each: -each.bytes)
-    if not wanted:
+    if sum(segment.bytes for segment in wanted) <= CHECKED_HERE:
+        filesystem, root = files.open()
+        for segment in wanted:
+            check(filesystem, root, segment)
         return
 
     def look(some: Iterable[Segment]) -> Iterable[int]:
