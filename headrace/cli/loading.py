@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -33,6 +35,7 @@ Seed = Annotated[int, typer.Option(help="Of arrivals and of what is asked for.")
 DataScale = Annotated[
     float, typer.Option(metavar="SCALE", help="How much data the target has (or is primed with).", min=0.001, max=100)
 ]
+DataSeed = Annotated[int, typer.Option(help="Of the generated data.")]
 Prime = Annotated[bool, typer.Option("--prime", help="First make tables, views and data, in an empty target.")]
 Sweep = Annotated[
     bool, typer.Option("--sweep", help="Find the highest rate with a mean sojourn time of at most 50 ms.")
@@ -40,10 +43,51 @@ Sweep = Annotated[
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Where JSON and HTML go.")]
 Rate = Annotated[float | None, typer.Option(metavar="R", help="Requests a second.", min=0.1, max=10_000_000)]
 
+Own = Callable[..., Mapping[str, Any]]
+"""A workload's own options → what of ``loadgen.running.Options`` they say."""
 
-@loadgen.command()
-def lobsters(
+
+def _shared(
     target: Target = "http://127.0.0.1:8080",
+    runtime: Runtime = 30.0,
+    warmup: Warmup = 5.0,
+    in_flight: InFlight = 64,
+    seed: Seed = 1,
+    data_scale: DataScale = 1.0,
+    prime: Prime = False,
+    sweep: Sweep = False,
+    out: Out = Path("load"),
+) -> None:
+    """The options that every workload has; only their names, types and defaults are looked at."""
+
+
+def _workload(**defaults: Any) -> Callable[[Own], Own]:
+    """Register a workload's command, of the function's name: its own options with those of all behind them. Those that
+    are named here have another default."""
+
+    def register(own: Own) -> Own:
+        def command(**given: Any) -> None:
+            out = given.pop("out")
+            said = own(**{name: given.pop(name) for name in signature(own).parameters})
+            _run(out, workload=own.__name__, **given, **said)
+
+        hints = {**get_type_hints(own, include_extras=True), **get_type_hints(_shared, include_extras=True)}
+        found = {**signature(own).parameters, **signature(_shared).parameters}
+        options = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name, each.default), annotation=hints[name])
+            for name, each in found.items()
+        ]
+        command.__signature__ = signature(command).replace(parameters=options)  # type: ignore[attr-defined]
+        command.__annotations__ = {**{each.name: each.annotation for each in options}, "return": None}
+        command.__doc__ = own.__doc__
+        loadgen.command(own.__name__)(command)
+        return own
+
+    return register
+
+
+@_workload()
+def lobsters(
     scale: Annotated[
         float | None,
         typer.Option(metavar="S", help="Load in multiples of the real site's 46 pages a minute.", min=0.1),
@@ -52,16 +96,8 @@ def lobsters(
     variant: Annotated[
         str, typer.Option(help="natural: the system aggregates; hand-optimised: the application keeps counters.")
     ] = "natural",
-    runtime: Runtime = 30.0,
-    warmup: Warmup = 5.0,
-    in_flight: InFlight = 64,
-    seed: Seed = 1,
-    data_scale: DataScale = 1.0,
-    data_seed: Annotated[int, typer.Option(help="Of the generated data.")] = 1,
-    prime: Prime = False,
-    sweep: Sweep = False,
-    out: Out = Path("load"),
-) -> None:
+    data_seed: DataSeed = 1,
+) -> Mapping[str, Any]:
     """The pages of a news site, in the published mix.
 
     Examples:
@@ -77,38 +113,15 @@ def lobsters(
     if rate is not None and scale is not None:
         raise typer.BadParameter("give --scale or --rate, not both")
     pages = rate if rate is not None else rate_of(scale if scale is not None else 60.0)
-    _run(
-        workload="lobsters",
-        target=target,
-        variant=variant,
-        rate=pages,
-        runtime=runtime,
-        warmup=warmup,
-        in_flight=in_flight,
-        seed=seed,
-        data_scale=data_scale,
-        data_seed=data_seed,
-        prime=prime,
-        sweep=sweep,
-        out=out,
-    )
+    return {"variant": variant, "rate": pages, "data_seed": data_seed}
 
 
-@loadgen.command()
+@_workload(in_flight=16)
 def vote(
-    target: Target = "http://127.0.0.1:8080",
     rate: Rate = 10_000.0,
     distribution: Annotated[str, typer.Option(help="zipf (exponent 1.15) or uniform, over the stories.")] = "zipf",
     batch: Annotated[int, typer.Option(metavar="N", help="Requests that go together.", min=1, max=10_000)] = 1000,
-    runtime: Runtime = 30.0,
-    warmup: Warmup = 5.0,
-    in_flight: InFlight = 16,
-    seed: Seed = 1,
-    data_scale: DataScale = 1.0,
-    prime: Prime = False,
-    sweep: Sweep = False,
-    out: Out = Path("load"),
-) -> None:
+) -> Mapping[str, Any]:
     """Stories with their votes: 95 reads to 5 votes, in a client's batches.
 
     Examples:
@@ -117,74 +130,26 @@ def vote(
 
       headrace loadgen vote --distribution uniform --sweep
     """
-    _run(
-        workload="vote",
-        target=target,
-        rate=rate,
-        distribution=distribution,
-        batch=batch,
-        runtime=runtime,
-        warmup=warmup,
-        in_flight=in_flight,
-        seed=seed,
-        data_scale=data_scale,
-        prime=prime,
-        sweep=sweep,
-        out=out,
-    )
+    return {"rate": rate, "distribution": distribution, "batch": batch}
 
 
-@loadgen.command()
+@_workload(in_flight=8)
 def ribbons(
-    target: Target = "http://127.0.0.1:8080",
     rate: Rate = 1_000.0,
     batch: Annotated[int, typer.Option(metavar="N", help="Updates that go together.", min=1, max=1_000)] = 100,
-    runtime: Runtime = 30.0,
-    warmup: Warmup = 5.0,
-    in_flight: InFlight = 8,
-    seed: Seed = 1,
-    data_scale: DataScale = 1.0,
-    data_seed: Annotated[int, typer.Option(help="Of the generated data.")] = 1,
-    prime: Prime = False,
-    sweep: Sweep = False,
-    out: Out = Path("load"),
-) -> None:
+    data_seed: DataSeed = 1,
+) -> Mapping[str, Any]:
     """Only what the notifications view sees most of: read ribbons of the Lobsters site, in batches.
 
     Examples:
 
       headrace loadgen ribbons --prime --data-scale 0.1 --rate 2000
     """
-    _run(
-        workload="ribbons",
-        target=target,
-        rate=rate,
-        batch=batch,
-        runtime=runtime,
-        warmup=warmup,
-        in_flight=in_flight,
-        seed=seed,
-        data_scale=data_scale,
-        data_seed=data_seed,
-        prime=prime,
-        sweep=sweep,
-        out=out,
-    )
+    return {"rate": rate, "batch": batch, "data_seed": data_seed}
 
 
-@loadgen.command()
-def crud(
-    target: Target = "http://127.0.0.1:8080",
-    rate: Rate = 200.0,
-    runtime: Runtime = 30.0,
-    warmup: Warmup = 5.0,
-    in_flight: InFlight = 64,
-    seed: Seed = 1,
-    data_scale: DataScale = 1.0,
-    prime: Prime = False,
-    sweep: Sweep = False,
-    out: Out = Path("load"),
-) -> None:
+@_workload()
+def crud(rate: Rate = 200.0) -> Mapping[str, Any]:
     """Single rows: get, list, change, insert, delete.
 
     Examples:
@@ -193,22 +158,10 @@ def crud(
 
       headrace loadgen crud --target null: --rate 2000
     """
-    _run(
-        workload="crud",
-        target=target,
-        rate=rate,
-        runtime=runtime,
-        warmup=warmup,
-        in_flight=in_flight,
-        seed=seed,
-        data_scale=data_scale,
-        prime=prime,
-        sweep=sweep,
-        out=out,
-    )
+    return {"rate": rate}
 
 
-def _run(*, out: Path, **given: Any) -> None:
+def _run(out: Path, **given: Any) -> None:
     """Late imports, as with the other commands that load more than a client."""
     running, telling = import_module("loadgen.running"), import_module("headrace.load_telling")
     options = replace(running.Options(workload=given["workload"], target=given["target"]), **given)
