@@ -38,8 +38,8 @@ def test_a_seed_is_a_case() -> None:
 
 def test_a_planted_bug_is_found_shrunk_and_found_again() -> None:
     said: list[str] = []
-    campaign = Campaign(Forgetful, "planted", say=said.append, shrink_seconds=60.0)
-    assert not campaign.run(seconds=30, seed=1, failures=1)
+    campaign = Campaign(Forgetful, "planted", say=said.append, shrink_seconds=300.0)
+    assert not campaign.run(seconds=300, seed=1, failures=1)
     report = campaign.reports[0]
     statements = [line for line in report.script if not line.startswith("--")]
     assert any(line.startswith("DELETE") for line in statements)
