@@ -14,6 +14,7 @@ from api.lookups import Lookups
 from api.metrics import Metrics, Requests
 from api.routes import ROUTERS
 from api.schemas import ErrorAnswer
+from api.version import VERSION
 from controller.deployment import Deployment
 
 DESCRIPTION = """Answers to SQL queries, kept ready to read.
@@ -28,7 +29,7 @@ def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES) -> Hot
     """The ASGI application for a deployment that is open. Closing it stays with the caller."""
     requests, lookups = Requests(), Lookups(deployment)
     fastapi = FastAPI(
-        title="Headrace", version="0.1.0", description=DESCRIPTION, responses=ERRORS, redirect_slashes=False
+        title="Headrace", version=VERSION, description=DESCRIPTION, responses=ERRORS, redirect_slashes=False
     )
     fastapi.state.deployment = deployment
     fastapi.state.lookups = lookups

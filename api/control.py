@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.error_answers import answer_errors
 from api.limits import MAX_BODY_BYTES
+from api.version import VERSION
 from controller.cluster.candidate import Candidate
 from controller.cluster.leader_status import directory_of
 from controller.cluster.rebuilding import rebuild_lost
@@ -60,7 +61,7 @@ class RebuildBody(BaseModel):
 
 def create_control_app(candidate: Candidate) -> FastAPI:
     """The ASGI application of one controller."""
-    app = FastAPI(title="Headrace controller", version="0.1.0", description=__doc__, redirect_slashes=False)
+    app = FastAPI(title="Headrace controller", version=VERSION, description=__doc__, redirect_slashes=False)
 
     @app.get("/v1/status")
     async def status() -> dict[str, Any]:

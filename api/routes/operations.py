@@ -8,6 +8,7 @@ from fastapi import APIRouter, Response
 
 from api.dependencies import Measuring, Serving, answer
 from api.schemas import HealthAnswer
+from api.version import VERSION
 from domains.errors import Unavailable
 
 router = APIRouter(tags=["operations"])
@@ -26,8 +27,8 @@ async def health(deployment: Serving) -> Response:
 
 @router.get("/v1/status", response_model=dict[str, Any])
 async def status(deployment: Serving) -> Response:
-    """Health, memory, counters, uptime."""
-    return answer(await deployment.status())
+    """Version, health, memory, counters, uptime."""
+    return answer({"version": VERSION, **await deployment.status()})
 
 
 @router.get("/v1/graph", response_model=dict[str, Any])

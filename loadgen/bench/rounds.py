@@ -1,8 +1,16 @@
-"""``python -m loadgen.bench.rounds``: every comparison, one JSON each, and then the table.
+"""``python -m loadgen.bench.rounds``: every comparison, and then the table.
 
 A round is one target, variant and durability: its server is started, primed, swept with ``headrace loadgen --sweep`` in
-a process of its own, then run once more at half of what it sustained, for the latencies. What a round has written is
-not measured again, so that a run that was ended goes on where it was; ``--again`` measures everything.
+a process of its own, run once more at half of what it sustained, for the latencies, and, where pages are asked, stopped
+and started again under that load, for the cold start. All rounds are measured by turns (``--turns``), so that what is
+compared was measured at about the same time; the table has the medians. What a turn has written is not measured again,
+so that a run that was ended goes on where it was; ``--again`` measures everything.
+
+::
+
+    bench-peers/1/lobsters-headrace-natural.json         the sweep of the first turn
+    bench-peers/1/lobsters-headrace-natural-half.json    half of the sustained rate
+    bench-peers/1/lobsters-headrace-natural-cold.json    the same rate, from a start of the server
 """
 
 from __future__ import annotations
@@ -14,12 +22,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadgen.bench import servers, table
 from loadgen.pace.errors import LoadError
+
+COLD_SECONDS = 30.0
+"""The last third is taken for the steady state, so that one which comes after 10 s can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,7 @@ class Round:
 ROUNDS: tuple[Round, ...] = (
     Round("lobsters", "null", rate=500.0),
     Round("lobsters", "headrace", rate=50.0),
+    Round("lobsters", "headrace", rate=50.0, serve=("--state", "full"), label="full"),
     Round("lobsters", "mariadb", "hand-optimised"),
     Round("lobsters", "mariadb", "hand-optimised", durable=False),
     Round("lobsters", "mariadb", "natural", rate=1.0),
@@ -58,6 +71,7 @@ ROUNDS: tuple[Round, ...] = (
         for server in ("headrace", "redis")
         for each in ("zipf", "uniform")
     ),
+    Round("ribbons", "headrace", rate=2_000.0),
     Round("crud", "headrace", rate=200.0),
     Round("crud", "mariadb", rate=200.0),
 )
@@ -88,17 +102,26 @@ def started(this: Round, directory: Path) -> Iterator[str]:
 
 
 def measure(this: Round, out: Path, scale: float, runtime: float) -> None:
-    """Writes ``out/<round>.json`` and, at half of what was sustained, ``out/<round>-half.json``."""
-    with TemporaryDirectory(prefix="headrace-bench-") as directory, started(this, Path(directory)) as url:
-        flags = ["--target", url, "--data-scale", str(scale), "--runtime", str(runtime), *this.more]
-        if this.workload == "lobsters":
-            flags += ["--variant", this.variant]
-        _loadgen(this, [*flags, "--prime", "--sweep", "--rate", str(this.rate), "--warmup", "10"], Path(directory, "a"))
-        result = _taken(this, Path(directory, "a"), out / f"{this.name}.json")
-        if result["sustained"]:
-            half = [*flags, "--rate", str(result["sustained"] / 2), "--warmup", "5"]
-            _loadgen(this, half, Path(directory, "b"))
+    """Writes ``out/<round>.json`` and, at half of what was sustained, ``-half.json`` and ``-cold.json``."""
+    flags = ["--data-scale", str(scale), *this.more]
+    if this.workload == "lobsters":
+        flags += ["--variant", this.variant]
+    with TemporaryDirectory(prefix="headrace-bench-") as directory:
+        with started(this, Path(directory)) as url:
+            sweep = ["--target", url, *flags, "--prime", "--sweep", "--rate", str(this.rate)]
+            _loadgen(this, [*sweep, "--runtime", str(runtime), "--warmup", "10"], Path(directory, "a"))
+            result = _taken(this, Path(directory, "a"), out / f"{this.name}.json")
+            if not result["sustained"]:
+                return
+            half = [*flags, "--rate", str(result["sustained"] / 2)]
+            warm = ["--target", url, *half, "--runtime", str(runtime), "--warmup", "5"]
+            _loadgen(this, warm, Path(directory, "b"))
             _taken(this, Path(directory, "b"), out / f"{this.name}-half.json")
+        if this.workload == "lobsters" and this.server != "null":
+            with started(this, Path(directory)) as url:
+                cold = ["--target", url, *half, "--runtime", str(max(runtime, COLD_SECONDS)), "--warmup", "0"]
+                _loadgen(this, cold, Path(directory, "c"))
+                _taken(this, Path(directory, "c"), out / f"{this.name}-cold.json")
 
 
 def _loadgen(this: Round, flags: Sequence[str], out: Path) -> None:
@@ -115,6 +138,7 @@ def _taken(this: Round, source: Path, path: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(found.read_text("utf-8"))
     result["name"] = this.name
     result["durable"] = this.durable
+    result["label"] = this.label
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result), encoding="utf-8")
     return result
@@ -127,19 +151,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="rounds whose name has this in it")
     parser.add_argument("--data-scale", type=float, default=1.0)
     parser.add_argument("--runtime", type=float, default=20.0, help="seconds a rate")
+    parser.add_argument("--turns", type=int, default=3, help="how often each round is measured")
     parser.add_argument("--again", action="store_true", help="measure what was measured before, too")
     parser.add_argument("--table", action="store_true", help="measure nothing; write the table of what there is")
     given = parser.parse_args(arguments)
     failed = False
-    for this in ROUNDS:
-        if given.table or given.only not in this.name:
-            continue
-        if (given.out / f"{this.name}.json").exists() and not given.again:
-            print(f"{this.name}: measured before")
+    rounds = [] if given.table else [this for this in ROUNDS if given.only in this.name]
+    for turn, this in product(range(1, given.turns + 1), rounds):
+        out = given.out / str(turn)
+        if (out / f"{this.name}.json").exists() and not given.again:
+            print(f"{this.name}, turn {turn}: measured before")
             continue
         try:
-            print(f"== {this.name}", flush=True)
-            measure(this, given.out, given.data_scale, given.runtime)
+            print(f"== {this.name}, turn {turn} of {given.turns}", flush=True)
+            measure(this, out, given.data_scale, given.runtime)
         except LoadError as error:
             failed = True
             print(f"{this.name}: {error}" + (f" ({error.hint})" if error.hint else ""), flush=True)

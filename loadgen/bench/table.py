@@ -10,7 +10,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,36 +23,77 @@ DRAWN_WITHIN = 120
 Result = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A round's turns, by the one with the median of the sustained rates."""
+
+    result: Result
+    half: Result | None
+    cold: Result | None
+    cpu_ms: float | None
+    """Server CPU each at the highest sustained rate: the median of the turns."""
+    rates: tuple[float, ...]
+    """What each turn sustained, 0 for nothing."""
+
+
+def read(out: Path) -> dict[str, Measured]:
+    """By the round's name, in the order in which they were first measured."""
+    turns: dict[str, list[Path]] = {}
+    for path in sorted(out.glob("*/*.json"), key=lambda path: path.stat().st_mtime):
+        if not path.stem.endswith(("-half", "-cold")):
+            turns.setdefault(path.stem, []).append(path)
+    return {name: _median_turn(paths) for name, paths in turns.items()}
+
+
+def _median_turn(paths: Sequence[Path]) -> Measured:
+    def load(path: Path) -> Result | None:
+        return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+    loaded = [(path, json.loads(path.read_text("utf-8"))) for path in paths]
+    loaded.sort(key=lambda each: _rate(each[1]))
+    path, result = loaded[(len(loaded) - 1) // 2]
+    points = [best(each) or each["points"][-1] for _, each in loaded]
+    cpu = [each["server_cpu_ms_each"] for each in points if each["server_cpu_ms_each"] is not None]
+    half, cold = (load(path.with_name(f"{path.stem}-{kind}.json")) for kind in ("half", "cold"))
+    return Measured(result, half, cold, median(cpu) if cpu else None, tuple(_rate(each) for _, each in loaded))
+
+
+def _rate(result: Result) -> float:
+    point = best(result)
+    return float(point["offered"]) if point else 0.0
+
+
 def write(out: Path, docs: Path) -> None:
-    """Puts the table of all JSONs in ``out`` into ``docs/benchmarks.md``."""
-    found = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(out.glob("*.json"))}
-    results = {name: each for name, each in found.items() if not name.endswith("-half")}
-    if not results:
+    """Puts the table of all turns in ``out`` into ``docs/benchmarks.md``."""
+    measured = read(out)
+    if not measured:
         print("nothing was measured, so nothing is written")
         return
-    halves = {name.removesuffix("-half"): each for name, each in found.items() if name.endswith("-half")}
     page = docs / "benchmarks.md"
     text = page.read_text("utf-8")
     before, rest = text.split(BEGIN, 1)
     _, after = rest.split(END, 1)
-    pictures = _pictures(results, docs / "img")
-    page.write_text(f"{before}{BEGIN}\n\n{report(results, halves, pictures)}\n{END}{after}", encoding="utf-8")
+    pictures = _pictures({name: each.result for name, each in measured.items()}, docs / "img")
+    page.write_text(f"{before}{BEGIN}\n\n{report(measured, pictures)}\n{END}{after}", encoding="utf-8")
     print(f"written: {page}")
 
 
-def report(results: dict[str, Result], halves: dict[str, Result], pictures: Sequence[str]) -> str:
+def report(measured: dict[str, Measured], pictures: Sequence[str]) -> str:
     """Markdown: where and when, one table a workload, ratios, settings."""
+    results = {name: each.result for name, each in measured.items()}
+    turns = max(len(each.rates) for each in measured.values())
     first = next(iter(results.values()))
     machine = first["machine"]
     dates = sorted(str(each["date"])[:10] for each in results.values())
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     parts = [
         f"Measured {when} on {machine['cpus']} cores of {machine['processor']}, {machine['system']}, Python "
-        f"{machine['python']}; data scale {first['options']['data_scale']:g}, {first['options']['runtime']:g} s a rate."
+        f"{machine['python']}; data scale {first['options']['data_scale']:g}, {first['options']['runtime']:g} s a "
+        f"rate; medians of {turns} turns."
     ]
     for workload in dict.fromkeys(each["options"]["workload"] for each in results.values()):
-        own = {name: each for name, each in results.items() if each["options"]["workload"] == workload}
-        parts += [f"### {workload}", _sustained(own, halves)]
+        own = {name: each for name, each in measured.items() if each.result["options"]["workload"] == workload}
+        parts += [f"### {workload}", _sustained(own)]
         ratios = _ratios(own)
         if ratios:
             parts.append(ratios)
@@ -65,36 +108,40 @@ def best(result: Result) -> Result | None:
     return max(held, key=lambda each: each["offered"]) if held else None
 
 
-def _sustained(results: dict[str, Result], halves: dict[str, Result]) -> str:
-    unit = next(iter(results.values()))["unit"]
+def _sustained(measured: dict[str, Measured]) -> str:
+    unit = next(iter(measured.values())).result["unit"]
     header = (
         "round",
         f"sustained {unit}/s",
+        "in the turns",
         "server CPU ms each",
         "p95 ms there",
         "p95 ms at half",
         "Story, Frontpage p95 at half",
+        "cold start s",
         "largest RSS MB",
         "generator CPU",
         "remarks",
     )
     rows = []
-    for name, result in results.items():
-        point, half = best(result), halves.get(name)
+    for name, each in measured.items():
+        result, point = each.result, best(each.result)
         shown = point or result["points"][-1]
-        at_half = half["points"][-1] if half else None
+        at_half = each.half["points"][-1] if each.half else None
+        settled = each.cold["points"][-1]["settled_after_s"] if each.cold else None
         kinds = at_half["kinds"] if at_half else {}
-        pages = ", ".join(f"{kinds[each]['sojourn']['p95']:.1f}" for each in ("Story", "Frontpage") if each in kinds)
-        cpu = shown["server_cpu_ms_each"]
+        pages = ", ".join(f"{kinds[kind]['sojourn']['p95']:.1f}" for kind in ("Story", "Frontpage") if kind in kinds)
         rows.append(
             (
                 name,
                 f"{point['offered']:,.0f}" if point else "none",
-                "–" if cpu is None else f"{cpu:.3f}",
+                " ".join(f"{rate:,.0f}" for rate in sorted(each.rates)),
+                "–" if each.cpu_ms is None else f"{each.cpu_ms:.3f}",
                 f"{shown['all']['sojourn']['p95']:.1f}",
                 f"{at_half['all']['sojourn']['p95']:.1f}" if at_half else "–",
                 pages or "–",
-                f"{sum(each['resident_max'] for each in shown['servers']) / 1e6:,.0f}" if shown["servers"] else "–",
+                "–" if settled is None else f"{settled}",
+                f"{sum(server['resident_max'] for server in shown['servers']) / 1e6:,.0f}" if shown["servers"] else "–",
                 f"{shown['generator_cpu']:.0%}",
                 _remarks(result, shown),
             )
@@ -115,21 +162,22 @@ def _remarks(result: Result, point: Result) -> str:
     return "; ".join(told)
 
 
-def _ratios(results: dict[str, Result]) -> str:
-    """Headrace's natural program against each other round: rate, and processor time each."""
-    ours = next((each for name, each in results.items() if name.split("-")[1] == "headrace"), None)
-    point = best(ours) if ours else None
-    if point is None:
-        return ""
+def _ratios(measured: dict[str, Measured]) -> str:
+    """Headrace's natural program against each other round of its label: rate, and processor time each."""
+    ours = {each.result["label"]: each for each in measured.values() if _server(each) == "headrace"}
     rows = []
-    for name, result in results.items():
-        other = best(result)
-        if result is ours or other is None or name.split("-")[1] in ("null", "headrace"):
+    for name, each in measured.items():
+        own = ours.get(each.result["label"])
+        other, point = best(each.result), best(own.result) if own else None
+        if own is None or other is None or point is None or _server(each) in ("null", "headrace"):
             continue
-        own_cpu, their_cpu = point["server_cpu_ms_each"], other["server_cpu_ms_each"]
-        cpu = f"{their_cpu / own_cpu:.2f}×" if own_cpu and their_cpu else "–"
+        cpu = f"{each.cpu_ms / own.cpu_ms:.2f}×" if own.cpu_ms and each.cpu_ms else "–"
         rows.append((name, f"{point['offered'] / other['offered']:.2f}×", cpu))
     return _markdown(("Headrace against", "sustained rate", "server CPU each, less by"), rows) if rows else ""
+
+
+def _server(each: Measured) -> str:
+    return str(each.result["name"]).split("-")[1]
 
 
 def _settings(results: dict[str, Result]) -> str:

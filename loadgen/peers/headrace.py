@@ -43,8 +43,9 @@ class HeadraceTarget:
 
     async def describe(self) -> dict[str, str]:
         status = await self._call("GET", "/v1/status")
-        told = {name: str(status[name]) for name in ("version", "memory_limit", "shards") if name in status}
-        return {"server": "Headrace", **told}
+        limit = status.get("memory", {}).get("limit")
+        told = {"memory limit": f"{limit / 2**20:.0f} MiB"} if limit else {}
+        return {"server": f"Headrace {status.get('version', '')}".strip(), **told}
 
     async def check(self, program: Program, probe: Lookup | None) -> None:
         there = {view["name"] for view in (await self._call("GET", "/v1/views"))["views"]}

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+import headrace
 from controller.cluster.deployment import ClusterDeployment
 from controller.deployment import Deployment
 
@@ -199,7 +200,9 @@ async def test_explain(http: httpx.AsyncClient) -> None:
 
 async def test_operations(http: httpx.AsyncClient) -> None:
     assert (await http.get("/healthz")).json() == {"status": "ok"}
-    assert "counters" in (await http.get("/v1/status")).json()
+    status = (await http.get("/v1/status")).json()
+    assert "counters" in status
+    assert status["version"] == headrace.__version__
     assert set((await http.get("/v1/graph")).json()) >= {"domains", "nodes", "edges", "links"}
 
 

@@ -49,15 +49,22 @@ def measured(tmp_path: Path) -> tuple[Path, Path]:
     out, docs = tmp_path / "out", tmp_path / "docs"
     docs.mkdir()
     (docs / "benchmarks.md").write_text(PAGE)
-    for name, made in {
-        "lobsters-headrace-natural": result("lobsters", 700.0, 7.0),
-        "lobsters-mariadb-hand-optimised": result("lobsters", 100.0, 10.0),
-        "lobsters-mariadb-hand-optimised-half": result("lobsters", 50.0, 5.0),
-        "lobsters-cached-hand-optimised": result("lobsters", 350.0, 7.0, stale_part=0.0123),
-        "vote-redis-natural-zipf": result("vote", 1000.0, 1.0),
-    }.items():
-        out.mkdir(exist_ok=True)
-        (out / f"{name}.json").write_text(json.dumps({**made.document(), "name": name, "durable": True}))
+    turns: dict[str, list[Result]] = {
+        "lobsters-headrace-natural": [result("lobsters", rate, 7.0) for rate in (900.0, 700.0, 100.0)],
+        "lobsters-mariadb-hand-optimised": [result("lobsters", 100.0, cpu) for cpu in (10.0, 9.0, 50.0)],
+        "lobsters-mariadb-hand-optimised-half": [result("lobsters", 50.0, 5.0)] * 3,
+        "lobsters-mariadb-hand-optimised-cold": [result("lobsters", 50.0, 5.0)] * 3,
+        "lobsters-cached-hand-optimised": [result("lobsters", 350.0, 7.0, stale_part=0.0123)],
+        "vote-headrace-natural-uniform": [result("vote", 10.0, 1.0)],
+        "vote-headrace-natural-zipf": [result("vote", 500.0, 1.0)],
+        "vote-redis-natural-zipf": [result("vote", 1000.0, 1.0)],
+    }
+    for name, several in turns.items():
+        label = name.split("-")[-1] if name.startswith("vote") else ""
+        for turn, made in enumerate(several, 1):
+            path = out / str(turn) / f"{name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({**made.document(), "name": name, "durable": True, "label": label}))
     return out, docs
 
 
@@ -68,7 +75,9 @@ def test_the_table_is_written_between_its_marks(measured: tuple[Path, Path]) -> 
     assert text.startswith("# Benchmarks\n\nbefore\n")
     assert text.endswith("after\n")
     assert "\nold\n" not in text
-    assert "| lobsters-headrace-natural | 700 | 1.000 | 18.0 |" in text
+    assert "| lobsters-headrace-natural | 700 | 100 700 900 | 1.000 | 18.0 |" in text
+    assert "| vote-redis-natural-zipf | 0.50× |" in text, "against Headrace's round of the same distribution"
+    assert "medians of 3 turns" in text
     assert "| lobsters-mariadb-hand-optimised | 7.00× | 10.00× |" in text
     assert "1.23% of the cached reads were stale" in text
     assert "Story, Frontpage" in text
@@ -102,7 +111,7 @@ def test_a_round_measures_and_is_not_measured_again(tmp_path: Path, capfd: pytes
     with patched.context() as patch:
         patch.setattr(rounds, "ROUNDS", (this,))
         patch.setattr(rounds, "measure", _quick)
-        arguments = ["--out", str(out), "--docs", str(docs), "--data-scale", "0.01", "--runtime", "0.5"]
+        arguments = ["--out", str(out), "--docs", str(docs), "--data-scale", "0.01", "--runtime", "0.5", "--turns", "1"]
         assert rounds.main(arguments) == 0
         assert rounds.main(arguments) == 0
     assert "measured before" in capfd.readouterr().out
