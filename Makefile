@@ -72,9 +72,9 @@ drills-long: $(INSTALLED)  ## every drill, and 200 random kills of workers; SEED
 bench-scale: $(INSTALLED)  ## what a request costs on clusters of 1, 2 and 4 workers; OUT=file.json, WORKERS=1,2,4, QUICK=1
 	@$(BIN)/headrace bench scale $(if $(OUT),--out $(OUT)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(QUICK),--quick)
 
-bench-peers: $(INSTALLED)  ## the Lobsters pages against MariaDB, PostgreSQL, Redis; DATA_SCALE=1 RUNTIME=20 ONLY=name AGAIN=1
+bench-peers: $(INSTALLED)  ## the Lobsters pages against MariaDB, PostgreSQL, Redis; DATA_SCALE=1 RUNTIME=20 TURNS=3 ONLY=name AGAIN=1
 	@$(BIN)/python -m loadgen.bench.install
-	@$(BIN)/python -m loadgen.bench.rounds --data-scale $(or $(DATA_SCALE),1) --runtime $(or $(RUNTIME),20) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
+	@$(BIN)/python -m loadgen.bench.rounds --data-scale $(or $(DATA_SCALE),1) --runtime $(or $(RUNTIME),20) --turns $(or $(TURNS),3) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 
 lock:  ## resolve the dependencies anew and write requirements.lock
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
