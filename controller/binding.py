@@ -8,14 +8,15 @@ from itertools import product
 from typing import Any
 
 from controller.comparand import comparand_maker
-from domains.errors import BadRequest, LimitExceeded, Unsupported
+from domains.errors import BadRequest, LimitExceeded
 from domains.graph import Parameter, ParameterKind, Reader
 from domains.types import BIGINT, Kind, Row, Value
 from worker.reader_map import BoundLookup
 from worker.reader_map.window import Bound
 
 KEYS_PER_LOOKUP = 10_000
-"""Keys that one look-up may name through its IN lists. An answer of that many rows is a download, not a page."""
+"""Keys, and places in them, that one look-up may name through its IN lists. An answer of that many rows is a download,
+not a page."""
 
 COUNT_MAX = 2**63 - 1
 """Of LIMIT and OFFSET: a BIGINT's, as MySQL's are."""
@@ -44,17 +45,19 @@ class Binding:
         self._integers = self._integer_key()
 
     def _integer_key(self) -> tuple[tuple[int, int, int, bool], ...]:
-        """Where all parameters are = and IN of whole numbers and make up the key: for each column of it, the place of
-        its parameter, the least and the greatest value, and whether it takes a list. Else nothing."""
+        """Where all parameters are = and IN of whole numbers: for each column of the key, then for each that is sought
+        in it, the place of its parameter, the least and the greatest value, and whether it takes a list. Else nothing.
+        """
         by_column = {parameter.column: at for at, parameter in enumerate(self.parameters)}
         plain = all(
             parameter.kind in (ParameterKind.EQUAL, ParameterKind.IN) and parameter.type.kind is Kind.INTEGER
             for parameter in self.parameters
         )
-        if not plain or len(by_column) != len(self.parameters) or by_column.keys() != set(self.reader.key):
+        wanted = (*self.reader.key, *self.reader.seek)
+        if not plain or len(by_column) != len(self.parameters) or by_column.keys() != set(wanted):
             return ()
         places: list[tuple[int, int, int, bool]] = []
-        for at in (by_column[column] for column in self.reader.key):
+        for at in (by_column[column] for column in wanted):
             type, kind = self.parameters[at].type, self.parameters[at].kind
             if type.low is None or type.high is None:
                 return ()
@@ -117,7 +120,7 @@ class Binding:
                 if min(values) < low or max(values) > high:
                     return self._bind_any(given)
                 lists.append(dict.fromkeys(values))
-            return BoundLookup(self._keys(lists))
+            return BoundLookup(*self._places(lists))
         return self._bind_any(given)
 
     def _bind_any(self, given: Sequence[list[Any] | None]) -> BoundLookup:
@@ -162,26 +165,27 @@ class Binding:
         limit, offset = counts.get(ParameterKind.LIMIT), counts.get(ParameterKind.OFFSET, 0)
         if not possible or not all(equal.values()):
             return BoundLookup((), limit=limit, offset=offset)
-        keys = self._keys([equal[column] for column in self.reader.key])
-        if any(len(equal.get(column, ())) > 1 for column in self.reader.seek):
-            raise Unsupported(f'an IN list of view "{self.view}", which is full', hint="read its values one by one")
+        columns = (*self.reader.key, *(column for column in self.reader.seek if column in equal))
+        keys, seeks = self._places([equal[column] for column in columns])
         assert len({*low, *high}) <= 1, "ranges of several columns, which the planner refuses"
         return BoundLookup(
             keys,
-            seek=tuple(equal[column][0] for column in self.reader.seek if column in equal),
+            seeks,
             low=next(iter(low.values()), None),
             high=next(iter(high.values()), None),
             limit=limit,
             offset=offset,
         )
 
-    def _keys(self, values: Sequence[Collection[Value]]) -> tuple[Row, ...]:
+    def _places(self, values: Sequence[Collection[Value]]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+        """The keys, and what is sought in each of them, from the values of each column."""
         count = 1
         for each in values:
             count *= len(each)
         if count > KEYS_PER_LOOKUP:
             raise LimitExceeded(f"the look-up names {count} keys, and {KEYS_PER_LOOKUP} are allowed")
-        return tuple(product(*values))
+        width = len(self.reader.key)
+        return tuple(product(*values[:width])), tuple(product(*values[width:]))
 
 
 def _count(parameter: Parameter, given: Any) -> int:

@@ -101,6 +101,8 @@ def state_text(node: Node) -> str:
     """What the node keeps, by which columns, and why it is full."""
     names = [column.name for column in node.columns]
     by = ", ".join(_columns_text(columns, names) for columns in node.indexes)
+    if isinstance(node.operator, Reader) and node.operator.seek:
+        by += f", sought by {_columns_text(node.operator.seek, names)}"
     if isinstance(node.operator, Base):
         key = _columns_text(node.operator.primary_key, names) if node.operator.primary_key else "a bag"
         return f"  base, {key}" + (f", indexed by {by}" if by else "")

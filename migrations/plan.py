@@ -163,16 +163,10 @@ def split_key(planned: PlannedView, joint: JointGraph, *, partial: bool = True) 
     reader = planned.reader
     key = tuple(column for column in reader.key if partial and traced(planned.root, column, joint.node))
     rest = tuple(column for column in reader.key if column not in key)
-    listed = [p for p in reader.parameters if p.kind is ParameterKind.IN and p.column in rest]
     ranged = {p.column for p in reader.parameters if p.kind in RANGES}
     if len(ranged) > 1:
         raise Unsupported(
             "ranges of several columns as parameters", hint="write one of them as a constant, or filter what comes"
-        )
-    if listed and partial:
-        raise Unsupported(
-            f'the parameter "{listed[0].name}": IN with a column that cannot be followed up to a base table',
-            hint="compare it with =, and look up several keys",
         )
     return replace(reader, key=key, seek=(*rest, *reader.seek))
 

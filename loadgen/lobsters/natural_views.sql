@@ -202,12 +202,13 @@ SELECT h.user_id AS head_user_id, h.story_id, c.id AS comment_id, c.user_id, c.c
 FROM comment_heads h
 JOIN good_comments c ON c.parent_comment_id = h.comment_id;
 
--- Replies by others to what a user wrote, in stories that the user follows.
+-- Replies by others to what a user wrote, in stories that the user follows. The tails stand first, and a look-up by
+-- user begins there: there are fewer replies to a user than stories that he has read.
 CREATE VIEW replying_comments AS
 SELECT r.user_id, r.story_id, t.comment_id, t.user_id AS comment_user_id, t.created_at,
        t.created_at > r.updated_at AS is_unread
-FROM read_ribbons r
-JOIN tails t ON t.story_id = r.story_id AND t.head_user_id = r.user_id
+FROM tails t
+JOIN read_ribbons r ON r.story_id = t.story_id AND r.user_id = t.head_user_id
 WHERE r.is_following = 1 AND t.user_id <> r.user_id;
 
 CREATE VIEW notifications AS

@@ -13,6 +13,9 @@
 --   StoryVote      story_by_short_id, story_votes_of_user
 --   Submit         tags_by_name, stories_by_url, story_by_short_id
 --   Login          user_by_name
+--
+-- What is asked of one user's marks and votes is partial by the user (PARTIAL_BY, a comment to other databases): they
+-- are few, and the first page of a user is one hole instead of one for each of 51 stories.
 
 -- Every page ----------------------------------------------------------------------------------------------------
 
@@ -59,15 +62,19 @@ CREATE EXT VIEW suggested_taggings_of_stories AS
 SELECT story_id, user_id, tag_id FROM suggested_taggings WHERE story_id IN (?);
 
 CREATE EXT VIEW story_votes_of_user AS
-SELECT user_id, story_id, id, vote, reason
+SELECT /*+ PARTIAL_BY(user_id) */ user_id, story_id, id, vote, reason
 FROM votes
 WHERE comment_id IS NULL AND user_id = ? AND story_id IN (?);
 
 CREATE EXT VIEW hidden_of_user AS
-SELECT user_id, story_id FROM hidden_stories WHERE user_id = ? AND story_id IN (?);
+SELECT /*+ PARTIAL_BY(user_id) */ user_id, story_id
+FROM hidden_stories
+WHERE user_id = ? AND story_id IN (?);
 
 CREATE EXT VIEW saved_of_user AS
-SELECT user_id, story_id FROM saved_stories WHERE user_id = ? AND story_id IN (?);
+SELECT /*+ PARTIAL_BY(user_id) */ user_id, story_id
+FROM saved_stories
+WHERE user_id = ? AND story_id IN (?);
 
 -- Story ---------------------------------------------------------------------------------------------------------
 
@@ -75,7 +82,9 @@ CREATE EXT VIEW story_by_short_id AS
 SELECT * FROM story_summary WHERE short_id = ?;
 
 CREATE EXT VIEW read_ribbon AS
-SELECT user_id, story_id, is_following, updated_at FROM read_ribbons WHERE user_id = ? AND story_id = ?;
+SELECT /*+ PARTIAL_BY(user_id) */ user_id, story_id, is_following, updated_at
+FROM read_ribbons
+WHERE user_id = ? AND story_id = ?;
 
 CREATE EXT VIEW merged_stories AS
 SELECT merged_story_id, id, short_id, title, url, user_id FROM stories WHERE merged_story_id = ?;
@@ -87,9 +96,9 @@ FROM comment_with_votes
 WHERE story_id = ?
 ORDER BY score DESC, id;
 
--- One key for all the comments of a page, where comment_votes_of_user would take one for each.
+-- One place for all the comments of a page, where comment_votes_of_user would take one for each.
 CREATE EXT VIEW comment_votes_on_story AS
-SELECT user_id, story_id, comment_id, vote, reason
+SELECT /*+ PARTIAL_BY(user_id) */ user_id, story_id, comment_id, vote, reason
 FROM votes
 WHERE comment_id IS NOT NULL AND user_id = ? AND story_id = ?;
 
@@ -107,7 +116,9 @@ CREATE EXT VIEW stories_by_id AS
 SELECT id, short_id, title, user_id, upvotes, downvotes, score FROM story_with_votes WHERE id IN (?);
 
 CREATE EXT VIEW comment_votes_of_user AS
-SELECT user_id, comment_id, id, vote, reason FROM votes WHERE user_id = ? AND comment_id IN (?);
+SELECT /*+ PARTIAL_BY(user_id) */ user_id, comment_id, id, vote, reason
+FROM votes
+WHERE user_id = ? AND comment_id IN (?);
 
 -- User ----------------------------------------------------------------------------------------------------------
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domains.errors import LimitExceeded, Unsupported
+from domains.errors import LimitExceeded, SqlError, Unsupported
 from domains.graph import Base, NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
 from domains.types import Column
 from migrations.catalog import Catalog
 from migrations.joint_graph import JointGraph
 from migrations.parse import exp
+from migrations.provenance import traced
+from migrations.query.hints import partial_by
 from migrations.query.naming import LOWER, UPPER, Placed, name_parameters
 from migrations.query.plan import emit
 from migrations.query.prune import pruned
 from migrations.query.relation import Context, Relation, Slot, limited, settled
 from migrations.query.source import named_columns
 from migrations.query.whole import plan_query
+
+EQUALITIES = (ParameterKind.EQUAL, ParameterKind.IN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,14 @@ def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: st
     _refuse_lost_placeholders(written, slots)
     parameters = name_parameters(slots, relation.plan.columns)
     root = emit(pruned(relation.plan), graph)
-    key = _columns_of(slots, (ParameterKind.EQUAL, ParameterKind.IN))
+    equal = _columns_of(slots, EQUALITIES)
+    ranged = tuple(column for column in _columns_of(slots, (*LOWER, *UPPER)) if column not in equal)
+    hinted = partial_by(written)
+    key = equal if hinted is None else _hinted_key(hinted, name, parameters, graph, root)
     reader = Reader(
         view=name,
         key=key,
-        seek=tuple(column for column in _columns_of(slots, (*LOWER, *UPPER)) if column not in key),
+        seek=(*(column for column in equal if column not in key), *ranged),
         order=tuple(OrderTerm(place, t.descending) for place, t in zip(places, relation.order, strict=True)),
         visible=len(visible),
         parameters=parameters,
@@ -121,6 +128,32 @@ def _slots(relation: Relation, limit: int | Slot | None, offset: int | Slot) -> 
     placed = [Placed(c.slot, c.column) for c in relation.carried]
     placed += [Placed(count, None) for count in (limit, offset) if isinstance(count, Slot)]
     return sorted(placed, key=lambda p: p.slot.marks[0])
+
+
+def _hinted_key(
+    hinted: Sequence[str], view: str, parameters: Sequence[Parameter], graph: JointGraph, root: NodeIndex
+) -> tuple[int, ...]:
+    """The columns that PARTIAL_BY names, by the names of the parameters.
+
+    :raises SqlError, Unsupported: the view cannot be partial by one of them.
+    """
+    known = {parameter.name.lower(): parameter for parameter in parameters}
+    names = ", ".join(f'"{p.name}"' for p in parameters if p.kind in EQUALITIES)
+    hint = f"those compared by = or IN are {names}" if names else "it has none that is compared by = or IN"
+    columns: dict[int, None] = {}
+    for name in hinted:
+        found = known.get(name.lower())
+        if found is None:
+            raise SqlError(f'PARTIAL_BY: view "{view}" has no parameter "{name}"', hint=hint)
+        if found.column is None or found.kind not in EQUALITIES:
+            raise SqlError(f'PARTIAL_BY: the parameter "{name}" is not compared by = or IN', hint=hint)
+        if not traced(root, found.column, graph.node):
+            raise Unsupported(
+                f'PARTIAL_BY: the parameter "{name}" cannot be followed up to a base table',
+                hint="be partial by another, and it is sought within that one's rows",
+            )
+        columns[found.column] = None
+    return tuple(columns)
 
 
 def _columns_of(slots: Sequence[Placed], kinds: Sequence[ParameterKind]) -> tuple[int, ...]:

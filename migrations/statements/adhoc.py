@@ -24,6 +24,7 @@ from domains.graph import ParameterKind
 from domains.types import SqlType
 from migrations.catalog import Catalog
 from migrations.parse import exp, text_of
+from migrations.query.hints import partial_by, without_hints
 from migrations.query.literals import literal
 from migrations.query.scalar import conjuncts
 from migrations.statements.access import exact_value
@@ -91,6 +92,8 @@ def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, kee
     written = [node for node in marks if id(node) not in making.kept]
     for node in written:
         _write(node, params[making.numbers[id(node)]])
+    if not isinstance(copy, exp.Select) or _names_a_constant(copy, partial_by(copy)):
+        without_hints(copy)
     _fold_names(copy)
     text = text_of(copy)
     return AdHoc(text, ad_hoc_name(text), tuple(making.arguments), reusable=not written)
@@ -161,6 +164,17 @@ def _keep_limits(making: _Making, select: exp.Select) -> None:
         if isinstance(node, exp.Placeholder):
             making.kept.add(id(node))
             making.arguments.append(Given(making.numbers[id(node)]))
+
+
+def _names_a_constant(select: exp.Select, names: Sequence[str] | None) -> bool:
+    """Whether a hint names what is no parameter of the view, and is one where the constant is another."""
+    comparisons = [found for part in _where_parts(select) if (found := _comparison(part)) is not None]
+    constant = {
+        column.name.lower()
+        for column, _, nodes in comparisons
+        if not any(isinstance(n, exp.Placeholder) for n in nodes)
+    }
+    return not constant.isdisjoint(name.lower() for name in names or ())
 
 
 def _where_parts(select: exp.Select) -> list[exp.Expr]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
@@ -27,7 +28,7 @@ from tests.campaign.statements import (
     Steps,
 )
 from tests.campaign.subject import Setting
-from tests.campaign.terms import Parameter, column, placeholder, same
+from tests.campaign.terms import Parameter, Term, column, placeholder, same
 from tests.campaign.writes import random_insert, random_write
 
 LENGTHS = (30, 60, 60, 120)
@@ -53,6 +54,28 @@ class Case:
     seed: int
     setting: Setting
     operations: tuple[Operation, ...]
+
+
+def hinted(query: Query, random: Random) -> Query:
+    """The query, now and then with the hint that it is partial by some of its parameters and not by all of them.
+
+    A parameter has its column's name where no other one is compared with a column of that name.
+    """
+    if not isinstance(query, Select) or random.random() < 0.4:
+        return query
+    parts = [part for term in query.where for part in term.walk() if part.arguments]
+    compared = [(part.arguments[0].column, _parameter_of(part)) for part in parts]
+    asked = [(column[1], parameter.kind) for column, parameter in compared if column is not None and parameter]
+    names = Counter(name for name, _ in asked)
+    able = [name for name, kind in asked if kind in ("=", "in") and names[name] == 1]
+    if not able or len(asked) == 1:
+        return query
+    return replace(query, partial_by=tuple(random.sample(able, random.randint(1, max(1, len(able) - 1)))))
+
+
+def _parameter_of(term: Term) -> Parameter | None:
+    """Of a comparison, what a column is compared with."""
+    return next((argument.parameter for argument in term.arguments[1:] if argument.parameter is not None), None)
 
 
 def setting_of(seed: int) -> Setting:
@@ -145,7 +168,7 @@ class _Program:
         """``early``: before there are rows, so that nobody can tell how many the view will have."""
         for _ in range(number):
             name = f"v{next(self._names)}"
-            query = self._query(self._parameters, 3 if early else 6)
+            query = hinted(self._query(self._parameters, 3 if early else 6), self.random)
             external = bool(parameters(query)) or self.random.random() < 0.5
             view = View(name, query, external)
             self.views[name] = view

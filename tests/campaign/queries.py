@@ -73,6 +73,8 @@ class Select:
     """The outputs are all columns of the only source, written as ``*``."""
     order: tuple[OrderKey, ...] = ()
     cut: Cut = Cut()
+    partial_by: tuple[str, ...] = ()
+    """Of a view: the parameters in its hint. It changes what is held, and no answer."""
 
 
 @dataclass(frozen=True, slots=True)

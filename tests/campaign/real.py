@@ -2,9 +2,6 @@
 
 A restart is by turns a clean one and a crash: the data directory is copied as it lies there while the deployment is
 open (which is what ``kill -9`` leaves) and the copy is opened.
-
-State is partial wherever it can be, whatever the setting says: a deployment that keeps all of it full is there for
-comparing only, and takes no IN lists.
 """
 
 from __future__ import annotations
@@ -52,6 +49,7 @@ class Real:
                 domains=self.setting.domains,
                 shards=self.setting.shards,
                 read_timeout=READ_TIMEOUT,
+                partial=self.setting.partial,
             )
         )
 

@@ -80,7 +80,8 @@ def _mysql(query: Query, ctes: dict[str, str], inline: bool = False) -> str:
         shown = "*"
     else:
         shown = ", ".join(o.term.mysql() + (f" AS {o.name}" if o.aliased else "") for o in query.outputs)
-    text = f"SELECT {'DISTINCT ' if query.distinct else ''}{shown} FROM " + _from_text(query, ctes, inline)
+    hint = f"/*+ PARTIAL_BY({', '.join(query.partial_by)}) */ " if query.partial_by else ""
+    text = f"SELECT {hint}{'DISTINCT ' if query.distinct else ''}{shown} FROM " + _from_text(query, ctes, inline)
     condition = both(query.where)
     if condition is not None:
         text += f" WHERE {condition.mysql()}"

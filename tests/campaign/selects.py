@@ -200,7 +200,7 @@ class Queries:
         """``merged``: rows are merged above, where only an equality surely has a meaning for every key."""
         random = self.random
         found = []
-        for _ in range(random.choices((1, 2, 3), (7, 3, 1))[0]):
+        for _ in range(random.choices((1, 2, 3), (6, 4, 2))[0]):
             target = random.choice(columns)
             kind = random.choices(("=", "in", "range", "between"), (10, 3, 2, 1) if not merged else (30, 1, 1, 0))[0]
             if target.type.kind is Kind.DBL and kind in ("=", "in"):

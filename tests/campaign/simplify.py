@@ -78,6 +78,8 @@ def simpler_queries(query: Query) -> Iterator[Query]:
     yield from _without_conditions(query)
     yield from _fewer_sources(query)
     yield from _fewer_outputs(query)
+    if query.partial_by:
+        yield replace(query, partial_by=())
     if query.distinct:
         yield replace(query, distinct=False)
     if query.group:

@@ -56,8 +56,9 @@ def holds(bound: BoundLookup, value: Value) -> bool:
     """Whether a look-up in a full view, whose parameters are no key, takes a row with this value."""
     if not bound.keys:
         return False
-    if bound.seek:
-        return bound.seek[0] == value
+    ((sought),) = bound.seeks
+    if sought:
+        return sought[0] == value
     above = bound.low is None or bound.low[0] < value or (bound.low[0] == value and bound.low[1])  # type: ignore[operator]
     below = bound.high is None or value < bound.high[0] or (bound.high[0] == value and bound.high[1])  # type: ignore[operator]
     return above and below

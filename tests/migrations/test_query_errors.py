@@ -67,6 +67,7 @@ UNSUPPORTED = {
     "SELECT 1": "without FROM",
     "SELECT title->'$.x' FROM stories": "JSON",
     "SELECT id FROM stories ORDER BY id NULLS LAST": "NULLS FIRST",
+    "SELECT /*+ PARTIAL_BY(vcount) */ id FROM StoriesWithVC WHERE vcount = ? AND id = ?": "followed up to a base table",
 }
 
 WRONG = {
@@ -92,6 +93,16 @@ WRONG = {
     "SELECT id FROM stories WHERE id IN author": "IN wants a list",
     "SELECT FROM stories": "the SELECT list is empty",
     "SELECT id FROM (SELECT id FROM stories) x (a, b)": "2 names",
+    "SELECT /*+ PARTIAL_BY(titel) */ id FROM stories WHERE title = ?": 'has no parameter "titel"',
+    "SELECT /*+ PARTIAL_BY(title) */ id FROM stories WHERE title = 'x'": 'has no parameter "title"',
+    "SELECT /*+ PARTIAL_BY(score) */ id FROM stories WHERE title = ? AND score > ?": "not compared by = or IN",
+    "SELECT /*+ PARTIAL_BY(`limit`) */ id FROM stories WHERE title = ? LIMIT ?": "not compared by = or IN",
+    "SELECT /*+ PARTIAL_BY */ id FROM stories WHERE title = ?": "wants the names",
+    "SELECT /*+ PARTIAL_BY() */ id FROM stories WHERE title = ?": "wants the names",
+    "SELECT /*+ PARTIAL_BY(stories.title) */ id FROM stories WHERE title = ?": "wants the names",
+    "SELECT /*+ PARTIAL_BY(title) PARTIAL_BY(id) */ id FROM stories WHERE title = ? AND id = ?": "stands twice",
+    "SELECT id FROM (SELECT /*+ PARTIAL_BY(id) */ id FROM stories) x WHERE id = ?": "in a subquery",
+    "SELECT id FROM stories WHERE id = ? UNION SELECT /*+ PARTIAL_BY(id) */ id FROM users WHERE id = ?": "in a subquery",
     "WITH x AS (SELECT id FROM stories), x AS (SELECT id FROM users) SELECT * FROM x": "twice",
 }
 

@@ -226,21 +226,22 @@ class ReaderMapMachine(RuleBasedStateMachine):
         keys = [self.key_of(node, key) for key in data.draw(st.lists(KEYS, min_size=1, max_size=3))]
         kinds = [{0: IDS, 1: TEXTS, 2: st.just(2.5), 3: st.sampled_from([None, -1, 0, 1])}[at] for at in found.seek]
         ranged = bool(kinds) and data.draw(st.booleans())
-        seek = data.draw(st.tuples(*(kinds[:-1] if ranged else kinds)))
+        sought = st.tuples(*(kinds[:-1] if ranged else kinds))
+        seeks = data.draw(st.lists(sought, min_size=1, max_size=4))
         bound = st.none() | st.tuples(kinds[-1] if kinds else st.none(), st.booleans())
         low, high = (data.draw(bound), data.draw(bound)) if ranged else (None, None)
         limit, offset = data.draw(st.none() | st.integers(0, 4)), data.draw(st.integers(0, 3))
         bags = [self.model.get((node, key)) for key in dict.fromkeys(keys)]
-        many = self.client.rows(layout, keys, seek, low, high, limit=1000)
-        one = self.client.page(layout, keys[0], seek, low, high, limit=1000)
+        many = self.client.rows(layout, keys, seeks, low, high, limit=1000)
+        one = self.client.page(layout, keys[0], seeks[0], low, high, limit=1000)
         assert (many is None) == (None in bags)
         if found.limit is None and not found.offset:
-            assert self.client.rows(layout, keys, seek, low, high) == many, "the way without a limit is another one"
-        for answer, taken in ((one, bags[:1]), (many, bags)):
+            assert self.client.rows(layout, keys, seeks, low, high) == many, "the way without a limit is another one"
+        for answer, taken, asked in ((one, bags[:1], seeks[:1]), (many, bags, seeks)):
             if answer is None:
                 continue
             parts = [
-                Counter({row: n for row, n in bag.items() if matches(found, row, seek, low, high)})
+                Counter({row: n for row, n in bag.items() if any(matches(found, row, s, low, high) for s in asked)})
                 for bag in taken
                 if bag is not None
             ]
@@ -250,8 +251,8 @@ class ReaderMapMachine(RuleBasedStateMachine):
         if limit is not None and not found.offset:
             cut = slice(offset, offset + limit)
             for short, whole in (
-                (self.client.rows(layout, keys, seek, low, high, limit, offset), many),
-                (self.client.page(layout, keys[0], seek, low, high, limit, offset), one),
+                (self.client.rows(layout, keys, seeks, low, high, limit, offset), many),
+                (self.client.page(layout, keys[0], seeks[0], low, high, limit, offset), one),
             ):
                 assert read(short) == (None if whole is None else (read(whole) or [])[cut])
 
@@ -300,4 +301,9 @@ def test_ranges_take_what_sql_takes(data: st.DataObject, contents: list[Row]) ->
                 low, high = data.draw(bound), data.draw(bound)
                 part = Counter({row: n for row, n in bag.items() if matches(found, row, seek, low, high)})
                 judge(found, [part], read(snapshot.page(layout, key, seek, low, high)))
+                seeks = data.draw(st.lists(st.tuples(*(SEEKS[at] for at in found.seek[:-1])), min_size=1, max_size=5))
+                part = Counter(
+                    {row: n for row, n in bag.items() if any(matches(found, row, s, low, high) for s in seeks)}
+                )
+                judge(found, [part], read(snapshot.rows(layout, [key], seeks, low, high)))
         readers.close()

@@ -20,8 +20,8 @@ class BoundLookup:
     """One look-up, ready for the reader map. ``keys`` is empty where SQL finds nothing (a NULL, a contradiction)."""
 
     keys: tuple[Row, ...]
-    seek: Row = ()
-    """Of a full view whose parameters are no key: the values of its leading seek columns."""
+    seeks: tuple[Row, ...] = ((),)
+    """What is sought within each key: values of the leading seek columns, several where one of them has an IN list."""
     low: Bound | None = None
     high: Bound | None = None
     limit: int | None = None
@@ -29,15 +29,15 @@ class BoundLookup:
 
     def page(self, client: ReaderClient, layout: ReaderLayout) -> bytes | None:
         """The rows, or None where one of the keys is a hole."""
-        if len(self.keys) == 1:
-            return client.page(layout, self.keys[0], self.seek, self.low, self.high, self.limit, self.offset)
+        if len(self.keys) == len(self.seeks) == 1:
+            return client.page(layout, self.keys[0], self.seeks[0], self.low, self.high, self.limit, self.offset)
         if not self.keys:
             return self.joined(layout, [])  # The row of an aggregate over nothing, unless LIMIT cuts it off.
-        return client.rows(layout, self.keys, self.seek, self.low, self.high, self.limit, self.offset)
+        return client.rows(layout, self.keys, self.seeks, self.low, self.high, self.limit, self.offset)
 
     def parts(self, client: ReaderClient, layout: ReaderLayout) -> Parts | None:
         """The rows of each key, in the order of the keys, for :meth:`joined`; None where one of them is a hole."""
-        return client.parts(layout, self.keys, self.seek, self.low, self.high, self.limit, self.offset)
+        return client.parts(layout, self.keys, self.seeks, self.low, self.high, self.limit, self.offset)
 
     def joined(self, layout: ReaderLayout, parts: Parts) -> bytes:
         """The answer out of the rows of all keys, in the order of the keys."""
