@@ -62,6 +62,9 @@ spark: $(INSTALLED)  ## the long tests of Spark: the whole demo judged, every SQ
 bench: $(INSTALLED)  ## speed on this machine, as ratios; OUT=file.json, ONLY=name, QUICK=1
 	@$(BIN)/headrace bench $(if $(OUT),--out $(OUT)) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
+bench-guard: $(INSTALLED)  ## two minutes: fail where a ratio to hand-written code is a third worse than the committed one
+	@$(BIN)/headrace bench --guard
+
 drill: $(INSTALLED)  ## break a local cluster under load; NAME=worker-kill (else the short set), ROUNDS=, SEED=, OUT=drills
 	@$(BIN)/headrace drill $(or $(NAME),all --short) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
 
@@ -86,4 +89,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test check format fuzz simulate crash spark bench bench-scale bench-peers drill drills-long lock clean
+.PHONY: help install demo serve test check format fuzz simulate crash spark bench bench-guard bench-scale bench-peers drill drills-long lock clean

@@ -16,8 +16,10 @@ those by the clock.
 ``headrace bench scale`` is another one, over whole clusters (``scale.py``): what a request costs with 1, 2 and 4
 workers; ``headrace bench replay`` (``replay.py``) reads base logs back, with Spark and without.
 
+``headrace bench --guard`` (``guard.py``) compares the quick ratios of the first three with committed ones, and fails.
+
 What the figures were, and where the time goes, is in ``docs/performance.md`` and ``docs/scaling.md``. They are no
-tests: nothing fails here because a machine is slow.
+tests: nothing else fails here because a machine is slow.
 """
 
 from __future__ import annotations

@@ -56,6 +56,9 @@ def measurements(
     only: Annotated[str | None, typer.Option(metavar="NAME", help="Only this measurement.")] = None,
     out: Out = None,
     quick: Quick = False,
+    guard: Annotated[
+        bool, typer.Option("--guard", help="Two minutes: fail where a ratio is a third worse than the baseline.")
+    ] = False,
 ) -> None:
     """Measure speed against hand-written code on this machine and print ratios.
 
@@ -64,8 +67,12 @@ def measurements(
       headrace bench --out bench.json
 
       headrace bench --only reads --quick
+
+      headrace bench --guard
     """
-    if context.invoked_subcommand is None:
+    if context.invoked_subcommand is None and guard:
+        import_module("headrace.bench.guard").run(only=only, out=out)
+    elif context.invoked_subcommand is None:
         import_module("headrace.bench").run(only=only, out=out, quick=quick)
 
 
