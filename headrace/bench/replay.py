@@ -9,12 +9,14 @@
 
 The view joins three tables, aggregates and ranks, so it is full. What counts is rows a second from the CREATE VIEW to
 its first answer, with the start of the JVM; what the others notice: writes a second and the 99th percentile of reads,
-as ratios to the quiet server; and how large the processes became. All ways are measured in one run on one machine.
+as ratios to the quiet server; and what the processes took of processor and memory, the server's and those beside it.
+All ways are measured in one run on one machine.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -25,9 +27,10 @@ from threading import Event, Thread
 
 from rich.table import Table
 
-from headrace.bench.replay_server import Watched, filled, serving
+from headrace.bench.replay_server import Used, Watched, filled, serving
 from headrace.client.calls import Call
-from headrace.client.connection import Connection
+from headrace.client.connection import Connection, Migration
+from headrace.client.results import Progress
 from headrace.errors import BadRequest
 from headrace.render import console
 from headrace.sizes import format_size
@@ -36,6 +39,10 @@ from migrations.backfill.spark.settings import SparkSettings
 
 ROWS = 1_000_000
 QUIET_SECONDS = 5.0
+POLL_SECONDS = 0.05
+COMPUTING = "compute full states"
+STEPS = {"load full states": "loaded", "domain 0: replay it": "caught up"}
+"""The steps of a bulk migration whose ends are told (``controller/bulk/building.py``)."""
 
 VIEW = """CREATE EXT VIEW Ranking{number} AS
 SELECT u.name, COUNT(*) AS votes FROM votes v JOIN stories s ON s.id = v.story JOIN users u ON u.id = s.author
@@ -54,9 +61,11 @@ class Way:
     rows_per_second: float
     writes_per_second: float
     read_p99_ms: float
-    peak_server: int
-    peak_others: int
-    """Bytes of all processes beside the server's: the job's, the JVM's, its workers'."""
+    used: Used
+    phases: dict[str, float] = field(default_factory=dict)
+    """Seconds from the start to the state's being computed, loaded, and caught up with the log."""
+    load: float = 0.0
+    """Of the machine before it began, as ``uptime`` has it: what else ran."""
 
 
 @dataclass(slots=True)
@@ -71,6 +80,8 @@ class Figures:
     fold_spark_warm: float = 0.0
     quiet_writes_per_second: float = 0.0
     quiet_read_p99_ms: float = 0.0
+    load: float = 0.0
+    """Of the machine at the start."""
     ways: list[Way] = field(default_factory=list)
 
 
@@ -88,7 +99,7 @@ def run(*, rows: int, out: Path | None, spark: SparkSettings) -> None:
 
 
 def _measure(folder: Path, rows: int, spark: SparkSettings, tell: Callable[[str], None]) -> Figures:
-    figures = Figures(rows)
+    figures = Figures(rows, load=os.getloadavg()[0])
     tell(f"loading {rows:,} rows …")
     began = time.perf_counter()
     filled(folder / "data", rows)
@@ -137,17 +148,31 @@ def _fold(figures: Figures, archived: dict[str, object], spark: SparkSettings) -
 
 def _build(server: Watched, db: Connection, way: str, number: int, rows: int) -> Way:
     name = f"Ranking{number}"
-    server.forget_peaks()
-    noticed = _noticed(server, rows)
+    noticed, load = _noticed(server, rows), os.getloadavg()[0]
+    server.begin()
     began = time.perf_counter()
     with noticed:
-        progress = db.migrate(VIEW.format(number=number)).wait(timeout=3600)
+        progress, phases = _followed(db.migrate(VIEW.format(number=number)))
         db.view(name).lookup()
-    seconds = time.perf_counter() - began
+    seconds, used = time.perf_counter() - began, server.used()
     db.execute(f"DROP VIEW {name}")  # The next is not to find its state.
     if progress.backfill != way:
         raise BadRequest(f"the view was built by {progress.backfill} and not by {way}: {progress.why}")
-    return Way(way, seconds, rows / seconds, noticed.writes, noticed.p99, *server.peaks())
+    return Way(way, seconds, rows / seconds, noticed.writes, noticed.p99, used, phases, load)
+
+
+def _followed(migration: Migration) -> tuple[Progress, dict[str, float]]:
+    """To its end; and when its steps were done, of those that a bulk migration has."""
+    began, phases, doing = time.perf_counter(), dict[str, float](), ""
+    while not (progress := migration.status()).finished:
+        if progress.step != doing:
+            if doing in STEPS or doing.startswith(COMPUTING):
+                phases[STEPS.get(doing, "computed")] = round(time.perf_counter() - began, 2)
+            doing = progress.step
+        time.sleep(POLL_SECONDS)
+    if progress.error is not None:
+        raise progress.error
+    return progress, phases
 
 
 def _noticed(server: Watched, rows: int) -> Noticed:
@@ -202,7 +227,7 @@ def tables(figures: Figures) -> Iterator[Table]:
         first.add_row(name, f"{value:,.0f}")
     yield first
     second = Table(title="a view of two joins, an aggregate and a ranking", title_justify="left")
-    for name in ("way", "seconds", "rows/s", "writes/s (of quiet)", "p99 of reads (of quiet)", "server", "others"):
+    for name in ("way", "seconds", "rows/s", "writes/s (of quiet)", "p99 of reads (of quiet)", "CPU s", "peak", "load"):
         second.add_column(name, justify="left" if name == "way" else "right")
     for way in figures.ways:
         writes = way.writes_per_second / max(figures.quiet_writes_per_second, 1e-9)
@@ -213,7 +238,8 @@ def tables(figures: Figures) -> Iterator[Table]:
             f"{way.rows_per_second:,.0f}",
             f"{way.writes_per_second:,.0f} ({writes:.2f})",
             f"{way.read_p99_ms:.1f} ms ({p99:.1f})",
-            format_size(way.peak_server),
-            format_size(way.peak_others),
+            f"{way.used.server_cpu:.1f} + {way.used.others_cpu:.1f}",
+            f"{format_size(way.used.server_peak)} + {format_size(way.used.others_peak)}",
+            f"{way.load:.1f}",
         )
     yield second

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
@@ -49,23 +50,37 @@ async def _fill(path: Path, rows: int) -> None:
         await deployment.close()
 
 
+@dataclass(slots=True)
+class Used:
+    """By a server's process, and by those below it together: a job's, a JVM's, its workers'. Bytes, and seconds of a
+    processor. Processes that end between two looks are counted as of the last look."""
+
+    server_peak: int = 0
+    others_peak: int = 0
+    largest: dict[str, int] = field(default_factory=dict)
+    """By the name of a program, the most that one process of it had."""
+    server_cpu: float = 0.0
+    others_cpu: float = 0.0
+
+
 class Watched:
-    """A server's process: where it answers, and the most memory that it and all below it had since ``forget_peaks``."""
+    """A server's process: where it answers, and what it and all below it have used since ``begin``."""
 
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
         self.url = url
         self._process = psutil.Process(process.pid)
-        self._peaks = (0, 0)
+        self.begin()
         self._over = Event()
         self._thread = Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def forget_peaks(self) -> None:
-        self._peaks = (0, 0)
+    def begin(self) -> None:
+        self._used, self._spent = Used(), dict[int, float]()
+        self._before = _seconds(self._process)
 
-    def peaks(self) -> tuple[int, int]:
-        """Bytes of the server, and of the processes below it together."""
-        return self._peaks
+    def used(self) -> Used:
+        self._look()
+        return self._used
 
     def end(self) -> None:
         self._over.set()
@@ -73,13 +88,26 @@ class Watched:
 
     def _watch(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
-            with suppress(psutil.Error):
-                own = self._process.memory_info().rss
-                below = 0
-                for child in self._process.children(recursive=True):
-                    with suppress(psutil.Error):
-                        below += child.memory_info().rss
-                self._peaks = (max(own, self._peaks[0]), max(below, self._peaks[1]))
+            self._look()
+
+    def _look(self) -> None:
+        used = self._used
+        with suppress(psutil.Error):
+            used.server_peak = max(used.server_peak, self._process.memory_info().rss)
+            used.server_cpu = _seconds(self._process) - self._before
+            below = 0
+            for child in self._process.children(recursive=True):
+                with suppress(psutil.Error):
+                    resident, name = child.memory_info().rss, child.name()
+                    below += resident
+                    used.largest[name] = max(used.largest.get(name, 0), resident)
+                    self._spent[child.pid] = _seconds(child)
+            used.others_peak, used.others_cpu = max(used.others_peak, below), sum(self._spent.values())
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 @contextmanager

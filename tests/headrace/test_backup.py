@@ -22,7 +22,7 @@ from headrace.backup.taking import back_up_running, back_up_stopped
 from headrace.cli import app
 from headrace.client import calls
 from headrace.embedding import Embedded
-from headrace.errors import AlreadyExists, ArchiveError, BadRequest, NotFound, StorageFailure
+from headrace.errors import AlreadyExists, ArchiveError, BadRequest, NotFound, OutOfOrder, StorageFailure
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
 
@@ -306,3 +306,19 @@ def test_a_directory_for_a_cluster_is_taken_up_by_it(plain: Site, tmp_path: Path
     assert {given.data for given in state.placement.values()} == {owner["directory"]}
     assert (tmp_path / "again" / "shards" / "0000" / "base").is_dir()
     assert "Ranked" in state.recipe.to_json().decode()
+
+
+def test_numbered_writes_begin_anew_after_a_restore(site: Site, tmp_path: Path) -> None:
+    """What docs/archive.md says of it: the next number is refused, the first one is done a second time."""
+    row = {"story": 1, "user": 99}
+    site.db.table("votes").insert(row, once=("load", 1))
+    assert site.db.table("votes").insert(row, once=("load", 1)).repeated
+    back_up_running(site.db, str(tmp_path / "backup"))
+    restore(str(tmp_path / "backup"), tmp_path / "restored")
+    with site.open(tmp_path / "restored", archive=None) as db:
+        votes = db.table("votes")
+        assert votes.streams() == {}
+        with pytest.raises(OutOfOrder):
+            votes.insert(row, once=("load", 2))
+        assert not votes.insert(row, once=("load", 1)).repeated
+        assert sorted(db.execute("SELECT user FROM votes WHERE user = 99").rows) == [(99,), (99,)]

@@ -102,6 +102,38 @@ def test_the_cluster_and_the_demo_on_it(tmp_path: Path, environment: dict[str, s
     assert "3 workers" in told
 
 
+def archive_section(tmp_path: Path, environment: dict[str, str], *, judged: bool) -> str:
+    """What the section's last command says."""
+    [serve, *blocks] = BLOCK.findall(section("An archive, and Spark"))
+    assert serve[1].startswith(f"{COMMAND} serve --archive ")
+    assert blocks[-1] == ("sh", f"{COMMAND} verify\n")
+    answer = ""
+    with serving(tmp_path, environment, *serve[1].split()[1:]) as host:
+        known = {**environment, "HEADRACE_URL": f"http://{host}"}
+        for kind, text in blocks if judged else blocks[:-1]:
+            if kind == "json":
+                assert agrees(json.loads(text), json.loads(answer.splitlines()[-1])), answer
+            else:
+                script = text.replace("localhost:8080", host).replace("curl ", "curl -sS --fail ")
+                answer = run(["bash", "-euo", "pipefail", "-c", script], tmp_path, known)
+    assert (tmp_path / "restored" / "recipe.json").exists()
+    return answer
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_archive_without_spark(tmp_path: Path, environment: dict[str, str]) -> None:
+    """All but the judge; the bulk migration is done by a process beside."""
+    told = archive_section(tmp_path, {**environment, "HEADRACE_SPARK_MASTER": "none"}, judged=False)
+    assert "ballots: 5,000 rows" in told
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("java") is None or shutil.which("curl") is None, reason="needs Java and curl")
+def test_the_archive_with_spark(tmp_path: Path, environment: dict[str, str]) -> None:
+    assert "equal" in archive_section(tmp_path, environment, judged=True)
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_tree_that_the_architecture_shows(tmp_path: Path, environment: dict[str, str]) -> None:
     program = BLOCK.findall(section("A quick tour"))[0][1]

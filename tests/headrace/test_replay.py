@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from headrace.bench.replay import WAYS, Figures, Way, run, tables
+from headrace.bench.replay_server import Used
 from headrace.errors import BadRequest
 from migrations.backfill.spark.settings import SparkSettings
 
@@ -21,11 +22,12 @@ def test_too_few_rows_say_nothing() -> None:
 
 def test_what_others_notice_is_told_as_a_ratio_to_the_quiet_server() -> None:
     figures = Figures(1_000_000, quiet_writes_per_second=200, quiet_read_p99_ms=2.0)
-    figures.ways.append(Way("spark", 20.0, 50_000, 150.0, 3.0, 10**9, 2 * 10**9))
+    used = Used(server_peak=10**9, others_peak=2 * 10**9, server_cpu=4.0, others_cpu=31.5)
+    figures.ways.append(Way("spark", 20.0, 50_000, 150.0, 3.0, used, load=2.5))
     out = StringIO()
     for table in tables(figures):
         Console(file=out, width=200).print(table)
-    for shown in ("1,000,000 base rows", "50,000", "150 (0.75)", "3.0 ms (1.5)", "2 GB"):
+    for shown in ("1,000,000 base rows", "50,000", "150 (0.75)", "3.0 ms (1.5)", "4.0 + 31.5", "1 GB + 2 GB", "2.5"):
         assert shown in out.getvalue(), out.getvalue()
 
 
@@ -35,4 +37,6 @@ def test_a_small_run_measures_every_way(tmp_path: Path) -> None:
     run(rows=20_000, out=tmp_path / "figures.json", spark=SparkSettings("local[2]"))
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert [way["way"] for way in figures["ways"]] == list(WAYS)
-    assert all(way["seconds"] > 0 and way["peak_server"] > 0 for way in figures["ways"])
+    assert all(way["seconds"] > 0 and way["used"]["server_peak"] > 0 for way in figures["ways"])
+    assert all(list(way["phases"]) == ["computed", "loaded", "caught up"] for way in figures["ways"][1:])
+    assert figures["ways"][2]["used"]["largest"]["java"] > 0
