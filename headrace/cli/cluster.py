@@ -13,6 +13,9 @@ from headrace.cli.serving import (
     ArchiveRetention,
     ArchiveSegmentRows,
     Config,
+    SparkConf,
+    SparkMaster,
+    SparkMemory,
     SparkThreshold,
     setting_help,
 )
@@ -64,6 +67,9 @@ def up(
     archive_retention: ArchiveRetention = None,
     archive_segment_rows: ArchiveSegmentRows = None,
     spark_threshold: SparkThreshold = None,
+    spark_master: SparkMaster = None,
+    spark_conf: SparkConf = None,
+    spark_memory: SparkMemory = None,
     log_level: LogLevel = None,
     config: Config = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the process numbers too.")] = False,
@@ -77,6 +83,7 @@ def up(
       headrace up --workers 4 --shards 8 --zookeepers 3 --data /var/lib/headrace
     """
     given = {name: value for name, value in locals().items() if name not in ("config", "verbose")}
+    given["spark_conf"] = spark_conf or None  # A flag that is not there is an empty list, which would be a setting.
     from headrace.cluster.supervisor import up  # Late, as with serve.
 
     settings = load(config, **given)
@@ -112,7 +119,11 @@ def controller(
     quorum: Annotated[int | None, typer.Option(metavar="N", help=setting_help("quorum"))] = None,
     dead_after: DeadAfter = None,
     archive: Archive = None,
+    archive_interval: ArchiveInterval = None,
     spark_threshold: SparkThreshold = None,
+    spark_master: SparkMaster = None,
+    spark_conf: SparkConf = None,
+    spark_memory: SparkMemory = None,
     log_level: LogLevel = None,
     config: Config = None,
     supervised: Supervised = False,
@@ -124,6 +135,7 @@ def controller(
       headrace controller --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0 --advertise $(hostname)
     """
     given = {name: value for name, value in locals().items() if name not in ("config", "supervised")}
+    given["spark_conf"] = spark_conf or None  # As above.
     settings = part_settings(config, supervised, given)
     from headrace.cluster import parts
 

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from headrace.cli import app
 from headrace.settings import Settings, SettingsError, load
 from headrace.sizes import format_size, parse_size
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +94,21 @@ def test_formatted_sizes() -> None:
         "512 MB",
         "2000 TB",
     ]
+
+
+def options(command: str) -> set[str]:
+    """Flags of a command, by the name that one types."""
+    found: Any = typer.main.get_command(app)
+    for word in command.split():
+        found = found.commands[word]
+    return {flag for parameter in found.params for flag in parameter.opts}
+
+
+def test_each_setting_has_the_flags_that_are_documented() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `(--[\w-]+)[^`]*`((?: of [^|]*)?) \| `HEADRACE_(\w+)` \|", text, re.M)
+    assert {name for name, *_ in rows} == set(Settings.model_fields)
+    for name, flag, where, variable in rows:
+        assert variable == name.upper()
+        for command in re.findall(r"`([\w ]+)`", where):
+            assert flag in options(command), f"headrace {command} has no {flag}"
