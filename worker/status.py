@@ -48,6 +48,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: Hosted) -> dict[s
             schema.name: {
                 "rows": domain.store.table(schema.name).row_count,
                 "position": domain.store.position(schema.name),
+                "base": domain.base_name(schema.name),
             }
             for schema in domain.store.tables()
         },
@@ -64,6 +65,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: Hosted) -> dict[s
                 "materialization": vertex.node.materialization.value,
                 "keys": len(vertex.operator.filled),
                 "bytes": reader_map.bytes_of(hosted.layouts[domain.index, vertex.index].reader_id),
+                "clock": dict(hosted.clock_of(domain.index, vertex.index)),
             }
             for vertex in domain.vertices
             if isinstance(vertex.node.operator, Reader) and isinstance(vertex.operator, ReaderOperator)

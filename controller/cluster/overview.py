@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from controller.cluster.connections import Connections
@@ -11,6 +11,7 @@ from controller.cluster.directory import Directory
 from controller.status import Held, graph_of
 from domains.errors import HeadraceError
 from domains.graph import NodeIndex
+from migrations.dataflow import Dataflow
 from worker.messages import Status, StatusDocument
 from zookeeper.descriptors import WorkerDescriptor
 
@@ -39,7 +40,7 @@ class Overview:
             "memory": {name: sum(each["memory"][name] for each in answered) for name in MEMORY},
             "counters": counters,
             "tables": self._tables(domains),
-            "views": self._views(domains),
+            "views": {} if self._directory.cluster is None else views_of(self._directory.state.flow, domains),
             "domains": [{name: value for name, value in domain.items() if name in DOMAIN} for domain in domains],
             "workers": [self._worker(worker, documents.get(worker.name)) for worker in self._workers()],
             "links": [
@@ -133,21 +134,24 @@ class Overview:
             [] if self._directory.cluster is None else [t.name for t in self._directory.state.catalog.tables.values()]
         )
 
-    def _views(self, domains: Iterable[Document]) -> Document:
-        if self._directory.cluster is None:
-            return {}
-        flow = self._directory.state.flow
-        shown: Document = {
-            view: {"materialization": flow.node(index).materialization.value, "keys": 0, "bytes": 0}
-            for view, index in flow.readers.items()
-        }
-        for domain in domains:
-            for view, reader in domain["readers"].items():
-                known = shown.get(view.lower())
-                if known is not None:
-                    known["keys"] += reader["keys"]
-                    known["bytes"] += reader["bytes"]
-        return shown
+
+def views_of(flow: Dataflow, domains: Sequence[Document]) -> Document:
+    """What the domains' readers hold, by view. ``lag``: writes that are in the base tables and not yet in the reader,
+    of the shard that is furthest behind. Workers do not tell of one moment, so that a busy cluster shows a few."""
+    positions = {table["base"]: table["position"] for each in domains for table in each["tables"].values()}
+    shown: Document = {
+        view: {"materialization": flow.node(index).materialization.value, "keys": 0, "bytes": 0, "lag": 0}
+        for view, index in flow.readers.items()
+    }
+    for domain in domains:
+        for view, reader in domain["readers"].items():
+            known = shown.get(view.lower())
+            if known is not None:
+                known["keys"] += reader["keys"]
+                known["bytes"] += reader["bytes"]
+                behind = (positions.get(base, seen) - seen for base, seen in reader["clock"].items())
+                known["lag"] = max(known["lag"], sum(each for each in behind if each > 0))
+    return shown
 
 
 def with_leaders_view(shown: Document, led: Document) -> Document:

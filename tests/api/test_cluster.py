@@ -13,6 +13,7 @@ from cluster_deployment import SHARDS, InProcess, open_cluster
 
 from controller.cluster.deployment import ClusterDeployment
 from controller.cluster.directory import Directory
+from controller.cluster.overview import views_of
 from domains.errors import AlreadyExists, NoLeader, NotFound, NotServed, OutcomeUnknown, Unavailable
 from domains.graph import DomainIndex
 from domains.packets import Once
@@ -327,6 +328,31 @@ async def test_a_write_made_for_an_older_schema_is_made_anew(cluster: InProcess)
     assert len(found.rows) == written > 0
     assert {row[-6:] for row in found.rows} == {tuple(range(6))}
     await other.directory.close()
+
+
+# --- how far behind -------------------------------------------------------------------------------------------------
+
+
+async def test_a_view_says_how_many_writes_it_has_not_seen(cluster: InProcess) -> None:
+    await cluster.insert("items", [{"id": number, "kind": "a"} for number in range(20)])
+    await rows(cluster, "ByKind", "a")
+
+    async def at_rest() -> bool:
+        return {view["lag"] for view in (await cluster.status())["views"].values()} == {0}
+
+    until = asyncio.get_running_loop().time() + 10.0
+    while not await at_rest():
+        assert asyncio.get_running_loop().time() < until
+    tables = {f"items@{shard}": {"base": f"items@{shard}", "position": 7} for shard in range(2)}
+    clocks = ({"items@0": 5, "items@1": 7}, {"items@0": 6, "items@1": 3})
+    readers = [{"ById": {"keys": 1, "bytes": 10, "clock": clock}} for clock in clocks]
+    domains = [{"tables": tables, "readers": readers[0]}, {"tables": {}, "readers": readers[1]}]
+    assert views_of(cluster.directory.state.flow, domains)["byid"] == {
+        "materialization": "partial",
+        "keys": 2,
+        "bytes": 20,
+        "lag": 5,
+    }
 
 
 # --- what was acknowledged ------------------------------------------------------------------------------------------
