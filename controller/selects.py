@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from controller.deployment import StatementResult
+from controller.hosts import SchemaChanged
 from domains.coercion import coerce
-from domains.errors import AlreadyExists, Unsupported
+from domains.errors import AlreadyExists, NotFound, Unsupported
 from domains.packets import Clock
 from domains.types import Column, Row
 from migrations.plan import understand
@@ -55,9 +56,17 @@ class Selects:
         return name
 
     async def _read(self, statement: SelectStatement, token: Clock) -> tuple[tuple[Column, ...], list[dict[str, Any]]]:
+        """Raises SchemaChanged where another view came to stand under its name meanwhile, which ALTER TABLE can do."""
         name, planned, arguments = await self._prepared(statement)
-        page = await self._deployment.read(name, lambda binding: binding.from_arguments(arguments), token)
-        return planned.columns, json.loads(b"[" + page + b"]")  # not orjson, to which 2^64 is a float
+        served = self._deployment.state.planned.get(name)
+        if served is not None and _alike(served, planned):
+            try:
+                page = await self._deployment.read(name, lambda binding: binding.from_arguments(arguments), token)
+            except NotFound:
+                page = None  # Forgotten meanwhile, for that reason or because there are too many others.
+            if page is not None and self._deployment.state.planned.get(name) is served:
+                return planned.columns, json.loads(b"[" + page + b"]")  # not orjson, to which 2^64 is a float
+        raise SchemaChanged(", ".join(sorted(planned.tables)))
 
     async def _prepared(self, statement: SelectStatement) -> tuple[str, PlannedView, Sequence[Argument]]:
         """The view and what to read it with: with its constants as parameters, or else with them in its text."""
@@ -98,3 +107,8 @@ class Selects:
             recent = set(list(self._used)[-AD_HOC_VIEWS_MAX:])
             doomed = next(name for name in kept if name not in recent)
             await self._deployment.run(Entry(forget=(doomed,)), f"forget {doomed}")
+
+
+def _alike(one: PlannedView, other: PlannedView) -> bool:
+    """Whether arguments made for one are those of the other, and its rows have the other's columns."""
+    return (one.columns, one.parameters, one.placeholders) == (other.columns, other.parameters, other.placeholders)

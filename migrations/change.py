@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from domains import commands
-from domains.errors import AlreadyExists, HeadraceError, StillInUse, Unsupported
+from domains.errors import AlreadyExists, StillInUse, Unsupported
 from domains.graph import Columns, DomainIndex
 from domains.sharding import physical
 from domains.types import TableSchema
+from migrations.alteration import outdated_views
 from migrations.catalog import ViewDefinition
 from migrations.dataflow import Placement
 from migrations.parse import Parsed, exp
@@ -181,17 +182,9 @@ class _Work:
 
     def _alter_table(self, table: str, schema: TableSchema) -> None:
         before = self.state.catalog.table(table).indexes
-        after = self.state.catalog.with_table(schema)
-        for name in self.state.catalog.dependents(table):
-            view = self.state.catalog.views[name.lower()]
-            try:
-                understand(replace(self.state, catalog=after), view)
-            except HeadraceError as error:
-                if view.ad_hoc:
-                    self._forget(view)
-                    continue
-                raise StillInUse(f'view "{name}" needs it: {error.message}', hint="drop the view first") from error
-        self.state.catalog = after
+        for view in list(outdated_views(self.state, schema)):
+            self._forget(view)
+        self.state.catalog = self.state.catalog.with_table(schema)
         self.meanings.clear()
         self._at_table(schema, commands.AlterTable(schema), f"alter table {schema.name}")
         for columns in dict.fromkeys(schema.indexes):

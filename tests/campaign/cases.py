@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
 
-from tests.campaign.kinds import INT
+from tests.campaign.asking_again import as_it_reads_now
+from tests.campaign.kinds import INT, draw
 from tests.campaign.queries import Output, Query, Select, Source, View, breadth, read_views, used_columns
 from tests.campaign.rendering import parameters
-from tests.campaign.schema import Table, random_column, random_table
+from tests.campaign.schema import Column, Table, random_column, random_table
 from tests.campaign.selects import Queries, readable, stored
 from tests.campaign.statements import (
     AddColumn,
@@ -89,7 +90,8 @@ def setting_of(seed: int) -> Setting:
 def case_of(seed: int, setting: Setting | None = None) -> Case:
     """Of the setting, the case knows how many shards there are."""
     setting = setting or setting_of(seed)
-    return Case(seed, setting, tuple(_Program(Random(f"case {seed}"), setting.shards).operations()))
+    program = _Program(Random(f"case {seed}"), Random(f"again {seed}"), setting.shards)
+    return Case(seed, setting, tuple(program.operations()))
 
 
 @dataclass
@@ -97,6 +99,8 @@ class _Program:
     """Writes the operations down, keeping track of the tables and views that there are at each point."""
 
     random: Random
+    again: Random
+    """For what is asked before and after an alteration; the rest of the case is the same without it."""
     shards: int
     tables: dict[str, Table] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
@@ -106,6 +110,8 @@ class _Program:
         self._names = count()
         self._columns = count(5)
         self._parameters = count()
+        self._asked: list[Query] = []
+        self._dropped: dict[str, list[Column]] = {}
 
     def operations(self) -> list[Operation]:
         random = self.random
@@ -150,7 +156,7 @@ class _Program:
             case "alter":
                 self._alter()
             case "ad hoc":
-                self.found.append(AdHoc(self._query(None)))
+                self._ask(self._query(None))
             case _:
                 pass
 
@@ -191,19 +197,56 @@ class _Program:
             del self.views[name]
             self.found.append(DropView(name))
 
+    def _ask(self, query: Query) -> None:
+        self._asked.append(query)
+        self.found.append(AdHoc(query))
+
     def _alter(self) -> None:
+        """Columns come and go. The same texts are asked before and after."""
+        table = self.random.choice(list(self.tables.values()))
+        alteration = self._alteration(table)
+        if alteration is None:
+            return
+        self._ask_about(table)
+        match alteration:
+            case AddColumn(_, added):
+                columns = (*table.columns, added)
+            case DropColumn(_, name):
+                columns = tuple(column for column in table.columns if column.name != name)
+                self._dropped.setdefault(table.name, []).append(table.column(name))
+        self.tables[table.name] = replace(table, columns=columns)
+        self.found.append(alteration)
+        for query in self.again.sample(self._asked, min(3, len(self._asked))):
+            now = as_it_reads_now(query, self.tables)
+            if now is not None:
+                self._ask(now)
+
+    def _ask_about(self, table: Table) -> None:
+        """All columns, and some of them by their names."""
+        columns = [column("s", c.name, c.type) for c in table.columns]
+        outputs = tuple(Output(term, c.name, aliased=False) for term, c in zip(columns, table.columns, strict=True))
+        sources = (Source("s", stored(table)),)
+        self._ask(Select(outputs, sources, star=True))
+        some = tuple(self.again.sample(outputs, self.again.randint(1, len(outputs))))
+        self._ask(Select(some, sources, distinct=self.again.random() < 0.3))
+
+    def _alteration(self, table: Table) -> AddColumn | DropColumn | None:
         random = self.random
-        table = random.choice(list(self.tables.values()))
         if random.random() < 0.55 and len(table.columns) < 8:
             added = random_column(random, f"c{next(self._columns)}")
             if not added.has_default:
                 added = replace(added, nullable=True)
-            self.tables[table.name] = replace(table, columns=(*table.columns, added))
-            self.found.append(AddColumn(table.name, added))
-            return
+            return AddColumn(table.name, self._returned(table) or added)
         used = {name for view in self.views.values() for t, name in used_columns(view.query) if t == table.name}
         free = [name for name in table.names if name not in used and name not in table.key_columns]
-        if free and len(table.columns) > 2:
-            name = random.choice(free)
-            self.tables[table.name] = replace(table, columns=tuple(c for c in table.columns if c.name != name))
-            self.found.append(DropColumn(table.name, name))
+        return DropColumn(table.name, random.choice(free)) if free and len(table.columns) > 2 else None
+
+    def _returned(self, table: Table) -> Column | None:
+        """Now and then, a column that was dropped comes back with its name and type, and with other values."""
+        gone = self._dropped.get(table.name, [])
+        if not gone or self.again.random() < 0.3:
+            return None
+        column = gone.pop(self.again.randrange(len(gone)))
+        has_default = column.declared != "TEXT"
+        default = draw(self.again, column.type) if has_default else None
+        return replace(column, nullable=True, has_default=has_default, default=default)

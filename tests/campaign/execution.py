@@ -11,10 +11,11 @@ from random import Random
 from typing import Any
 
 from domains.errors import ConstraintViolation, HeadraceError, TypeViolation, Unsupported
+from tests.campaign.asking_again import every_select, types_now
 from tests.campaign.comparison import Different, WrongType, compare
 from tests.campaign.judge import MOST_ROWS, Judge, Verdict
 from tests.campaign.kinds import Kind, Type, Value, absent, draw, literal
-from tests.campaign.queries import Query, Select, Stored, View, read_tables, read_views, selects, used_columns
+from tests.campaign.queries import Query, Select, Stored, View, read_tables, read_views, relations, used_columns
 from tests.campaign.rendering import parameters, view_text
 from tests.campaign.statements import (
     AddColumn,
@@ -292,8 +293,8 @@ class Execution:
                 )
             case Delete(table, where):
                 return self._has(table, ()) and self._has_terms(table, [where] if where else [])
-            case AddColumn(table):
-                return self._has(table, ())
+            case AddColumn(table, added):
+                return self._has(table, ()) and not self._has(table, (added.name,))
             case DropColumn(table, column):
                 used = {pair for view in self.views.values() for pair in used_columns(view.query)}
                 return self._has(table, (column,)) and (table, column) not in used
@@ -323,8 +324,14 @@ class Execution:
             all(self.views.get(view.name) is view for view in read_views(query))
             and all(table in self.judge.tables for table in read_tables(query))
             and all(self._has(table, (name,)) for table, name in used_columns(query))
-            and all(self._is_all_of_it(select) for select in selects(query) if select.star)
+            and all(self._is_all_of_it(select) for select in every_select(query) if select.star)
+            and all(self._has_types(relation) for relation in relations(query) if isinstance(relation, Stored))
         )
+
+    def _has_types(self, relation: Stored) -> bool:
+        """Whether no column came back with a type that it had not when the query was written."""
+        now = dict(types_now(self.judge.tables[relation.name]))
+        return all(now.get(name, type) == type for name, type in relation.columns)
 
     def _is_all_of_it(self, select: Select) -> bool:
         """Whether ``*`` still means the columns that it meant: a view may have kept one from being dropped."""

@@ -1,0 +1,84 @@
+"""ALTER TABLE under views that run: which of them would mean something else, were they planned again.
+
+A view that runs keeps the columns that it was planned with, by their places in the stored rows. Its text names them by
+their names, and what a text names can change without an error: ``*`` and NATURAL follow the table's columns, and a
+dropped column and a new one can have one name::
+
+    text ── frozen ──► * and NATURAL written out ── planned over aligned tables ──► nodes
+                            before = after?                  before = after?
+
+The tables are *aligned*: on each side they have the live columns of both, those of the other side under a name that no
+text can write. So columns stand in the same places on both sides, and two plans are the same nodes of the joint graph
+exactly if they read the same stored columns in the same way. (A column that merely came or went would else make every
+plan over the table another one.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from domains.errors import HeadraceError, StillInUse
+from domains.types import TableColumn, TableSchema
+from migrations.catalog import Catalog, ViewDefinition
+from migrations.joint_graph import JointGraph
+from migrations.parse import text_of
+from migrations.plan import State
+from migrations.query.view import frozen, plan_view
+
+
+def outdated_views(state: State, schema: TableSchema) -> Iterator[ViewDefinition]:
+    """The ad-hoc views that no longer mean what they meant once the table has this schema.
+
+    :raises StillInUse: a view that has a name is among them, or can no longer be understood.
+    """
+    before = state.catalog.table(schema.name)
+    if before.columns == schema.columns:
+        return  # Indexes have no meaning, only a price.
+    after = state.catalog.with_table(schema)
+    aligned = [state.catalog.with_table(_aligned(one, other)) for one, other in ((before, schema), (schema, before))]
+    graph = state.joint.copy()  # One for all: a number says which node it is only within one graph.
+    for name in state.catalog.dependents(schema.name):
+        view = state.catalog.views[name.lower()]
+        try:
+            written = _written_out(view, state.catalog, after)
+            same = written is not None and _come_to_the_same(written, aligned, graph)
+            reason = f'it would read other columns of "{schema.name}"'
+        except HeadraceError as error:
+            same, reason = False, error.message
+        if not same and not view.ad_hoc:
+            raise StillInUse(f'view "{name}" needs it: {reason}', hint="drop the view first")
+        if not same:
+            yield view
+
+
+def _written_out(view: ViewDefinition, before: Catalog, after: Catalog) -> ViewDefinition | None:
+    """The view with ``*`` and NATURAL written out; None where that gives two texts."""
+    text, meaning = frozen(before, view.relation)
+    if meaning is None and text_of(text) != text_of(frozen(after, view.relation)[0]):
+        return None
+    return replace(view, relation=text)
+
+
+def _come_to_the_same(view: ViewDefinition, catalogs: Iterable[Catalog], graph: JointGraph) -> bool:
+    """Whether the view comes to the same nodes in all of the catalogs."""
+    one, *others = (plan_view(each, graph, view.name, view.relation, columns=view.columns) for each in catalogs)
+    return all(other == one for other in others)
+
+
+def _aligned(schema: TableSchema, other: TableSchema) -> TableSchema:
+    """The schema with the live columns of both. Columns are append-only, so places tell which are one and the same."""
+    longer = max(schema.columns, other.columns, key=len)
+    columns = []
+    for place, column in enumerate(longer):
+        own, others = (_live(each, place) for each in (schema, other))
+        if own is None and others is not None:
+            columns.append(replace(others, name=f"\0{place}"))
+        else:
+            columns.append(own or replace(column, dropped=True))
+    return replace(schema, columns=tuple(columns))
+
+
+def _live(schema: TableSchema, place: int) -> TableColumn | None:
+    column = schema.columns[place] if place < len(schema.columns) else None
+    return None if column is None or column.dropped else column
