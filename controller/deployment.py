@@ -15,6 +15,7 @@ from domains.graph import Parameter
 from domains.packets import Clock, Once
 from domains.types import Column, TableSchema
 from migrations.statements.duplicates import REFUSED, OnDuplicate
+from worker.reader_map import Reading, in_one_state
 
 __all__ = [
     "REFUSED",
@@ -24,9 +25,11 @@ __all__ = [
     "MigrationStatus",
     "OnDuplicate",
     "PreparedLookup",
+    "Reading",
     "StatementResult",
     "ViewInfo",
     "WriteResult",
+    "in_one_state",
     "not_archived",
     "numbered_upsert",
 ]
@@ -135,8 +138,18 @@ class PreparedLookup(Protocol):
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
 
-    def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any], reading: Reading) -> list[bytes | None]:
         """The same for many keys given as JSON values (lists by position or objects by name), in their order."""
+
+    def version(self, reading: Reading) -> bytes | None:
+        """As long as it is the same, so are all answers that were read; None where that cannot be told."""
+
+    def again(self, keys: int, told: bool) -> bool:
+        """An answer for so many keys was given once more. Whether :meth:`tell` is to be called with the keys; ``told``
+        says that it was already, for this answer."""
+
+    def tell(self, keys: Sequence[Any]) -> None:
+        """These keys were read: what is read is evicted last."""
 
 
 class Deployment(Protocol):

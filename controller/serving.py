@@ -38,7 +38,7 @@ from migrations.plan import State
 from migrations.recipe import Entry
 from migrations.routing import split, split_numbered
 from migrations.statements.rows import delete_operation, insert_operation, update_operation
-from worker.reader_map import BoundLookup
+from worker.reader_map import BoundLookup, in_one_state
 
 Answer = TypeVar("Answer")
 
@@ -132,7 +132,7 @@ class Serving(ABC):
         lookup = await self._ready(view)
         if token and not lookup.has_reached(self._checked(token), map(lookup.binding.from_json, keys)):
             return await self._filled(view, lambda binding: [binding.from_json(key) for key in keys], token)
-        found = lookup.try_pages(keys)
+        found = in_one_state(lambda reading: lookup.try_pages(keys, reading))
         if None in found:
             missed = [key for key, page in zip(keys, found, strict=True) if page is None]
             filled = iter(await self._filled(view, lambda binding: [binding.from_json(key) for key in missed], token))
@@ -145,7 +145,7 @@ class Serving(ABC):
         bound = bind(lookup.binding)
         page = None
         if not token or lookup.has_reached(self._checked(token), [bound]):
-            page = lookup.read(bound)
+            page = in_one_state(lambda reading: lookup.read(bound, reading))
         if page is None:
             (page,) = await self._filled(view, lambda binding: [bind(binding)], token)
         return page

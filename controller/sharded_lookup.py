@@ -14,11 +14,13 @@ from controller.view_lookup import ViewLookup
 from domains.packets import Clock
 from domains.sharding import shard_of
 from domains.types import Row
-from worker.reader_map import BoundLookup, Parts
+from worker.reader_map import BoundLookup, Parts, Reading
 from worker.reader_map.merging import Ranked
 
 Divided = dict[ReaderShard, BoundLookup]
 """What each shard is asked for by one look-up: the keys that are its own."""
+NO_VERSION = bytes(8)
+"""Of a shard that nothing was published to. Those that are there begin at the first transaction."""
 Answer = TypeVar("Answer")
 Ask = Callable[[ReaderShard, Sequence[BoundLookup], Clock, float], Awaitable[list[Answer | None]]]
 
@@ -48,14 +50,22 @@ class ShardedLookup(ViewLookup):
             found.setdefault(self.shard_of(key), []).append(key)
         return {shard: tuple(own) for shard, own in found.items()}
 
-    def look(self, bound: BoundLookup) -> bytes | None:
+    def version(self, reading: Reading) -> bytes | None:
+        found: list[bytes] = []
+        for shard in self.shards:
+            if shard.client is None:
+                return None
+            found.append(reading[shard.client].version(shard.layout.version_key) or NO_VERSION)
+        return b"".join(found)
+
+    def look(self, bound: BoundLookup, reading: Reading) -> bytes | None:
         divided = self.divided(bound)
         if len(divided) == 1:
             ((shard, own),) = divided.items()
-            return None if shard.client is None else own.page(shard.client, shard.layout)
+            return None if shard.client is None else own.page(reading[shard.client], shard.layout)
         found: dict[ReaderShard, Parts] = {}
         for shard, own in divided.items():
-            parts = None if shard.client is None else own.parts(shard.client, shard.layout)
+            parts = None if shard.client is None else own.parts(reading[shard.client], shard.layout)
             if parts is None:
                 return None
             found[shard] = parts
@@ -96,7 +106,7 @@ class ShardedLookup(ViewLookup):
             by_key.update(zip(own.keys, found[shard], strict=True))
         return bound.joined(self.shards[0].layout, [by_key[key] for key in bound.keys])
 
-    def _integer_pages(self, values: Sequence[int]) -> list[bytes | None] | None:
+    def _integer_pages(self, values: Sequence[int], reading: Reading) -> list[bytes | None] | None:
         places: list[list[int]] = [[] for _ in self.shards]
         count = len(self.shards)
         for place, value in enumerate(values):
@@ -106,7 +116,8 @@ class ShardedLookup(ViewLookup):
             if not own:
                 continue
             assert shard.client is not None
-            found = shard.client.integer_pages(shard.layout, [values[place] for place in own])
+            client = shard.client
+            found = client.recent_pages(reading[client], shard.layout, [values[place] for place in own])
             if found is None:
                 return None
             for place, page in zip(own, found, strict=True):

@@ -10,10 +10,13 @@ from controller.deployment import ViewInfo
 from controller.hosts import Hosts, ReaderShard
 from domains.packets import Clock
 from domains.types import Row
-from worker.reader_map import BoundLookup, Telling
+from worker.reader_map import BoundLookup, Reading, Telling, in_one_state
 
 SAMPLE = 16
 """One look-up in so many tells the domain its key, for the order of use. The reader map itself keeps no such order."""
+KEPT_SAMPLE = 64
+"""The same of answers that were kept (``api/kept_answers.py``), whose keys have to be parsed for it: some 20 µs. Where
+it matters, while memory is short, each eviction changes what is kept, and most answers are read anew."""
 SAMPLES_TOGETHER = 256
 """Sampled keys are told this many at once: each time wakes the dataflow thread, for which a request waits 50 µs."""
 
@@ -38,6 +41,7 @@ class ViewLookup:
         here = bool(shards) and all(shard.client is not None for shard in shards)
         self._client = shards[0].client if here else None
         self._layout = shards[0].layout if here else None
+        self._version_key = shards[0].layout.version_key if here else b""
         self._single = here and binding.single_integer and shards[0].layout.plain
         self._many = self._single and shards[0].layout.by_integer
         self._name = binding.parameters[0].name if binding.single_key else ""
@@ -50,7 +54,8 @@ class ViewLookup:
                 value = values[0]
                 if value.isascii() and value.isdigit() and len(value) < 19:
                     return self._counted_page((int(value),))
-        return self.read(self.binding.from_text(text))
+        bound = self.binding.from_text(text)
+        return in_one_state(lambda reading: self.read(bound, reading))
 
     def _counted_page(self, key: Row) -> bytes | None:
         # By hand what ``look`` does, without asking for the shard: 0.2 µs, a seventh of it all.
@@ -60,10 +65,10 @@ class ViewLookup:
         self._count(page, (key,))
         return page
 
-    def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any], reading: Reading) -> list[bytes | None]:
         if self._many:
             values = single_integers(keys)
-            pages = None if values is None else self._integer_pages(values)
+            pages = None if values is None else self._integer_pages(values, reading)
             if pages is not None and values is not None:
                 missing = pages.count(None)
                 self.misses += missing
@@ -72,7 +77,14 @@ class ViewLookup:
                 if missing or self._telling.owed:
                     self._tell_of(values, pages)
                 return pages
-        return [self.read(self.binding.from_json(key)) for key in keys]
+        from_json, read = self.binding.from_json, self.read
+        return [read(from_json(key), reading) for key in keys]
+
+    def version(self, reading: Reading) -> bytes | None:
+        """Stands as long as everything that was read here does; None where that cannot be told."""
+        if self._client is None:
+            return None
+        return reading[self._client].version(self._version_key)
 
     # --- what depends on how many shards there are ----------------------------------------------------------------
 
@@ -83,17 +95,17 @@ class ViewLookup:
     def by_shard(self, keys: Iterable[Row]) -> dict[ReaderShard, tuple[Row, ...]]:
         return {self.shards[0]: tuple(keys)}
 
-    def look(self, bound: BoundLookup) -> bytes | None:
+    def look(self, bound: BoundLookup, reading: Reading) -> bytes | None:
         """The rows, or None where one of the keys is a hole, or on another host. Counts nothing."""
-        if not self.shards:
+        if self._client is None or self._layout is None:
             return None
-        shard = self.shards[0]
-        return None if shard.client is None else bound.page(shard.client, shard.layout)
+        return bound.page(reading[self._client], self._layout)
 
-    def _integer_pages(self, values: Sequence[int]) -> list[bytes | None] | None:
-        shard = self.shards[0]
-        assert shard.client is not None
-        return shard.client.integer_pages(shard.layout, values)
+    def _integer_pages(self, values: Sequence[int], reading: Reading) -> list[bytes | None] | None:
+        """None where one of them is beyond 64 bits."""
+        assert self._client is not None
+        assert self._layout is not None
+        return self._client.recent_pages(reading[self._client], self._layout, values)
 
     async def fill(self, bounds: Sequence[BoundLookup], token: Clock, deadline: float) -> list[bytes | None]:
         """Wait for the token, have the keys filled, and what they hold then; None where the reader is gone."""
@@ -107,22 +119,38 @@ class ViewLookup:
 
     # --- counting and telling -------------------------------------------------------------------------------------
 
-    def read(self, bound: BoundLookup) -> bytes | None:
+    def read(self, bound: BoundLookup, reading: Reading) -> bytes | None:
         """``look``, counted as a hit or a miss."""
-        page = self.look(bound)
-        self._count(page, bound.keys[:1])
+        page = self.look(bound, reading)
+        self._count(page, bound.keys)
         return page
 
     def _count(self, page: bytes | None, keys: Sequence[Row]) -> None:
         if page is None:
             self.misses += 1
-            self._telling.missed(keys)
+            self._telling.missed(keys[:1])  # One at least is a hole; which, nobody has asked.
             return
         self.hits += 1
         if not self.hits % SAMPLE:
             self._sample(keys)
         if self._telling.owed:
             self._sample(self._telling.news(keys))
+
+    def again(self, keys: int, told: bool) -> bool:
+        """Count hits of an answer that was kept. Whether :meth:`tell` is to hear the keys; ``told``: it has before."""
+        self.hits += keys
+        if self._telling.owed:
+            if not told:
+                return True
+            self._telling.pass_over(keys)
+        return self.hits % KEPT_SAMPLE < keys
+
+    def tell(self, keys: Sequence[Any]) -> None:
+        """These, as JSON values, were hits of a kept answer."""
+        rows = [row for key in keys for row in self.binding.from_json(key).keys]
+        self._sample(rows)
+        if self._telling.owed:
+            self._telling.news(rows)  # They are told of already.
 
     def _tell_of(self, values: Sequence[int], pages: Sequence[bytes | None]) -> None:
         telling = self._telling

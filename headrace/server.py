@@ -16,6 +16,7 @@ from headrace.errors import HeadraceError
 from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error
 from headrace.opening import open_deployment
 from headrace.settings import Settings
+from headrace.short_protocol import ShortProtocol
 from worker.garbage import expect_long_lives
 
 KEEP_ALIVE_SECONDS = 75
@@ -60,7 +61,7 @@ class Server(uvicorn.Server):
 def config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http="httptools",
+        http=ShortProtocol,
         loop="auto",
         ws="none",
         lifespan="off",

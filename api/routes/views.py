@@ -69,7 +69,8 @@ async def lookups_of_many(
 ) -> Response:
     """Several views at once: for each, the rows of its keys. All that a page needs in one request."""
     wanted = [(each.view, list[Any](each.keys)) for each in body.lookups]
-    return Response(await lookups.many(wanted, token), media_type="application/json")
+    asked = lookups.ask_for(wanted, token)
+    return Response(await lookups.finish(asked, token), media_type="application/json")
 
 
 @router.get(

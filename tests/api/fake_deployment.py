@@ -21,6 +21,7 @@ from controller.deployment import (
     Archived,
     MigrationStatus,
     OnDuplicate,
+    Reading,
     StatementResult,
     ViewInfo,
     WriteResult,
@@ -69,8 +70,17 @@ class FakeLookup:
     def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | None:
         return self._hit(self._deployment.key_of_text(self.info, text))
 
-    def try_pages(self, keys: Sequence[Any]) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any], reading: Reading) -> list[bytes | None]:
         return [self._hit(self._deployment.key_of_json(self.info, key)) for key in keys]
+
+    def version(self, reading: Reading) -> bytes | None:
+        return None
+
+    def again(self, keys: int, told: bool) -> bool:
+        raise AssertionError("an answer without a version is not kept")
+
+    def tell(self, keys: Sequence[Any]) -> None:
+        raise AssertionError("an answer without a version is not kept")
 
     def _hit(self, key: tuple[Any, ...]) -> bytes | None:
         filled = (self.info.name, key) in self._deployment.filled

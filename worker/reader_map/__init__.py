@@ -23,6 +23,8 @@ filled and has no rows is present with an empty value. The two are never confuse
 ``merging.py``      answers that are put together from rows in hand: several keys, ranges against the order
 ``lookup.py``       :class:`BoundLookup`: one look-up, and how its parts from several shards are joined
 ``holding.py``      all that a reader holds, walked
+``reading.py``      :class:`Reading`: the maps as one request sees them, for all of its look-ups
+``recent.py``       pages of whole-number keys that were read since their reader last changed
 ``telling.py``      :class:`Telling`: which hits the domain hears of, that it may keep what is read again
 ``environment.py``  the only module that imports lmdb: flags, growth, errors
 ==================  ============================================================================================
@@ -31,7 +33,18 @@ filled and has no rows is present with an empty value. The two are never confuse
 from worker.reader_map.layout import ReaderLayout
 from worker.reader_map.lookup import BoundLookup, Parts
 from worker.reader_map.reader import ReaderClient, ReaderSnapshot
+from worker.reader_map.reading import Reading, in_one_state
 from worker.reader_map.telling import Telling
 from worker.reader_map.writer import ReaderMap
 
-__all__ = ["BoundLookup", "Parts", "ReaderClient", "ReaderLayout", "ReaderMap", "ReaderSnapshot", "Telling"]
+__all__ = [
+    "BoundLookup",
+    "Parts",
+    "ReaderClient",
+    "ReaderLayout",
+    "ReaderMap",
+    "ReaderSnapshot",
+    "Reading",
+    "Telling",
+    "in_one_state",
+]

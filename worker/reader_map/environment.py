@@ -100,6 +100,11 @@ def again(environment: Environment, error: Exception) -> bool:
         return True
     if isinstance(error, lmdb.ReadersFullError):
         return environment.reader_check() > 0
+    return was_interrupted(error)
+
+
+def was_interrupted(error: Exception) -> bool:
+    """Whether this process let the map grow, which ends all transactions that it has open."""
     return "dropped object" in str(error)
 
 

@@ -18,6 +18,9 @@ answer's order, and the marker says how many there are. JSON holds no zero byte,
 The one marker of a full reader that is being built stands under another key, its *veil*: to whoever reads, the reader
 has a hole until it is revealed. Its entries stand in their places; nobody finds them without the marker.
 
+Each reader also has a *version*: the number of the last transaction that published to it. As long as it stands, so does
+every answer that was read out of this reader, and whoever has kept one need not read it again.
+
 LMDB keys have 511 bytes. A key of more than :data:`KEY_LIMIT` is replaced by ``ff`` and its digest of 32 bytes, which
 no two keys share (and no value's encoding begins with ``ff``). A suffix that does not fit is cut, the whole of it is
 kept behind the entry's JSON (``{…} 00 ‖ suffix``), and the marker says so: such a key is read as a whole and sorted.
@@ -51,10 +54,13 @@ MANY, MANY_CUT = 0x2A, 0x7E
 FIRST_ORDINAL = bytes(ORDINAL_BYTES)
 VEIL = b"\xff" * 4
 """Before a reader's prefix: the key of a marker that is not to be found yet. No reader has that number."""
+VERSION = b"\xff" * 3 + b"\xfe"
+"""Before a reader's prefix: the key of its version. No reader has this number either."""
 
 _pack_reader = struct.Struct(">I").pack
 pack_ordinal = _pack_reader
 _pack_state = struct.Struct(">BQ").pack
+pack_version = struct.Struct(">Q").pack
 
 
 INTEGER_ZERO = int.from_bytes(encode_value(0)[1:], "big")
@@ -85,6 +91,7 @@ class ReaderLayout:
         self.concealed = False
         """Of a full reader, and for whoever writes the map: whether its marker stands under ``veil``."""
         self.veil = VEIL + self.prefix
+        self.version_key = VERSION + self.prefix
         self.encode_key: Encoder = key_encoder([types[at] for at in reader.key])
         self._integer_head = self.prefix + self.encode_key((0,))[:1] if _is_integer(types, reader.key) else b""
         self._pack_integer = struct.Struct(f">{len(self._integer_head)}sQ").pack

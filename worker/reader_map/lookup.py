@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from domains.types import Row
 from worker.reader_map.layout import ReaderLayout
 from worker.reader_map.merging import Parts, joined
-from worker.reader_map.reader import ReaderClient
+from worker.reader_map.reader import ReaderClient, ReaderSnapshot
 from worker.reader_map.window import Bound
 
 
@@ -27,7 +27,7 @@ class BoundLookup:
     limit: int | None = None
     offset: int = 0
 
-    def page(self, client: ReaderClient, layout: ReaderLayout) -> bytes | None:
+    def page(self, client: ReaderClient | ReaderSnapshot, layout: ReaderLayout) -> bytes | None:
         """The rows, or None where one of the keys is a hole."""
         if len(self.keys) == len(self.seeks) == 1:
             return client.page(layout, self.keys[0], self.seeks[0], self.low, self.high, self.limit, self.offset)
@@ -35,7 +35,7 @@ class BoundLookup:
             return self.joined(layout, [])  # The row of an aggregate over nothing, unless LIMIT cuts it off.
         return client.rows(layout, self.keys, self.seeks, self.low, self.high, self.limit, self.offset)
 
-    def parts(self, client: ReaderClient, layout: ReaderLayout) -> Parts | None:
+    def parts(self, client: ReaderClient | ReaderSnapshot, layout: ReaderLayout) -> Parts | None:
         """The rows of each key, in the order of the keys, for :meth:`joined`; None where one of them is a hole."""
         return client.parts(layout, self.keys, self.seeks, self.low, self.high, self.limit, self.offset)
 

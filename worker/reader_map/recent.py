@@ -1,8 +1,8 @@
-"""Pages that were read since the map last changed, kept as Python bytes.
+"""Pages that were read since their reader last changed, kept as Python bytes.
 
-LMDB takes 0.45 µs to walk down to a key, which is twice what all the rest of a look-up of many keys takes. A
-transaction's number says whether anything was published since, so what is kept is exactly what that state of the map
-holds. Where something is published before every request this gains nothing, and costs 0.1 µs a key.
+LMDB takes 0.45 µs to walk down to a key, which is twice what all the rest of a look-up of many keys takes. A reader's
+version (``layout.py``) says whether anything was published to it since, so what is kept is exactly what the map holds.
+Where something is published to the reader before every request this gains nothing, and costs 0.1 µs a key.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ RECENT_BYTES = 4 * 2**20
 
 @dataclass(slots=True)
 class RecentPages:
-    """Of one reader, by the value of its INTEGER key, in the state of the map that ``version`` numbers."""
+    """Of one reader, by the value of its INTEGER key, as of its ``version``."""
 
-    version: int
+    version: bytes | None
     pages: dict[int, bytes] = field(default_factory=dict)
     held: int = 0
 

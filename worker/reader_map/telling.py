@@ -40,6 +40,10 @@ class Telling:
         self._told.difference_update(keys)
         self.owed = min(OWED, self.owed + HITS_PER_MISS * len(keys))
 
+    def pass_over(self, hits: int) -> None:
+        """So many hits are looked at: of keys that were told of before."""
+        self.owed = max(0, self.owed - hits)
+
     def news(self, keys: Sequence[Row]) -> list[Row]:
         """Those of these keys, which were hits, that are to be told of; from now on they are taken to be known."""
         told = self._told

@@ -11,7 +11,7 @@ from domains.packets import Publish
 from worker.reader_map import environment
 from worker.reader_map.application import ENTRY_OVERHEAD, Application
 from worker.reader_map.environment import Transaction
-from worker.reader_map.layout import ReaderLayout
+from worker.reader_map.layout import ReaderLayout, pack_version
 from worker.reader_map.reader import ReaderClient
 
 Result = TypeVar("Result")
@@ -91,9 +91,12 @@ class ReaderMap:
 
 def _apply(transaction: Transaction, publications: Sequence[Publication]) -> dict[int, int]:
     net: dict[int, int] = {}
+    version = pack_version(transaction.id())
     for layout, publish in _merged(publications):
         application = Application(transaction, layout)
         application.apply(publish)
+        if layout.reader_id not in net:
+            transaction.put(layout.version_key, version)
         net[layout.reader_id] = net.get(layout.reader_id, 0) + application.net_bytes
     return net
 
@@ -117,12 +120,14 @@ def _merged(publications: Sequence[Publication]) -> list[Publication]:
 def _reveal(transaction: Transaction, layout: ReaderLayout) -> None:
     marker = transaction.get(layout.veil)
     if marker is not None:
+        transaction.put(layout.version_key, pack_version(transaction.id()))
         transaction.delete(layout.veil)
         transaction.put(layout.marker(()), marker)
 
 
 def _delete_all(transaction: Transaction, layout: ReaderLayout) -> None:
     transaction.delete(layout.veil)
+    transaction.delete(layout.version_key)
     cursor = transaction.cursor()
     found = cursor.set_range(layout.prefix)
     while found and cursor.key().startswith(layout.prefix):

@@ -1,0 +1,120 @@
+"""The calls that an application makes all day: what is there is answered at once, the rest is awaited.
+
+They are ``GET /v1/views/{view}``, ``POST /v1/views/{view}/lookup``, ``POST /v1/lookups``, and the writes of
+``/v1/tables/{table}/rows``. Two doors lead here: ASGI (``hot_route.py``), and, under our own server, one before it
+(``headrace/short_protocol.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from api.encoding import serialize
+from api.lookups import Lookups, parse_keys, parse_query
+from api.metrics import Requests, RouteTimes
+from api.routes.tables import written
+from api.statuses import describe
+from controller.deployment import Deployment, WriteResult
+from domains.packets import Clock
+
+Answer = tuple[int, bytes]
+"""Status and body, which is JSON."""
+Body = bytes | Coroutine[Any, Any, bytes]
+Write = Callable[[Deployment, str, bytes], Awaitable[WriteResult]]
+
+PREFIX = "/v1/views/"
+LOOKUP = "/lookup"
+LOOKUPS = "/v1/lookups"
+TABLES = "/v1/tables/"
+ROWS = "/rows"
+PAGE_ROUTE = "GET /v1/views/{view}"
+LOOKUP_ROUTE = "POST /v1/views/{view}/lookup"
+LOOKUPS_ROUTE = "POST /v1/lookups"
+ROWS_ROUTE = "/v1/tables/{table}/rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of the calls; ``begin`` makes it, of a view or table."""
+
+    work: Callable[[str, bytes, bytes, Clock | None], Body]
+    """By the name, the query string, the request's body and its token."""
+    route: str
+    times: RouteTimes
+    writes: bool = False
+
+    def begin(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Answer | Coroutine[Any, Any, Answer]:
+        """Whatever is raised is an answer, too."""
+        started = perf_counter()
+        try:
+            found = self.work(name, query, body, token)
+            if not isinstance(found, bytes):
+                return self._awaited(found, started)
+            answer = (200, found)
+        except Exception as error:
+            answer = describe(error, self.route)
+        self.times.add(answer[0], perf_counter() - started)
+        return answer
+
+    async def _awaited(self, coming: Awaitable[bytes], started: float) -> Answer:
+        try:
+            answer = (200, await coming)
+        except Exception as error:
+            answer = describe(error, self.route)
+        self.times.add(answer[0], perf_counter() - started)
+        return answer
+
+
+class HotCalls:
+    """Those of one deployment. ``writes`` are its writes by method."""
+
+    def __init__(
+        self, lookups: Lookups, deployment: Deployment, requests: Requests, writes: Mapping[str, Write], max_body: int
+    ) -> None:
+        self.max_body = max_body
+        self._lookups = lookups
+        self._deployment = deployment
+        self._page = Call(self._begin_page, PAGE_ROUTE, requests.route(PAGE_ROUTE))
+        self._lookup = Call(self._begin_lookup, LOOKUP_ROUTE, requests.route(LOOKUP_ROUTE))
+        self._many = Call(self._begin_many, LOOKUPS_ROUTE, requests.route(LOOKUPS_ROUTE)), ""
+        self._writes = {method: self._write_call(method, write, requests) for method, write in writes.items()}
+
+    def _write_call(self, method: str, write: Write, requests: Requests) -> Call:
+        async def work(table: str, query: bytes, body: bytes, token: Clock | None) -> bytes:
+            return serialize(written(await write(self._deployment, table, body)))
+
+        route = f"{method} {ROWS_ROUTE}"
+        return Call(work, route, requests.route(route), writes=True)
+
+    def find(self, method: str, path: str) -> tuple[Call, str] | None:
+        """The call, and the view or table that it is about; None where it is none of these."""
+        if path == LOOKUPS:
+            return self._many if method == "POST" else None
+        if path.startswith(PREFIX):
+            name = path[len(PREFIX) :]
+            if method == "GET" and name and "/" not in name:
+                return self._page, name
+            if method == "POST" and name.endswith(LOOKUP) and name.count("/") == 1 and name != LOOKUP:
+                return self._lookup, name[: -len(LOOKUP)]
+        elif path.startswith(TABLES) and path.endswith(ROWS):
+            table, call = path[len(TABLES) : -len(ROWS)], self._writes.get(method)
+            if call is not None and table and "/" not in table:
+                return call, table
+        return None
+
+    # --- what each begins -----------------------------------------------------------------------------------------
+
+    def _begin_page(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
+        parameters = parse_query(query)
+        page = None if token is not None else self._lookups.try_page(view, parameters)
+        return self._lookups.page(view, parameters, token) if page is None else page
+
+    def _begin_lookup(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
+        return self._lookups.pages(view, parse_keys(body), token)
+
+    def _begin_many(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Body:
+        asked = self._lookups.ask(body, token)
+        return self._lookups.finish(asked, token) if asked.late else asked.body()

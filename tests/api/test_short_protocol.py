@@ -1,0 +1,264 @@
+"""The short way answers as uvicorn's own does, in order, whatever else is on the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from fake_deployment import FakeDeployment
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from api.app import create_app
+from headrace.server import config as server_config
+from headrace.settings import Settings
+from headrace.short_protocol import ShortProtocol, body_length, target_of
+
+SCHEMA = """
+CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, author BIGINT NOT NULL, title TEXT);
+CREATE VIEW ById AS SELECT id, title FROM stories WHERE id = ?
+"""
+WITHIN = 10.0
+
+
+class Site:
+    """A server on a free port."""
+
+    def __init__(self, server: uvicorn.Server, deployment: FakeDeployment, ways: list[str]) -> None:
+        self.server = server
+        self.deployment = deployment
+        self.ways = ways
+        """Requests that went the long way."""
+        self.port: int = server.servers[0].sockets[0].getsockname()[1]
+
+    async def say(self, *parts: bytes, answers: int) -> list[bytes]:
+        """What it answers to the parts, each sent by itself, without the date."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        async with asyncio.timeout(WITHIN):
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0)
+            found = [await one_answer(reader) for _ in range(answers)]
+            writer.close()
+            await writer.wait_closed()
+        return found
+
+
+async def one_answer(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head)
+    assert length is not None, head
+    return re.sub(rb"date: [^\r]*\r\n", b"", head) + await reader.readexactly(int(length[1]))
+
+
+@asynccontextmanager
+async def served(protocol: type[asyncio.Protocol] = ShortProtocol, **settings: Any) -> AsyncIterator[Site]:
+    deployment = FakeDeployment()
+    await deployment.execute(SCHEMA)
+    app, ways = create_app(deployment, max_body=20_000), []
+    real = app._route
+
+    async def counted(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            ways.append(scope["path"])
+        await real(scope, receive, send)
+
+    app._route = counted  # type: ignore[method-assign]
+    config = server_config(app, Settings())
+    assert config.http is ShortProtocol
+    config.http, config.port = protocol, 0
+    for name, value in settings.items():
+        setattr(config, name, value)
+    server = uvicorn.Server(config)
+    config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    await server.on_tick(0)
+    try:
+        yield Site(server, deployment, ways)
+    finally:
+        await server.shutdown()
+
+
+def asked(line: str, body: bytes = b"", headers: Sequence[str] = ()) -> bytes:
+    lines = [f"{line} HTTP/1.1", "host: x", *headers, f"content-length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+INSERT = asked("POST /v1/tables/stories/rows", b'{"rows":[{"id":1,"author":2,"title":"one"}]}')
+PAGE = asked("GET /v1/views/ById?id=1")
+MANY = asked("POST /v1/lookups", b'{"lookups":[{"view":"ById","keys":[[1]]}]}')
+LOOKUP = asked("POST /v1/views/ById/lookup", b'{"keys":[[1],[2]]}')
+STATUS = asked("GET /healthz")
+
+ODD = [
+    PAGE,
+    MANY,
+    LOOKUP,
+    asked("GET /v1/views/ById?id=%31"),
+    asked("GET /v1/views/By%49d?id=1"),
+    asked("GET /v1/views/Nothing?id=1"),
+    asked("GET /v1/views/ById"),
+    asked("GET /v1/views/ById?id=1", b"what is this"),
+    asked("POST /v1/lookups", b'{"lookups":[{"view":"ById","keys":[[1]]},{"view":"ById"'),
+    asked("POST /v1/lookups", b'{"lookups":[{"view":"ById","keys":[[1]]},{"view":"No","keys":[]}]}'),
+    asked("POST /v1/lookups", b""),
+    asked("POST /v1/lookups", b" " * 30_000),
+    asked("PATCH /v1/lookups", b"{}"),
+    asked("POST /v1/lookups?x=1", b'{"lookups":[{"view":"ById","keys":[[1]]}]}'),
+    asked("POST /v1/lookups", b"{}", ["headrace-token: nonsense"]),
+    asked("POST /v1/lookups", b'{"lookups":[]}', ["Origin: http://elsewhere"]),
+    asked("PATCH /v1/tables/stories/rows", b'{"key":{"id":1},"set":{}}', ["Origin: http://elsewhere"]),
+    asked("PATCH /v1/tables/stories/rows", b'{"key":{"id":1},"set":{"title":"uno"}}'),
+    asked("DELETE /v1/tables/stories/rows", b'{"key":{"id":1},"set":1}'),
+    asked("DELETE /v1/tables/stories/rows", b'{"key":{"id":9}}'),
+    asked("GET /v1/views/ById?id=1", headers=["connection: keep-alive"]),
+    b'POST /v1/lookups HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n{"lookups":[]}\r\n0\r\n\r\n',
+    b"GET /v1/views/ById?id=1 HTTP/1.1\r\nhost: x\r\n\r\n",
+    b"GET /v1/views/ById?id=1 HTTP/1.1\r\nhost: x\r\n\x01bad: header\r\n\r\n",
+    b"POST /v1/lookups HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{} ",
+    b"POST /v1/lookups HTTP/1.1\r\nhost: x\r\ncontent-length: -2\r\n\r\n{}",
+    b"\r\n" + PAGE,
+]
+
+
+@pytest.mark.parametrize("request_bytes", ODD, ids=range(len(ODD)))
+async def test_the_answer_is_that_of_the_long_way(request_bytes: bytes) -> None:
+    said = []
+    for protocol in (HttpToolsProtocol, ShortProtocol):
+        async with served(protocol) as site:
+            await site.say(INSERT, answers=1)
+            said.append(await site.say(request_bytes, answers=1))
+    long, short = ([(lines(answer), answer.partition(b"\r\n\r\n")[2]) for answer in each] for each in said)
+    assert long == short
+
+
+def lines(answer: bytes) -> list[bytes]:
+    status, *headers = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    return [status, *sorted(headers)]
+
+
+async def test_hot_calls_go_the_short_way_and_others_do_not() -> None:
+    async with served() as site:
+        await site.say(INSERT, PAGE, MANY, LOOKUP, answers=4)
+        assert site.ways == []
+        await site.say(PAGE, STATUS, answers=2)
+        await site.say(PAGE, answers=1)
+        assert site.ways == ["/healthz"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 100_000])
+async def test_answers_leave_in_the_order_of_the_requests(size: int) -> None:
+    """Pipelined, hits and misses, short and long ways among one another, in pieces of any size."""
+    requests = [INSERT, PAGE, STATUS, MANY, LOOKUP, STATUS, STATUS, PAGE, MANY, INSERT, PAGE]
+    stream = b"".join(requests)
+    async with served() as site:
+        found = await site.say(*(stream[at : at + size] for at in range(0, len(stream), size)), answers=len(requests))
+    row = b'{"id":1,"title":"one"}'
+    bodies = [answer.partition(b"\r\n\r\n")[2] for answer in found]
+    assert [body for body in bodies if b"token" not in body and b"error" not in body] == [
+        b'{"rows":[' + row + b"]}",
+        b'{"status":"ok"}',
+        b'{"results":[[[' + row + b"]]]}",
+        b'{"results":[[' + row + b"],[]]}",
+        b'{"status":"ok"}',
+        b'{"status":"ok"}',
+        b'{"rows":[' + row + b"]}",
+        b'{"results":[[[' + row + b"]]]}",
+        b'{"rows":[' + row + b"]}",
+    ]
+    assert b"token" in bodies[0]
+    assert b"constraint_violation" in bodies[9]
+
+
+async def test_a_stop_waits_for_the_answer_under_way() -> None:
+    async with served() as site:
+        going = asyncio.Event()
+        real = site.deployment.insert
+
+        async def slow(*given: Any) -> Any:
+            await going.wait()
+            return await real(*given)
+
+        site.deployment.insert = slow  # type: ignore[method-assign, assignment]
+        answers = asyncio.create_task(site.say(INSERT, answers=1))
+        async with asyncio.timeout(WITHIN):
+            while not site.server.server_state.tasks:
+                await asyncio.sleep(0.001)
+            stopping = asyncio.create_task(site.server.shutdown())
+            (connection,) = site.server.server_state.connections
+            while not connection._closing:  # type: ignore[union-attr]
+                await asyncio.sleep(0.001)
+            going.set()
+            (answer,) = await answers
+            await stopping
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in answer
+
+
+async def test_an_idle_connection_is_closed_and_a_used_one_is_not() -> None:
+    async with served(timeout_keep_alive=0.2) as site:
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        async with asyncio.timeout(WITHIN):
+            loop = asyncio.get_running_loop()
+            until = loop.time() + 1.0
+            while loop.time() < until:
+                writer.write(PAGE)
+                await one_answer(reader)
+                await asyncio.sleep(0.05)
+            assert await reader.read() == b"", "closed once nothing came"
+        writer.close()
+
+
+async def test_who_is_gone_is_not_answered() -> None:
+    async with served() as site:
+        going = asyncio.Event()
+
+        async def slow(*given: Any) -> Any:
+            await going.wait()
+            raise AssertionError("nobody hears this")
+
+        site.deployment.insert = slow  # type: ignore[method-assign, assignment]
+        _, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        async with asyncio.timeout(WITHIN):
+            writer.write(INSERT + PAGE)
+            while not site.server.server_state.tasks:
+                await asyncio.sleep(0.001)
+            writer.transport.abort()
+            while site.server.server_state.connections:
+                await asyncio.sleep(0.001)
+            going.set()
+            while site.server.server_state.tasks:
+                await asyncio.sleep(0.001)
+
+
+def test_request_lines_of_the_short_way() -> None:
+    assert target_of(b"GET /v1/views/v?id=%207 HTTP/1.1") == ("GET", "/v1/views/v", b"id=%207")
+    assert target_of(b"POST /v1/lookups HTTP/1.1") == ("POST", "/v1/lookups", b"")
+    for line in (
+        b"GET /v1/views/v HTTP/1.0",
+        b"GET /v1/a%20b HTTP/1.1",
+        b"GET /v1/v#x HTTP/1.1",
+        b"GET http://x/v1/ HTTP/1.1",
+    ):
+        assert target_of(line) is None
+
+
+def test_blocks_of_headers_of_the_short_way() -> None:
+    assert body_length(b"host: x\r\ncontent-length: 12") == 12
+    assert body_length(b"host: x") == 0
+    for block in (
+        b"host: x\r\nContent-Length: 1\r\ncontent-length: 1",
+        b"Expect: 100-continue",
+        b"connection: close",
+        b"headrace-token: h1.e30",
+        b"transfer-encoding: chunked",
+        b"x" * 5000 + b": y",
+        b"no colon",
+    ):
+        assert body_length(block) is None
