@@ -41,6 +41,7 @@ DOORS = {
     "fastapi": ("api/",),
     "starlette": ("api/",),
     "kazoo": ("zookeeper/kazoo_authority.py",),
+    "re2": ("domains/functions/regular_expressions.py",),
     "pyspark": ("migrations/backfill/spark/",),
     "matplotlib": ("loadgen/drills/timeline.py", "loadgen/report/curves.py"),
     "psutil": ("controller/status.py", "headrace/bench/", "loadgen/pace/processes.py"),

@@ -1,8 +1,9 @@
 """LIKE and REGEXP. A constant pattern is translated once, while the operator is compiled.
 
 Binary collation: case counts. ``%`` and ``_`` are LIKE's wildcards, a backslash (or the third argument) takes their
-meaning away. REGEXP finds anywhere in the text; POSIX classes are translated, and a pattern that is no regular
-expression, an error in MySQL, gives NULL.
+meaning away. REGEXP finds anywhere in the text; a pattern that is no regular expression, or one that is not done, is
+refused where it is a constant and gives NULL where a row brings it. Neither backtracks, so a text is gone through
+about once, whatever the pattern (``regular_expressions.py``).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from functools import lru_cache
 
 from domains.expressions import Call, Constant, Expression
 from domains.functions.logic import boolean
+from domains.functions.regular_expressions import check, searcher
 from domains.functions.source import Emitter, Function, converted_constant, registry
-from domains.types import TEXT
+from domains.types import TEXT, SqlType
 
 _MOST_PATTERNS = 1024
 """Patterns that come from rows are remembered; a column seldom has more different ones in use at a time."""
@@ -48,40 +50,72 @@ def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], object]:
             return lambda text: text.endswith(literal)
         if wild == [0, last]:
             return lambda text: literal in text
-    expression = "".join(
-        (".*" if character == "%" else ".") if is_wild else re.escape(character) for character, is_wild in tokens
-    )
-    return re.compile(expression, re.DOTALL).fullmatch
+    return _scanner(tokens)
+
+
+def _scanner(tokens: list[tuple[str, bool]]) -> Callable[[str], bool]:
+    """Looks for what stands between the ``%``, one after the other, each at the first place where it is.
+
+    The first place is enough: what follows can only have more room. So nothing is looked for twice, where a
+    backtracking ``.*`` would try every place of each with every place of all others.
+    """
+    between: list[list[tuple[str, bool]]] = [[]]
+    for token in tokens:
+        if token == ("%", True):
+            between.append([])
+        else:
+            between[-1].append(token)
+    pieces = [_Piece(each) for each in between]
+    head, tail = pieces[0], pieces[-1]
+    if head is tail:
+        return lambda text: len(text) == head.length and head.stands_at(text, 0)
+    looked_for = [piece for piece in pieces[1:-1] if piece.length]
+
+    def matches(text: str) -> bool:
+        end = len(text) - tail.length
+        if end < head.length or not head.stands_at(text, 0) or not tail.stands_at(text, end):
+            return False
+        position = head.length
+        for piece in looked_for:
+            position = piece.end_of_first(text, position, end)
+            if position < 0:
+                return False
+        return True
+
+    return matches
+
+
+class _Piece:
+    """Characters and ``_`` without a ``%`` between them: as many characters as it has tokens."""
+
+    __slots__ = ("_found", "_literal", "_stands", "length")
+
+    def __init__(self, tokens: list[tuple[str, bool]]) -> None:
+        self.length = len(tokens)
+        self._literal = None if any(wild for _, wild in tokens) else "".join(character for character, _ in tokens)
+        expression = re.compile("".join("." if wild else re.escape(c) for c, wild in tokens), re.DOTALL)
+        self._found, self._stands = expression.search, expression.match
+
+    def stands_at(self, text: str, position: int) -> bool:
+        if self._literal is not None:
+            return text.startswith(self._literal, position)
+        return self._stands(text, position) is not None
+
+    def end_of_first(self, text: str, start: int, end: int) -> int:
+        """Where its first occurrence within ``text[start:end]`` ends; -1 if it has none."""
+        if self._literal is not None:
+            found = text.find(self._literal, start, end)
+            return found + self.length if found >= 0 else -1
+        match = self._found(text, start, end)
+        return match.end() if match else -1
 
 
 def like(text: str, pattern: str, escape: str = "\\") -> int:
     return 1 if like_matcher(pattern, escape)(text) else 0
 
 
-_POSIX_CLASSES = {
-    "alpha": "a-zA-Z",
-    "digit": "0-9",
-    "alnum": "a-zA-Z0-9",
-    "upper": "A-Z",
-    "lower": "a-z",
-    "space": r"\s",
-    "blank": r" \t",
-    "punct": r"!-/:-@\[-`{-~",
-    "xdigit": "0-9A-Fa-f",
-}
-_POSIX = re.compile(r"\[:(\w+):\]")
-
-
-@lru_cache(_MOST_PATTERNS)
-def regexp_matcher(pattern: str) -> Callable[[str], object] | None:
-    try:
-        return re.compile(_POSIX.sub(lambda m: _POSIX_CLASSES.get(m[1], m[0]), pattern)).search
-    except (re.error, OverflowError, RecursionError):
-        return None
-
-
 def regexp(text: str, pattern: str) -> int | None:
-    matcher = regexp_matcher(pattern)
+    matcher = searcher(pattern)
     return None if matcher is None else 1 if matcher(text) else 0
 
 
@@ -99,7 +133,7 @@ def _matcher(call: Call) -> Callable[[str], object] | None:
     known = [text for text in constants if text is not None]
     if len(known) < len(constants):
         return None
-    return regexp_matcher(known[0]) if call.function == "regexp" else like_matcher(*known)
+    return searcher(known[0]) if call.function == "regexp" else like_matcher(*known)
 
 
 def _value(emitter: Emitter, call: Call) -> str:
@@ -128,7 +162,19 @@ def _falsity(emitter: Emitter, call: Call) -> str:
     return emitter.present([text], lambda x: f"not {emitter.bind(matcher)}({x})")
 
 
+def _regexp_type(arguments: tuple[Expression, ...]) -> SqlType:
+    """Looks at a constant pattern while it is planned.
+
+    :raises SqlError: it is no regular expression.
+    :raises Unsupported: it is one that is not done.
+    """
+    pattern = _constant_text(arguments[1])
+    if pattern is not None:
+        check(pattern)
+    return boolean(tuple(argument.type for argument in arguments))
+
+
 FUNCTIONS = registry(
     Function("like", (2, 3), boolean, _value, _truth, _falsity),
-    Function("regexp", (2, 2), boolean, _value, _truth, _falsity),
+    Function("regexp", (2, 2), boolean, _value, _truth, _falsity, refine=_regexp_type),
 )

@@ -126,7 +126,10 @@ PATTERNS = [
     ("regexp", ("a", "A"), 0),
     ("regexp", ("justalnums", "^[[:alnum:]]+$"), 1),
     ("regexp", ("!!", "[[:alnum:]]+"), 0),
-    ("regexp", ("abc", "("), None),
+    ("regexp", ("fo", "^fo$|x"), 1),
+    ("regexp", ("é", r"^\w$"), 0),
+    ("regexp", ("日本", "^.{2}$"), 1),
+    ("regexp", ("2026-01-31T08:00:00", r"^\d{4}-\d{2}-\d{2}T(\d{2}:){2}\d{2}$"), 1),
     ("regexp", (None, "a"), None),
 ]
 
