@@ -41,6 +41,7 @@ KINDS = {
     "betrayal": 5,
     "late_packets": 5,
     "slow_links": 4,
+    "late_leader": 4,
     "ambush": 12,
 }
 
@@ -117,6 +118,7 @@ class Faults:
             "expire_leader",
             "isolate_leader",
             "isolate_leader",
+            "late_leader",
         )
         act = self.random.choice(acts)
 
@@ -158,6 +160,8 @@ class Faults:
         if act == "expire_leader" and leader is not None and cluster.zookeeper.running:
             leader.process.context.copy().run(cluster.authorities[leader.process].expire)
 
+        if act == "late_leader":
+            self._later(self._late_leader())
         if act == "isolate_leader" and leader is not None:
             self._later(self._cut_off(leader.process))
 
@@ -321,6 +325,19 @@ class Faults:
             controller.process.spawn(self._drained(controller, one))
         await asyncio.sleep(self.random.random())
         cluster.network.join()
+
+    async def _late_leader(self) -> None:
+        """What a leader has said arrives when another one leads: it loses ZooKeeper, and its words take their time."""
+        leader = self.cluster.leader()
+        if leader is None:
+            return
+        late = self.random.choice((1.0, 2.0, 4.0, 8.0))
+        self.cluster.say(f"what {leader.process} says to workers takes {late} s longer")
+        for worker in self.cluster.every_worker:
+            self.cluster.network.late[frozenset((leader.process, worker.process))] = late
+        await asyncio.sleep(self.random.random() * 0.5)
+        await self._cut_off(leader.process)
+        self.cluster.network.late.clear()
 
     async def _cut_off(self, process: Process) -> None:
         self.cluster.say(f"{process} is cut off from ZooKeeper")
