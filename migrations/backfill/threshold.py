@@ -1,5 +1,6 @@
 """From how many base rows on a full part is computed in bulk. By itself: settings know it, and nothing else here."""
 
-SPARK_THRESHOLD = 1_000_000
-"""Base rows. Slices in the worker do that in some ten seconds, in which a JVM has hardly started; a job reads the rows
-elsewhere, so that above it the worker's core is spared."""
+SPARK_THRESHOLD = 500_000
+"""Base rows. In slices each takes some 20 µs of the worker's processor, so this many take ten seconds, in which others
+notice it: writes and reads that miss wait behind slices. A bulk job takes more processor in all, most of it beside the
+worker, and Spark's begins with some ten seconds for Java. docs/performance.md, "Replay", has the figures."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from serving_process import ROOT
 
 from headrace.bench.replay import WAYS, Figures, Way, run, tables
 from headrace.bench.replay_server import Used
 from headrace.errors import BadRequest
+from headrace.settings import Settings
 from migrations.backfill.spark.settings import SparkSettings
 
 
@@ -29,6 +32,14 @@ def test_what_others_notice_is_told_as_a_ratio_to_the_quiet_server() -> None:
         Console(file=out, width=200).print(table)
     for shown in ("1,000,000 base rows", "50,000", "150 (0.75)", "3.0 ms (1.5)", "4.0 + 31.5", "1 GB + 2 GB", "2.5"):
         assert shown in out.getvalue(), out.getvalue()
+
+
+def test_the_default_threshold_is_the_one_that_the_figures_give() -> None:
+    configured = re.search(r"`HEADRACE_SPARK_THRESHOLD` \| `(\d+)`", (ROOT / "docs" / "configuration.md").read_text())
+    reasoned = re.search(r"`--spark-threshold` is \*\*([\d,]+)\*\*", (ROOT / "docs" / "performance.md").read_text())
+    assert configured is not None
+    assert reasoned is not None
+    assert int(configured[1]) == int(reasoned[1].replace(",", "")) == Settings().spark_threshold
 
 
 @pytest.mark.long
