@@ -2,24 +2,28 @@
 
 ::
 
-    archive ─ fold at the shard's clock ─► tables ─ the view's SQL ─► (key, row)  +1 ┐
+    archive ─ fold at the shard's clock ─► tables ─ the view's SQL ─► (key, row)  +1 ┐  where the key is filled
                                                                                      ├─ Σ by (key, row) ≠ 0: different
-    dump of the reader's shard ────────────────────────────────────► (key, row)  −1 ┘   where the key is filled
+    dump of the reader's shard ────────────────────────────────────► (key, row)  −1 ┘
 
 Each shard of a reader has a clock of its own, so each is judged at its own. A key that is filled and has no rows must
 have none; a key that is not filled says nothing. What the judge cannot write in Spark's SQL, or Spark cannot compute,
 is *not judged*, with the reason, and never passed as equal.
+
+A shard takes Spark one job: tasks drop the rows whose keys are not filled, and what is left is summed in the driver,
+which has the dump's rows in memory already.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from domains.archive import ArchiveError
 from domains.errors import BadRequest, HeadraceError
@@ -60,10 +64,13 @@ class Court:
         self._files = files
         self._folds: dict[tuple[Any, ...], str] = {}
         self._checked: set[tuple[Any, ...]] = set()
+        self._uses: Counter[tuple[Any, ...]] = Counter()
+        """How many shards of views read a table at a clock: more than one, and its fold is kept."""
 
     def check(self, views: Sequence[HeldView]) -> None:
         """Check all segments that these views will need, at once. Raises ArchiveError."""
-        wanted = {_known(schema, clock) for view in views for clock in view.clocks() for schema in view.tables}
+        self._uses.update(_known(schema, clock) for view in views for clock in view.clocks() for schema in view.tables)
+        wanted = set(self._uses)
         at = [shard for schema, *own in wanted for shard in shards_at(self._files, schema.name, dict(own))]
         check_all(self._spark, self._files, [segment for shard in at for segment in shard.segments])
         self._checked |= wanted
@@ -91,8 +98,7 @@ class Court:
         tables = {schema.name.lower(): self._table(schema, shard.clock) for schema in view.tables}
         query = view.judged(tables)
         try:
-            expected = self._expected(view, query)
-            return self._compared(view, query, shard, expected)
+            return self._compared(view, query, shard)
         except HeadraceError:
             raise
         except Exception as error:
@@ -106,12 +112,13 @@ class Court:
         if known not in self._folds:
             name, shards = f"fold_{len(self._folds)}", shards_at(self._files, schema.name, dict(known[1:]))
             rows = fold(self._spark, self._files, shards, schema, checked=known in self._checked)
-            as_relation(rows, schema).persist().createOrReplaceTempView(name)
+            relation = as_relation(rows, schema)
+            (relation.persist() if self._uses[known] > 1 else relation).createOrReplaceTempView(name)
             self._folds[known] = name
         return self._folds[known]
 
-    def _expected(self, view: HeldView, query: Judged) -> DataFrame:
-        """(key, row) of all that the query comes to."""
+    def _expected(self, view: HeldView, query: Judged, filled: frozenset[str]) -> Iterator[tuple[str, str]]:
+        """(key, row) of all that the query comes to at the keys that are filled."""
         computed = self._spark.sql(query.text)
         keys, seeks = view.places(view.key), view.places(view.seek)
         count, limit = len(view.visible), view.head["key_limit"]
@@ -123,50 +130,40 @@ class Court:
         def render(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 columns = [column.to_pylist() for column in batch.columns]
-                found = list(zip(*columns, strict=True)) if columns else []
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([text_of_key(_picked(r, key_places, key_types), limit) for r in found], pa.string()),
-                        pa.array([text_of_row(_picked(r, row_places, row_types)) for r in found], pa.string()),
-                    ],
-                    names=["key", "row"],
-                )
+                keyed = [
+                    (text_of_key(_picked(row, key_places, key_types), limit), row)
+                    for row in (zip(*columns, strict=True) if columns else ())
+                ]
+                wanted = [
+                    (key, text_of_row(_picked(row, row_places, row_types))) for key, row in keyed if key in filled
+                ]
+                texts = [pa.array([pair[place] for pair in wanted], pa.string()) for place in range(2)]
+                yield pa.RecordBatch.from_arrays(texts, names=["key", "row"])
 
-        return computed.mapInArrow(render, _PAIRS)
+        found = computed.mapInArrow(render, _PAIRS).toArrow()
+        return zip(found.column("key").to_pylist(), found.column("row").to_pylist(), strict=True)
 
     # --- what is there ----------------------------------------------------------------------------------------------
 
-    def _compared(self, view: HeldView, query: Judged, shard: HeldShard, expected: DataFrame) -> list[dict[str, Any]]:
-        held = self._frame([key for key, _ in shard.rows], [row for _, row in shard.rows])
-        filled = self._frame(list(dict.fromkeys(shard.keys)), None)
-        held.createOrReplaceTempView("held_rows")
-        filled.createOrReplaceTempView("held_keys")
-        expected.createOrReplaceTempView("all_expected")
-        wanted = "SELECT key, row FROM all_expected WHERE key IN (SELECT key FROM held_keys)"
-        nothing = self._rows_of_nothing(view, query)
-        if nothing:
-            # Keys without rows, of a query that has one all the same: a count of nothing.
-            self._frame([""] * len(nothing), nothing).createOrReplaceTempView("of_nothing")
-            absent = "SELECT key FROM held_keys WHERE key NOT IN (SELECT key FROM all_expected)"
-            wanted += f" UNION ALL SELECT k.key, n.row FROM ({absent}) AS k CROSS JOIN of_nothing AS n"
-        found = self._spark.sql(
-            f"SELECT key, row, sum(weight) AS weight FROM (SELECT key, row, 1 AS weight FROM ({wanted}) "
-            "UNION ALL SELECT key, row, -1 AS weight FROM held_rows) GROUP BY key, row HAVING sum(weight) <> 0 "
-            f"ORDER BY key, row LIMIT {MOST_DIFFERENCES}"
-        ).collect()
-        return _told([(each["key"], each["row"], each["weight"]) for each in found])
+    def _compared(self, view: HeldView, query: Judged, shard: HeldShard) -> list[dict[str, Any]]:
+        filled = frozenset(shard.keys)
+        weights, seen = Counter[tuple[str, str]](), set[str]()
+        for key, row in self._expected(view, query, filled):
+            seen.add(key)
+            weights[key, row] += 1
+        absent = filled - seen
+        # Keys without rows, of a query that has one all the same: a count of nothing.
+        for row in self._rows_of_nothing(view, query) if absent else ():
+            weights.update((key, row) for key in absent)
+        weights.subtract(shard.rows)
+        different = sorted((key, row, weight) for (key, row), weight in weights.items() if weight)
+        return _told(different[:MOST_DIFFERENCES])
 
     def _rows_of_nothing(self, view: HeldView, query: Judged) -> list[str]:
         if not view.key or not query.counts_nothing:
             return []
         rows = self._spark.sql(query.nothing).collect()
         return [text_of_row(_picked(tuple(row), range(len(view.visible)), view.visible)) for row in rows]
-
-    def _frame(self, keys: Sequence[str], rows: Sequence[str] | None) -> DataFrame:
-        columns = {"key": pa.array(keys, pa.string())}
-        if rows is not None:
-            columns["row"] = pa.array(rows, pa.string())
-        return self._spark.createDataFrame(pa.table(columns))
 
 
 def _known(schema: TableSchema, clock: dict[str, int]) -> tuple[Any, ...]:
