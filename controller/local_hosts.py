@@ -12,6 +12,7 @@ from domains.packets import Clock, Evicted, Once, Operation, Outcome, Refused, W
 from domains.types import Row, TableSchema
 from worker.dataflow import Dataflow
 from worker.holds import Holds
+from worker.loop_answers import LoopAnswers
 from worker.messages import NotHere, Streams
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.holding import HeldRow
@@ -29,6 +30,9 @@ class LocalHosts:
         self._client = dataflow.client()
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()
+        self._waiting = 0
+        """Who waits for progress: where nobody does, the flusher need not wake the loop for it."""
+        self._answers = LoopAnswers(self._loop)
         self._holds = Holds(dataflow)
         dataflow.listeners.append(self._progressed)
 
@@ -74,13 +78,17 @@ class LocalHosts:
             return await asyncio.wrap_future(future)
 
     async def _reached(self, shard: ReaderShard, token: Clock) -> None:
-        while not self.has_reached(shard, token):
-            self._progress.clear()
-            await self._progress.wait()
+        self._waiting += 1  # Before the first look, so that no progress after it goes unheard.
+        try:
+            while not self.has_reached(shard, token):
+                self._progress.clear()
+                await self._progress.wait()
+        finally:
+            self._waiting -= 1
 
     def _progressed(self) -> None:
         """Called by the flusher's thread."""
-        if not self._loop.is_closed():
+        if self._waiting and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._progress.set)
 
     async def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:
@@ -119,8 +127,10 @@ class LocalHosts:
     async def _written(
         self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once | None
     ) -> Outcome:
+        waiting, answer = self._answers.new()
         try:
-            return await asyncio.wrap_future(self._dataflow.write(domain, operation, version_of(schema), once))
+            self._dataflow.write_for(answer, domain, operation, version_of(schema), once)
+            return await waiting
         except NotHere as error:
             raise SchemaChanged(schema.name) from error
 

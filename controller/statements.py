@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from controller.deployment import StatementResult
@@ -13,11 +14,10 @@ from domains.coercion import json_value
 from domains.errors import BadRequest
 from domains.packets import Clock
 from domains.types import TEXT, Column, TableSchema
-from migrations.change import defines
 from migrations.parse import Parsed
 from migrations.recipe import Entry
 from migrations.statements.dml import resolve
-from migrations.statements.interpret import count_placeholders, interpret_one, split
+from migrations.statements.prepared import Prepared, PreparedTexts
 from migrations.statements.statement import (
     ConstantSelect,
     Describe,
@@ -41,13 +41,14 @@ class Statements:
     def __init__(self, deployment: Serving, selects: Selects) -> None:
         self._deployment = deployment
         self._selects = selects
+        self._texts = PreparedTexts()
 
     async def execute(
         self, sql: str, params: Sequence[Any], token: Clock | None
     ) -> tuple[list[StatementResult], Clock]:
         """Definitions that follow one another are one migration, planned jointly."""
-        statements = split(sql)
-        counts = [0 if defines(parsed) else count_placeholders(parsed) for parsed in statements]
+        statements = self._texts.statements(sql)
+        counts = [prepared.parameters for prepared in statements]
         if sum(counts) != len(params):
             raise BadRequest(f"the text has {sum(counts)} parameters, but {len(params)} values are given")
         results: list[StatementResult] = []
@@ -69,9 +70,9 @@ class Statements:
             number += 1
         return results, {table: position for table, position in clock.items() if (token or {}).get(table) != position}
 
-    async def _one(self, parsed: Parsed, params: Sequence[Any], clock: Clock) -> StatementResult:
+    async def _one(self, prepared: Prepared, params: Sequence[Any], clock: Clock) -> StatementResult:
         """One statement that is no definition; a write moves ``clock`` on, and reads wait for it."""
-        statement: Statement = interpret_one(parsed, self._deployment.state.catalog, params, now())
+        statement: Statement = prepared.interpret(self._deployment.state.catalog, params, now())
         match statement:
             case WriteStatement():
                 return await self._write(statement, clock)
@@ -81,7 +82,7 @@ class Statements:
                 written = resolve(statement, answers)
                 table = written.operation.table.lower()
                 if self._deployment.state.catalog.tables.get(table) != catalog.tables[table]:
-                    return await self._one(parsed, params, clock)  # The table was altered while the SELECT was read.
+                    return await self._one(prepared, params, clock)  # The table was altered while the SELECT was read.
                 return await self._write(written, clock)
             case SelectStatement():
                 return await self._selects.answer(statement, clock)
@@ -135,13 +136,8 @@ def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:
     return (column.name, column.type.name, "YES" if column.nullable else "NO", key, default)
 
 
-def _definitions(statements: Sequence[Parsed]) -> list[Parsed]:
-    together: list[Parsed] = []
-    for parsed in statements:
-        if not defines(parsed):
-            break
-        together.append(parsed)
-    return together
+def _definitions(statements: Sequence[Prepared]) -> list[Parsed]:
+    return [prepared.parsed for prepared in takewhile(lambda each: each.defines, statements)]
 
 
 def _texts(column: str, texts: Sequence[str]) -> StatementResult:

@@ -7,6 +7,7 @@ consolidated forms up to order, which is what makes splitting a batch invisible.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from domains.graph import Columns
 from domains.types import Delta, Row
@@ -36,9 +37,10 @@ def add_row(entry: Entry, row: Row, weight: int) -> None:
         entry.pop(row, None)
 
 
+@lru_cache(4096)
 def key_function(columns: Columns) -> Callable[[Row], Row]:
     """Row → its key, always a tuple. Generated: it runs once a row and index, and a display is twice as fast
-    as a generator."""
+    as a generator. Remembered (a function is some hundred bytes), since a write of one row wants it too."""
     source = "lambda r: (" + "".join(f"r[{int(c)}]," for c in columns) + ")"
     return eval(source)  # type: ignore[no-any-return]
 

@@ -83,7 +83,7 @@ class ForwardPass:
         patterns: list[Pattern] = []
         for position, parent in enumerate(vertex.parents):
             if parent in self.patterns:
-                patterns.extend(operator.translate_all(position, self.patterns[parent], self))
+                patterns.extend(operator.translate(position, self.patterns[parent], self))
         said = self._evict(vertex, patterns) if patterns else []
         inputs = [self.deltas.get(parent, NOTHING) for parent in vertex.parents]
         deltas = NOTHING

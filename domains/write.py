@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from domains.coercion import coerce
-from domains.compile import compile_expression, compile_predicate
-from domains.deltas import Entry, add_row
+from domains.assigning import Assigning
+from domains.deltas import Entry, add_row, key_function
 from domains.errors import ConstraintViolation, RowsRefused
-from domains.expressions import Expression
 from domains.graph import Columns
 from domains.packets import Delete, Insert, Operation, Update
+from domains.selecting import selected
 from domains.sharding import shard_of
 from domains.storage import TableStore
 from domains.types import Delta, Row, TableSchema
@@ -37,6 +36,8 @@ class TableChange:
         schema = table.schema
         self.unique: list[Columns] = [key for key in (schema.primary_key, *schema.unique) if key]
         self._now: dict[tuple[Columns, Row], Row | None] = {}
+        self._key_of = {columns: key_function(columns) for columns in self.unique}
+        self._keyed = frozenset(at for columns in self.unique for at in columns)
         self._required = [i for i in schema.live() if not schema.columns[i].nullable or i in schema.primary_key]
 
     def find(self, columns: Columns, key: Row) -> Row | None:
@@ -51,16 +52,31 @@ class TableChange:
     def prefetch(self, rows: Iterable[Row]) -> None:
         """Look the unique keys of many rows up at once."""
         for columns in self.unique:
-            keys = [key for row in rows if None not in (key := tuple(row[c] for c in columns))]
+            keys = [key for key in map(self._key_of[columns], rows) if None not in key]
             for key, found in zip(keys, self.table.find_many(columns, keys), strict=True):
                 self._now[columns, key] = found[0][0] if found else None
 
     def insert(self, row: Row) -> None:
-        for columns in self.unique:
-            key = tuple(row[c] for c in columns)
-            if None not in key:
-                self._now[columns, key] = row
+        self._place(row, row)
         add_row(self.deltas, row, 1)
+
+    def keeps_keys(self, assigning: Assigning) -> bool:
+        """Whether no unique key is set: then none can be in the way of :meth:`amend`."""
+        return self._keyed.isdisjoint(assigning.positions)
+
+    def amend(self, old: Row, new: Row, number: int, weight: int = 1) -> None:
+        """Put ``new`` in place of ``old``, whose unique keys it has."""
+        self.require(new, number)
+        self._place(new, new)
+        add_row(self.deltas, old, -weight)
+        add_row(self.deltas, new, weight)
+
+    def _place(self, row: Row, there: Row | None) -> None:
+        """From now on ``there`` is what is found by the row's unique keys."""
+        for columns, key_of in self._key_of.items():
+            key = key_of(row)
+            if None not in key:
+                self._now[columns, key] = there
 
     def insert_bag(self, rows: Sequence[Row]) -> None:
         """Rows that no key can refuse, in one go: 0.1 µs each where the way past the keys takes 1."""
@@ -71,16 +87,13 @@ class TableChange:
         self.deltas = dict(Counter(rows))
 
     def remove(self, row: Row, weight: int = 1) -> None:
-        for columns in self.unique:
-            key = tuple(row[c] for c in columns)
-            if None not in key:
-                self._now[columns, key] = None
+        self._place(row, None)
         add_row(self.deltas, row, -weight)
 
     def conflict(self, row: Row) -> tuple[Columns, Row] | None:
         """The first unique key that the row would double, and the row that has it."""
-        for columns in self.unique:
-            there = self.find(columns, tuple(row[c] for c in columns))
+        for columns, key_of in self._key_of.items():
+            there = self.find(columns, key_of(row))
             if there is not None:
                 return columns, there
         return None
@@ -148,6 +161,7 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
         change.insert_bag(rows)
         return len(rows), first
     change.prefetch(rows)
+    assigning: Assigning | None = None
     affected = 0
     for number, row in enumerate(rows, 1):
         change.require(row, number)
@@ -164,7 +178,8 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
                 affected += 1
             change.insert(row)
         elif operation.on_conflict == "update":
-            affected += _update_instead(change, found[1], row, operation.assignments, number)
+            assigning = assigning or Assigning(change.schema, operation.assignments)
+            affected += _update_instead(change, found[1], row, assigning, number)
     return affected, first
 
 
@@ -214,25 +229,16 @@ def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...]
     return tuple(numbered), first
 
 
-def _update_instead(
-    change: TableChange, old: Row, wanted: Row, assignments: tuple[tuple[int, Expression], ...], number: int
-) -> int:
+def _update_instead(change: TableChange, old: Row, wanted: Row, assigning: Assigning, number: int) -> int:
     """ON DUPLICATE KEY UPDATE: the assignments see the stored row followed by the row that was to be inserted."""
-    new = _assign(change.schema, old, wanted, assignments)
+    new = assigning(old, wanted)
     if new == old:
         return 0
-    _replace(change, old, new, number)
+    if change.keeps_keys(assigning):
+        change.amend(old, new, number)
+    else:
+        _replace(change, old, new, number)
     return 2
-
-
-def _assign(schema: TableSchema, row: Row, extra: Row, assignments: tuple[tuple[int, Expression], ...]) -> Row:
-    """Left to right, as MySQL does: a later assignment sees an earlier one's value."""
-    values = list(row)
-    for position, expression in assignments:
-        value = compile_expression(expression)((*values, *extra))
-        column = schema.columns[position]
-        values[position] = coerce(value, column.type, column=column.name)
-    return tuple(values)
 
 
 def _replace(change: TableChange, old: Row, new: Row, number: int, weight: int = 1) -> None:
@@ -247,11 +253,15 @@ def _replace(change: TableChange, old: Row, new: Row, number: int, weight: int =
 
 def _update(change: TableChange, operation: Update) -> int:
     """All old rows go before the new ones come, so that ``SET id = id + 1`` does not meet itself."""
-    changed: list[tuple[Row, Row, int]] = []
-    for row, weight in _selected(change.table, operation):
-        new = _assign(change.schema, row, (), operation.assignments)
-        if new != row:
-            changed.append((row, new, weight))
+    rows = selected(change.table, operation)
+    if not rows:
+        return 0
+    assigning = Assigning(change.schema, operation.assignments)
+    changed = [(row, new, weight) for row, weight in rows if (new := assigning(row, ())) != row]
+    if change.keeps_keys(assigning):
+        for number, (old, new, weight) in enumerate(changed, 1):
+            change.amend(old, new, number, weight)
+        return sum([weight for _, _, weight in changed])
     for old, _, weight in changed:
         change.remove(old, weight)
     affected = 0
@@ -268,36 +278,7 @@ def _update(change: TableChange, operation: Update) -> int:
 
 def _delete(change: TableChange, operation: Delete) -> int:
     affected = 0
-    for row, weight in _selected(change.table, operation):
+    for row, weight in selected(change.table, operation):
         change.remove(row, weight)
         affected += weight
     return affected
-
-
-def _selected(table: TableStore, operation: Update | Delete) -> Iterable[Delta]:
-    """The stored rows that the WHERE is true for, at most ``limit`` of them, by an index where one serves."""
-    where = compile_predicate(operation.where) if operation.where is not None else None
-    left = operation.limit
-    selected: list[Delta] = []
-    for row, weight in _candidates(table, operation):
-        if where is not None and not where(row):
-            continue
-        if left is not None:
-            weight = min(weight, left)
-            left -= weight
-        if weight:
-            selected.append((row, weight))
-    return selected
-
-
-def _candidates(table: TableStore, operation: Update | Delete) -> Iterable[Delta]:
-    access = dict(operation.access)
-    schema = table.schema
-    for columns in (schema.primary_key, *schema.unique, *schema.indexes):
-        if columns and all(column in access for column in columns) and table.has_index(columns):
-            keys: list[Row] = [()]
-            for column in columns:
-                keys = [(*key, value) for key in keys for value in dict.fromkeys(access[column])]
-            wanted = [key for key in keys if None not in key]
-            return [delta for rows in table.find_many(columns, wanted) for delta in rows]
-    return table.find((), ())

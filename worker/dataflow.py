@@ -166,6 +166,12 @@ class Dataflow:
         """``schema`` is the version of the table that the operation was made for; NotHere where it has another then."""
         return self._ask(lambda batch, answer: self.hosted.write(domain, operation, answer, batch, schema, once))
 
+    def write_for(
+        self, answer: Answerer, domain: DomainIndex, operation: Operation, schema: int, once: Once | None = None
+    ) -> None:
+        """The same, told to ``answer`` on the flusher's thread. Raises where it is not taken."""
+        self._enter(Input(lambda batch, told: self.hosted.write(domain, operation, told, batch, schema, once), answer))
+
     def read(
         self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Callable[[], Found]
     ) -> Future[Found]:
@@ -276,6 +282,9 @@ class Dataflow:
         # and setting its result cannot fail.
         if not revocable:
             future.set_running_or_notify_cancel()
+        self._enter(Input(run, _answerer(future)), limited=limited, always=always)
+
+    def _enter(self, one: Input, *, limited: bool = True, always: bool = False) -> None:
         with self._arrived:
             failure = self.failure
             if failure is not None:
@@ -284,7 +293,7 @@ class Dataflow:
                 raise Stopping("headrace is stopping")
             if limited and not always and len(self._inbox) >= INBOX_MAX:
                 raise LimitExceeded(f"{INBOX_MAX} requests are waiting already", hint="send fewer at once, or later")
-            (self._always if always else self._inbox).append(Input(run, _answerer(future)))
+            (self._always if always else self._inbox).append(one)
             self._arrived.notify()
 
     # --- the thread ---------------------------------------------------------------------------------------------

@@ -192,5 +192,5 @@ class Aggregate(Operator):
         sources = tuple(self._descriptor.group[column] for column in columns)
         return lookups.find(self.vertex.parents[0], sources, keys)
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        return rename(pattern, self._places)
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        return rename(patterns, self._places)

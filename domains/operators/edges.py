@@ -41,7 +41,7 @@ class Base(Operator):
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return lookups.base(self.vertex, columns, keys)
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
         raise AssertionError("a base is never evicted")
 
 
@@ -54,7 +54,7 @@ class Ingress(Operator):
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return lookups.missing(self.vertex, columns, keys)
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
         raise AssertionError("an ingress has no parent in its domain")
 
 
@@ -65,8 +65,8 @@ class Egress(Operator):
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return lookups.find(self.vertex.parents[0], columns, keys)
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        return [pattern]
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        return list(patterns)
 
 
 class ReaderIndex(Index):
@@ -185,5 +185,5 @@ class Reader(Operator):
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return lookups.find(self.vertex.parents[0], columns, keys)
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        return [pattern]
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        return list(patterns)

@@ -59,7 +59,7 @@ class Join(Operator):
         self._places = self._output_places()
         self._drives: dict[Columns, Drive] = {}
 
-    def _output_places(self) -> tuple[list[Columns], list[Columns]]:
+    def _output_places(self) -> tuple[tuple[Columns, ...], tuple[Columns, ...]]:
         """For each side, where its columns stand in the output. The two join columns are one value (where a left join
         makes the right one NULL, to take them for one evicts too much, never too little)."""
         width = self.widths[LEFT]
@@ -68,7 +68,7 @@ class Join(Operator):
         for a, b in zip(*self.on, strict=True):
             left[a].add(width + b)
             right[b].add(a)
-        return [tuple(sorted(p)) for p in left], [tuple(sorted(p)) for p in right]
+        return tuple(tuple(sorted(p)) for p in left), tuple(tuple(sorted(p)) for p in right)
 
     # --- look-ups -------------------------------------------------------------------------------------------
 
@@ -226,15 +226,12 @@ class Join(Operator):
 
     def _named(self, side: int, rows: Iterable[Row]) -> Iterable[Pattern]:
         places = self._places[side]
-        return (Pattern(tuple(places), row, strict=False) for row in rows)
+        return (Pattern(places, row, strict=False) for row in rows)
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        return self.translate_all(parent, (pattern,), act)
-
-    def translate_all(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
         """Each renamed; and what the driving side's rows at the evicted join keys name (rule 6), looked up together."""
         places, on = self._places[parent], self.on[parent]
-        translated = [renamed for pattern in patterns for renamed in rename(pattern, places)]
+        translated = rename(patterns, places)
         evicted = (_join_key_of(pattern, on) for pattern in patterns if pattern.strict)
         join_keys = [key for key in dict.fromkeys(evicted) if key is not None]
         for side in sorted(self._driving) if join_keys else ():

@@ -85,26 +85,39 @@ class Operator(ABC):
         """The material of each key out of the parents: output rows, or what this operator's index is filled from."""
 
     @abstractmethod
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        """The pattern of the ``parent``-th parent in terms of the output."""
-
-    def translate_all(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
-        """``translate`` of each. For an operator that must look rows up for it: all of them at once."""
-        return [translated for pattern in patterns for translated in self.translate(parent, pattern, act)]
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        """The patterns of the ``parent``-th parent in terms of the output."""
 
 
-def rename(pattern: Pattern, places: Sequence[Columns]) -> list[Pattern]:
-    """The pattern with each column replaced by its output positions; ``places[c]`` is () where it is projected away.
+def rename(patterns: Iterable[Pattern], places: Sequence[Columns]) -> list[Pattern]:
+    """The patterns with each column replaced by its output positions; ``places[c]`` is () where it is projected away.
 
-    A strict pattern of which a value is lost means no key below; of a naming row, what is left still names.
+    A strict pattern of which a value is lost means no key below; of a naming row, what is left still names. Patterns
+    that have become equal are one.
+
+    The rows of an update that meets a hole at a join have the same columns all, so that their renaming is worked out
+    once: 0.4 µs a pattern, where each by itself took 4, a tenth of what a read ribbon's update cost.
     """
-    columns: list[Columns] = []
-    values: list[object] = []
-    for copies, value in zip(pattern.columns, pattern.values, strict=True):
-        renamed = tuple(sorted({place for column in copies for place in places[column]}))
-        if renamed:
-            columns.append(renamed)
-            values.append(value)
-        elif pattern.strict:
-            return []
-    return [Pattern(tuple(columns), tuple(values), pattern.strict)] if columns else []  # type: ignore[arg-type]
+    renamed: dict[tuple[tuple[Columns, ...], bool], dict[Row, None]] = {}
+    columns: tuple[Columns, ...] | None = None
+    strict = False
+    kept: list[int] = []
+    chosen: dict[Row, None] = {}
+    for pattern in patterns:
+        if pattern.columns is not columns or pattern.strict is not strict:
+            columns, strict = pattern.columns, pattern.strict
+            kept, names = _renaming(columns, places)
+            if strict and len(kept) < len(columns):
+                kept = []
+            chosen = renamed.setdefault((names, strict), {})
+        if kept:
+            values = pattern.values
+            chosen[tuple([values[at] for at in kept])] = None
+    return [Pattern(names, values, strict) for (names, strict), chosen in renamed.items() for values in chosen]
+
+
+def _renaming(columns: tuple[Columns, ...], places: Sequence[Columns]) -> tuple[list[int], tuple[Columns, ...]]:
+    """Which of a pattern's columns are there below, and as which."""
+    found = [tuple(sorted({place for column in copies for place in places[column]})) for copies in columns]
+    kept = [at for at, names in enumerate(found) if names]
+    return kept, tuple(found[at] for at in kept)

@@ -28,8 +28,8 @@ class Filter(Operator):
         found = lookups.find(self.vertex.parents[0], columns, keys)
         return [None if rows is None else self._keep(list(rows)) for rows in found]
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        return [pattern]
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        return list(patterns)
 
 
 class Project(Operator):
@@ -51,8 +51,8 @@ class Project(Operator):
         found = lookups.find(self.vertex.parents[0], sources, keys)
         return [None if rows is None else self._project(list(rows)) for rows in found]
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        return rename(pattern, self._places)
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        return rename(patterns, self._places)
 
 
 class Union(Operator):
@@ -73,5 +73,5 @@ class Union(Operator):
             result.append(filled[0] if len(filled) == 1 else list(chain.from_iterable(filled)))
         return result
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        return [pattern]
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        return list(patterns)

@@ -221,5 +221,5 @@ class TopK(Operator):
         """The parent's rows: what an index entry is built from."""
         return lookups.find(self.vertex.parents[0], columns, keys)
 
-    def translate(self, parent: int, pattern: Pattern, act: Forward) -> list[Pattern]:
-        return [pattern]
+    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
+        return list(patterns)

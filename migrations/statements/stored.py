@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from domains.coercion import row_coercer
 from domains.errors import ConstraintViolation, TypeViolation
 from domains.types import Row, TableSchema
 from migrations.statements.assign import default_of
-
-_MOST_MAKERS = 1024
-"""Remembered pairs of a schema and a set of columns, some kilobytes each: a program has a few for each table."""
+from migrations.statements.shapes import Shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +50,21 @@ class RowMaker:
         return rows if at is None else [(*row[:at], None, *row[at + 1 :]) if row[at] == 0 else row for row in rows]
 
 
-@lru_cache(_MOST_MAKERS)
 def row_maker(schema: TableSchema, positions: tuple[int, ...], *, from_json: bool = False) -> RowMaker:
     """The maker for rows that give these columns; ``from_json`` as in ``domains/coercion.py``."""
+    return _makers(schema, (positions, from_json))
+
+
+def _made(schema: TableSchema, shape: tuple[tuple[int, ...], bool]) -> RowMaker:
+    positions, from_json = shape
     given = [schema.columns[at] for at in positions]
     coerce = row_coercer([column.type for column in given], [column.name for column in given], from_json=from_json)
     omitted = tuple(at for at in schema.live() if at not in positions)
     auto = next((at for at in positions if schema.columns[at].auto_increment), None)
     return RowMaker(schema, coerce, _placement(len(schema.columns), positions, omitted), positions, omitted, auto)
+
+
+_makers = Shapes(_made)
 
 
 def _placement(width: int, given: tuple[int, ...], omitted: tuple[int, ...]) -> Callable[[Row, Row], Row]:
