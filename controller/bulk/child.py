@@ -121,7 +121,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # What lies in the temporary directory goes with it.
     pipe = sys.stdin.buffer
     job: Job = pickle.loads(pipe.read(struct.unpack(">Q", pipe.read(8))[0]))
-    Thread(target=_end_with, args=(pipe,), daemon=True).start()
+    Thread(target=_end_with_input, daemon=True).start()
     expect_long_lives()
     try:
         with TemporaryDirectory(prefix="headrace-bulk-") as spool:
@@ -136,9 +136,11 @@ def main() -> int:
     return 0
 
 
-def _end_with(pipe: Any) -> None:
+def _end_with_input() -> None:
     """Whoever wanted the job is gone, or wants it no more."""
-    pipe.read()
+    # Not by sys.stdin: its lock, held here for ever, would abort an interpreter that ends because the job is done.
+    while os.read(0, 4096):
+        continue
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_cluster import NO_JAVA, Running
-
-Launch = Callable[..., Running]
+from running_cluster import Launch, launching
 
 
 @pytest.fixture
@@ -21,17 +19,3 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
 def launch_fake(tmp_path: Path) -> Iterator[Launch]:
     """Starts it with parts that only register and answer: for tests of the supervisor."""
     yield from launching(tmp_path, fake=True)
-
-
-def launching(tmp_path: Path, *, fake: bool) -> Iterator[Launch]:
-    if NO_JAVA:
-        pytest.skip("there is no java on PATH")
-    started: list[Running] = []
-
-    def start(*arguments: str, data: str = "data", **environment: str) -> Running:
-        started.append(Running(tmp_path / data, *arguments, fake=fake, **environment))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.kill()

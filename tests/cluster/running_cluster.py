@@ -7,10 +7,12 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.told_process import SECONDS, ToldProcess
 
@@ -52,6 +54,23 @@ class Running(ToldProcess):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         super().kill()
+
+
+Launch = Callable[..., Running]
+
+
+def launching(directory: Path, *, fake: bool) -> Iterator[Launch]:
+    if NO_JAVA:
+        pytest.skip("there is no java on PATH")
+    started: list[Running] = []
+
+    def start(*arguments: str, data: str = "data", **environment: str) -> Running:
+        started.append(Running(directory / data, *arguments, fake=fake, **environment))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
 
 
 def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:

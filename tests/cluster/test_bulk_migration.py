@@ -84,7 +84,6 @@ def counted(votes: int) -> dict[int, int]:
 @pytest.mark.parametrize(
     ("master", "way", "loses"),
     [
-        pytest.param("none", "local", False, id="local"),
         pytest.param("none", "local", True, id="losing a worker"),
         pytest.param("local[1]", "spark", False, id="spark", marks=(pytest.mark.spark, pytest.mark.long)),
     ],

@@ -78,14 +78,14 @@ def test_a_cluster_loses_a_worker_and_is_backed_up_and_restored(launch: Launch, 
     assert up.stop()[0] == 0
 
     restore(str(tmp_path / "backup"), tmp_path / "again", cluster="main")
-    again = launch("--workers", "2", "--controllers", "1", data="again").serves()
+    again = launch("--workers", "1", "--controllers", "1", data="again").serves()
     with connect(again.url, read_your_writes=True) as db:
         assert answers(db) == wanted
         given = db.table("stories").insert([{"title": "new"}]).first_id
         assert given is not None
         assert given not in {row[0] for row in wanted[0]}
     assert again.stop()[0] == 0
-    again = launch("--workers", "2", "--controllers", "1", data="again").serves()
+    again = launch("--workers", "1", "--controllers", "1", data="again").serves()
     with connect(again.url) as db:
         assert len(answers(db)[0]) == STORIES + 1
     assert again.stop()[0] == 0

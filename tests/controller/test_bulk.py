@@ -297,3 +297,11 @@ def test_errors_of_the_child_come_as_what_they_are() -> None:
     assert type(error_of("segment_missing", "no such file", None)).__name__ == "SegmentMissing"
     assert isinstance(error_of("something else", "odd", None), BulkFailed)
     assert isinstance(error_of("bulk_failed", "odd", None), HeadraceError)
+
+
+def test_a_child_whose_job_is_done_ends_cleanly(tmp_path: Path) -> None:
+    """Its input is still open then, and somebody in it waits for the end of that."""
+    run = LocalRun(Job("1", str(tmp_path / "archive"), str(tmp_path / "staging"), (), ()))
+    assert run.process.wait(60) == 0
+    run.cancel()
+    assert run.results() == ()

@@ -51,9 +51,10 @@ class Loader:
         return output
 
 
-def eventually(holds: Callable[[], bool]) -> None:
+def eventually(holds: Callable[[], bool], loader: Loader) -> None:
     deadline = time.monotonic() + DEADLINE
     while not holds():
+        assert loader.popen.poll() is None, loader.popen.communicate()
         assert time.monotonic() < deadline, "it never came to that"
         time.sleep(0.01)
 
@@ -77,14 +78,14 @@ def test_the_loader_and_the_server_are_killed(launch_local: Launch, tmp_path: Pa
                 return 0
 
         seen = 0
-        for goal in (10, 30):
+        for goal in (5, 15):  # Early, so that it is killed in the middle whichever process is held up.
             loader = Loader(table, file, rejects, url)
-            eventually(lambda goal=goal: chunks() >= goal)  # type: ignore[misc]
+            eventually(lambda goal=goal: chunks() >= goal, loader)  # type: ignore[misc]
             loader.kill()
             assert seen < chunks() < ROWS // CHUNK
             seen = chunks()
         loader = Loader(table, file, rejects, url)
-        eventually(lambda: chunks() >= 50)
+        eventually(lambda: chunks() >= 25, loader)
         server.kill()
         launch_local("--shards", "2", "--port", port)
         output = loader.finish()

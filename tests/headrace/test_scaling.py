@@ -60,7 +60,9 @@ def test_requests_of_a_batch_are_the_shards_that_have_a_row() -> None:
     assert sum(drawn) / len(drawn) == pytest.approx(Paper(shards).requests_a_batch(rows), rel=0.02)
 
 
-def test_all_clusters_are_asked_alike() -> None:
+def test_all_clusters_are_asked_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixed_load, "PREPARED", 500)
+    monkeypatch.setattr(mixed_load, "STORIES", 1_000)
     first, second = (mixed_load.requests("mix", "votes", "V", 3) for _ in range(2))
     asked = [next(first) for _ in range(500)]
     assert asked == [next(second) for _ in range(500)]

@@ -67,6 +67,16 @@ def is_up(url: str) -> bool:
         return False
 
 
+ENOUGH = 300
+"""Requests of a run until some of its pages have been measured: it looks first what is there, and warms up."""
+
+
+def asked(url: str) -> float:
+    """How many requests the server has answered."""
+    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("headrace_http_seconds_count"))
+
+
 def run(url: str, out: Path, *more: str, code: int = 0) -> dict[str, Any]:
     """A short run's result. What a busy machine made of it is not this test's business, but that it is whole."""
     done = subprocess.run(
@@ -131,15 +141,16 @@ def test_a_sweep_draws_its_curve(server: str, tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_was_measured(server: str, tmp_path: Path) -> None:
     command = [*HEADRACE, "loadgen", "lobsters", "--target", server, *DATA, "--out", str(tmp_path)]
     process = subprocess.Popen(
-        [*command, "--rate", "20", "--runtime", "600", "--warmup", "0.5"],
+        [*command, "--rate", "40", "--runtime", "600", "--warmup", "0.5"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=environment(),
     )
-    time_to_run = time.monotonic() + 6
-    while time.monotonic() < time_to_run:
+    before, deadline = asked(server), time.monotonic() + WITHIN
+    while asked(server) < before + ENOUGH:
         assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     told, _ = process.communicate(timeout=WITHIN)
@@ -148,7 +159,7 @@ def test_ctrl_c_keeps_what_was_measured(server: str, tmp_path: Path) -> None:
     result = json.loads((tmp_path / "lobsters-headrace-natural.json").read_text())
     assert result["cut"]
     assert result["points"][0]["cut"]
-    assert 5 < result["points"][0]["answered"] < 600
+    assert result["points"][0]["answered"] > 5
 
 
 def test_nobody_there(tmp_path: Path) -> None:

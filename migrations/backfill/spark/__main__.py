@@ -92,8 +92,9 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 def _end_with_input() -> None:
     """The parent keeps our input open for as long as it wants the job."""
-    while sys.stdin.readline():
-        pass
+    # Not by sys.stdin: its lock, held here for ever, would abort an interpreter that ends because the job is done.
+    while os.read(0, 4096):
+        continue
     os.kill(os.getpid(), signal.SIGTERM)
 
 
