@@ -156,31 +156,49 @@ class Lookups:
 
     async def finish(self, asked: Asked, token: Clock | None) -> bytes:
         """The body, once what is missing is filled, side by side."""
-        whole = await gather(*(self._whole(late.view, late.keys, late.tried, token) for late in asked.late))
+        if token is not None:
+            awaited = await gather(*(self._deployment.pages(each.view, each.keys, token=token) for each in asked.late))
+            whole = [cast(Pages, pages) for pages in awaited]
+        else:
+            whole = await self._filled(asked.late)
         for late, pages in zip(asked.late, whole, strict=True):
             asked.answers[late.place] = _listed(pages)
         return asked.body()
 
+    async def _filled(self, late: Sequence[Late]) -> list[Pages]:
+        """All that was missed, in one message."""
+        missed = [
+            (each.view, [key for key, page in zip(each.keys, each.tried or (), strict=True) if page is None])
+            for each in late
+        ]
+        filled = [iter(pages) for pages in await self._deployment.fill(missed)]
+        return [
+            [next(pages) if page is None else page for page in each.tried or ()]
+            for each, pages in zip(late, filled, strict=True)
+        ]
+
     def _by_pieces(self, pieces: Sequence[bytes], reading: Reading) -> Asked | None:
         """None where they are no look-ups by themselves; then nothing was read or counted."""
         # Runs a dozen times for a page of a site: 1 µs for an answer that is kept, some 5 where it is read.
-        known = list(map(self._kept.get, pieces))
-        if None in known and not all(kept or _is_lookup(piece) for piece, kept in zip(pieces, known, strict=True)):
+        known = [self._kept.get(piece) or _parsed_alone(piece) for piece in pieces]
+        if None in known:
             return None
         asked = Asked([], [])
         for piece, kept in zip(pieces, known, strict=True):
-            if kept is None or kept.lookup.stale or kept.lookup.version(reading) != kept.version:
-                self._read_piece(piece, asked, reading)
-                continue
-            if kept.lookup.again(kept.keys, kept.told):
-                kept.told = True
-                kept.lookup.tell(_parsed(piece)[1])
-            asked.answers.append(kept.answer)
+            if not isinstance(kept, Kept):
+                self._read_piece(piece, kept or _parsed(piece), asked, reading)
+            elif kept.lookup.stale or kept.lookup.version(reading) != kept.version:
+                self._read_piece(piece, _parsed(piece), asked, reading)
+            else:
+                if kept.lookup.again(kept.keys, kept.told):
+                    kept.told = True
+                    kept.lookup.tell(_parsed(piece)[1])
+                asked.answers.append(kept.answer)
         return asked
 
-    def _read_piece(self, piece: bytes, asked: Asked, reading: Reading) -> None:
+    def _read_piece(self, piece: bytes, parsed: tuple[str, list[Any]], asked: Asked, reading: Reading) -> None:
         """Add its answer, or what is late of it."""
-        view, keys = _parsed(piece)
+        view, keys = parsed
         lookup = self.prepared(view)
         pages = lookup.try_pages(keys, reading)
         if None in pages:
@@ -217,12 +235,12 @@ class Lookups:
         return [by_place[place] if page is None else page for place, page in enumerate(tried)]
 
 
-def _is_lookup(piece: bytes) -> bool:
+def _parsed_alone(piece: bytes) -> tuple[str, list[Any]] | None:
+    """None where it is no look-up by itself."""
     try:
-        _parsed(piece)
+        return _parsed(piece)
     except BadRequest:
-        return False
-    return True
+        return None
 
 
 def _parsed(piece: bytes) -> tuple[str, list[Any]]:

@@ -171,6 +171,9 @@ class Deployment(Protocol):
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         """Like ``try_pages``, but fills holes and waits for the token."""
 
+    async def fill(self, wanted: Sequence[tuple[str, Sequence[Any]]]) -> list[list[bytes]]:
+        """The pages of keys that ``try_pages`` has just missed, view by view: not tried again, but filled, together."""
+
     async def insert(
         self,
         table: str,

@@ -36,6 +36,10 @@ class ReaderShard:
         return {base: position for base, position in token.items() if base in self.bases}
 
 
+Asked = tuple[ReaderShard, Sequence[BoundLookup]]
+"""What a reader is asked for."""
+
+
 class SchemaChanged(Unavailable):
     """The table was altered after a write to it was made and before it was done. Nothing was done: make it anew."""
 
@@ -64,6 +68,9 @@ class Hosts(Protocol):
         self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
     ) -> list[Parts | None]:
         """The same, with the rows of each key by themselves: other keys of these look-ups are at other shards."""
+
+    async def pages_together(self, wanted: Sequence[Asked], deadline: float) -> list[list[bytes | None]]:
+        """``pages`` of several readers without a token, all at once; those of one host in one message."""
 
     def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:
         """All that the reader holds: first the clock that it reflects, exactly, then its rows.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
-from controller.hosts import ReaderShard, SchemaChanged
+from controller.hosts import Asked, ReaderShard, SchemaChanged
 from domains.graph import DomainIndex, Node
 from domains.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
 from domains.types import Row, TableSchema
@@ -16,6 +16,7 @@ from worker.loop_answers import LoopAnswers
 from worker.messages import NotHere, Streams
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.holding import HeldRow
+from worker.reading_together import Wanted
 from worker.reporting import streams_of
 from worker.schema_version import version_of
 
@@ -69,13 +70,25 @@ class LocalHosts:
     ) -> list[Found | None]:
         """All keys are named, not only the holes: what is a hit now may be evicted before the others are filled."""
         client, layout = self._client, shard.layout
-        keys = tuple(dict.fromkeys(key for each in lookups for key in each.keys))
+        keys = _keys(lookups)
         async with asyncio.timeout_at(deadline):
             await self._reached(shard, token)
             future = self._dataflow.read(
                 shard.domain, shard.node, keys, lambda: [find(each, client, layout) for each in lookups]
             )
             return await asyncio.wrap_future(future)
+
+    async def pages_together(self, wanted: Sequence[Asked], deadline: float) -> list[list[bytes | None]]:
+        client = self._client
+
+        def finder(layout: ReaderLayout, lookups: Sequence[BoundLookup]) -> Callable[[], list[bytes | None]]:
+            return lambda: [each.page(client, layout) for each in lookups]
+
+        reads = [
+            Wanted(shard.domain, shard.node, _keys(lookups), finder(shard.layout, lookups)) for shard, lookups in wanted
+        ]
+        async with asyncio.timeout_at(deadline):
+            return await asyncio.wrap_future(self._dataflow.read_together(reads))
 
     async def _reached(self, shard: ReaderShard, token: Clock) -> None:
         self._waiting += 1  # Before the first look, so that no progress after it goes unheard.
@@ -138,3 +151,7 @@ class LocalHosts:
         found = self._dataflow.control(lambda hosted, _: streams_of(hosted, domain, table))
         streams: Streams = await asyncio.wrap_future(found)
         return streams.numbers
+
+
+def _keys(lookups: Sequence[BoundLookup]) -> tuple[Row, ...]:
+    return tuple(dict.fromkeys(key for each in lookups for key in each.keys))

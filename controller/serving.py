@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from controller.binding import Binding
 from controller.deployment import REFUSED, OnDuplicate, StatementResult, ViewInfo, WriteResult, numbered_upsert
 from controller.held_view import held_lines
-from controller.hosts import Hosts, SchemaChanged
+from controller.hosts import Asked, Hosts, SchemaChanged
 from controller.listing import info_of, table_of, view_of
 from controller.numbered_write import write_numbered
 from controller.selects import Selects
@@ -138,6 +138,30 @@ class Serving(ABC):
             filled = iter(await self._filled(view, lambda binding: [binding.from_json(key) for key in missed], token))
             found = [next(filled) if page is None else page for page in found]
         return [page for page in found if page is not None]
+
+    async def fill(self, wanted: Sequence[tuple[str, Sequence[Any]]]) -> list[list[bytes]]:
+        deadline = self._loop.time() + self.read_timeout
+        asked: dict[int, Asked] = {}
+        for place, (view, keys) in enumerate(wanted):
+            lookup = await self._ready(view)
+            if len(lookup.shards) == 1:
+                asked[place] = lookup.shards[0], [lookup.binding.from_json(key) for key in keys]
+        found: dict[int, list[bytes | None]] = {}
+        if asked:
+            try:
+                pages = await self.hosts.pages_together(list(asked.values()), deadline)
+            except TimeoutError as error:
+                first = next(iter(asked))
+                raise self._late(self.prepare(wanted[first][0]), asked[first][1], {}) from error
+            found = {place: page for place, page in zip(asked, pages, strict=True) if None not in page}
+        # Readers that stand in several shards, and those that were replaced meanwhile, are asked one by one.
+        others = [place for place in range(len(wanted)) if place not in found]
+        filled = await asyncio.gather(*(self._filled_keys(*wanted[place]) for place in others))
+        answers: dict[int, Sequence[bytes | None]] = {**found, **dict(zip(others, filled, strict=True))}
+        return [[page for page in answers[place] if page is not None] for place in range(len(wanted))]
+
+    def _filled_keys(self, view: str, keys: Sequence[Any]) -> Awaitable[list[bytes]]:
+        return self._filled(view, lambda binding: [binding.from_json(key) for key in keys], None)
 
     async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes:
         """One look-up: waits for the token, fills holes. Raises ReadTimeout after ``read_timeout``."""

@@ -30,6 +30,7 @@ async def open_deployment(settings: Settings) -> Deployment:
         domains=settings.domains,
         shards=settings.shards,
         read_timeout=settings.read_timeout,
+        partial=settings.state == "partial",
         archive=ArchiveOptions.of(settings),
         runners=bulk_runners(settings),
         spark_threshold=settings.spark_threshold,

@@ -57,6 +57,9 @@ class Settings(BaseSettings):
     shards: int = Field(
         default=1, ge=1, le=SHARDS_MAX, description="shards of every table and view; fixed at the first start"
     )
+    state: Literal["partial", "full"] = Field(
+        default="partial", description="partial: views hold what is asked for; full: all of it, to compare with"
+    )
     read_timeout: float = Field(default=5.0, gt=0, le=3600, description="seconds that a read waits for its answer")
     max_body_size: Size = Field(default=MAX_BODY_BYTES, description="greatest request body in bytes")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

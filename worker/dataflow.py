@@ -32,6 +32,7 @@ from worker.batch import Answerer, Batch, LinkPacket, Look
 from worker.flusher import Deliver, Flusher
 from worker.hosted import Hosted
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap, ReaderSnapshot
+from worker.reading_together import Together, Wanted
 from worker.token_waits import TokenWait
 
 INBOX_MAX = 10_000
@@ -184,6 +185,18 @@ class Dataflow:
         def run(batch: Batch, _: Answerer) -> None:
             reading = Look(look)
             self.hosted.read(domain, reader, keys, reading, _looker(future, reading), batch)
+
+        self._put(run, future)
+        return future
+
+    def read_together(self, wanted: Sequence[Wanted]) -> Future[list[Any]]:
+        """``read`` of several readers as one input, and so in one batch; what each look finds, in their order."""
+        future: Future[list[Any]] = Future()
+
+        def run(batch: Batch, _: Answerer) -> None:
+            together = Together(wanted, future)
+            for each, look in zip(wanted, together.looks, strict=True):
+                self.hosted.read(each.domain, each.reader, each.keys, look, together.answerer(look), batch)
 
         self._put(run, future)
         return future

@@ -12,7 +12,7 @@ from controller.cluster.connections import Connections
 from controller.cluster.directory import Directory
 from controller.cluster.errors import OutcomeUnknown, ReaderGone
 from controller.cluster.reader_maps import ReaderMaps
-from controller.hosts import ReaderShard, SchemaChanged
+from controller.hosts import Asked, ReaderShard, SchemaChanged
 from domains.errors import HeadraceError, ReadTimeout, Unavailable
 from domains.graph import DomainIndex, Node, NodeIndex, Reader
 from domains.packets import Clock, Evicted, Once, Operation, Refused, Written
@@ -114,6 +114,9 @@ class ClusterHosts:
     ) -> list[Parts | None]:
         answer = await self._read(shard, lookups, token, deadline, in_parts=True)
         return list(answer.pages) if isinstance(answer, PagesInParts) else [None] * len(lookups)
+
+    async def pages_together(self, wanted: Sequence[Asked], deadline: float) -> list[list[bytes | None]]:
+        return list(await asyncio.gather(*(self.pages(shard, own, {}, deadline) for shard, own in wanted)))
 
     async def _read(
         self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float, *, in_parts: bool

@@ -142,6 +142,9 @@ class FakeDeployment:
         info = self._view(view)
         return [self._fill(info, self.key_of_json(info, key)) for key in keys]
 
+    async def fill(self, wanted: Sequence[tuple[str, Sequence[Any]]]) -> list[list[bytes]]:
+        return [await self.pages(view, keys) for view, keys in wanted]
+
     async def insert(
         self,
         table: str,
