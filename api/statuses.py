@@ -12,6 +12,7 @@ import orjson
 
 from domains import errors
 from domains.errors import HeadraceError, RowsRefused
+from worker.messages import NotHere, StaleEpoch
 
 STATUSES: dict[type[HeadraceError], int] = {
     errors.SqlError: 400,
@@ -35,6 +36,8 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.NotServed: 503,
     errors.NoLeader: 503,
     errors.LeaderLost: 503,
+    StaleEpoch: 503,
+    NotHere: 503,
 }
 
 INTERNAL_ERROR = "internal_error"

@@ -10,10 +10,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from domains.archive import ArchiveError
+from domains.archive import (
+    ArchiveAhead,
+    ArchiveError,
+    ArchiveFenced,
+    ArchiveGap,
+    ArchiveUnreachable,
+    ManifestDamaged,
+    NotArchivedYet,
+    OtherTable,
+    SegmentCorrupt,
+    SegmentMissing,
+    SegmentTruncated,
+)
 from domains.errors import (
     AlreadyExists,
     BadRequest,
@@ -81,22 +93,57 @@ POSITION = re.compile(r" at line (\d+), column (\d+)$")
 """How ``SqlError`` ends its message; it is taken off and put on again, so that ``line`` and ``column`` are set."""
 
 
-def _below(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
-    yield kind
-    for each in kind.__subclasses__():
-        yield from _below(each)
+BY_CODE: dict[str, type[HeadraceError]] = {
+    kind.code: kind
+    for kind in (
+        *(HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported, TypeViolation),
+        *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, BadRequest),
+        *(ReadTimeout, LimitExceeded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
+        *(NotServed, NoLeader, LeaderLost, ConnectionFailed, ServerFault),
+        *(ArchiveError, ArchiveAhead, ArchiveFenced, ArchiveGap, ArchiveUnreachable, ManifestDamaged),
+        *(NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
+    )
+}
+"""What is rebuilt as its own class: a list, as a walk through subclasses finds only what has been imported by then."""
+
+INSIDE: dict[str, type[HeadraceError]] = {
+    "bulk_failed": Unavailable,
+    "connection_lost": Unavailable,
+    "deposed": ServerFault,
+    "not_here": Unavailable,
+    "not_leading": Unavailable,
+    "protocol_error": ServerFault,
+    "remote_fault": ServerFault,
+    "spark_failed": Unavailable,
+    "spark_unavailable": Unavailable,
+    "stale_epoch": Unavailable,
+    "state_damaged": StorageFailure,
+    "wrong_deployment": ServerFault,
+}
+"""Errors of the rooms within, whose classes no client has: the nearest class to catch, with their own code."""
+
+_BY_STATUS: dict[int, type[HeadraceError]] = {
+    400: BadRequest,
+    404: NotFound,
+    409: StillInUse,
+    413: LimitExceeded,
+    422: Unsupported,
+    503: Unavailable,
+    504: ReadTimeout,
+}
+"""The nearest class to a code of a later version."""
 
 
-BY_CODE = {kind.code: kind for kind in _below(HeadraceError)}
-
-
-def rebuild(code: str, message: str, hint: str | None = None, rows: Sequence[Mapping[str, Any]] = ()) -> HeadraceError:
-    """The error that the server raised; a ``ServerFault`` for a code that this client does not know."""
-    kind = BY_CODE.get(code, ServerFault)
+def rebuild(
+    code: str, message: str, hint: str | None = None, rows: Sequence[Mapping[str, Any]] = (), *, status: int = 500
+) -> HeadraceError:
+    """The error that the server raised, with its code; of a code that is not known here, the nearest by ``status``."""
+    kind = BY_CODE.get(code) or INSIDE.get(code) or _BY_STATUS.get(status, ServerFault)
     if issubclass(kind, SqlError) and (position := POSITION.search(message)):
         line, column = int(position[1]), int(position[2])
         return kind(message[: position.start()], hint=hint, line=line, column=column)
     error = kind(message, hint=hint)
+    error.code = code
     if isinstance(error, RowsRefused):
         error.rows = tuple((each["row"], each["reason"]) for each in rows)
     return error

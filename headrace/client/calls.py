@@ -154,7 +154,7 @@ def read_answer(call: Call[Answer], status: int, content: bytes) -> Answer:
         answer = orjson.loads(content)
         if status < 400:
             return call.read(answer)
-        error = rebuild(**answer["error"])
+        error = rebuild(**answer["error"], status=status)
     except HeadraceError:
         raise
     except (ValueError, KeyError, TypeError) as problem:

@@ -90,16 +90,16 @@ def _read(answer: httpx.Response) -> Any:
     if answer.is_success:
         return document
     told = document["error"]
-    raise _error(told["code"], told["message"], told["hint"])
+    raise _error(told["code"], told["message"], told["hint"], answer.status_code)
 
 
-def _error(code: str, message: str, hint: str | None) -> HeadraceError:
+def _error(code: str, message: str, hint: str | None, status: int = 500) -> HeadraceError:
     """A controller that does not lead, or no more, says so by its own errors; to us they say where to ask."""
     if code == NotLeading.code:
         return no_leader(message)
     if code == Deposed.code:
         return LeaderLost(message, hint=hint)
-    return rebuild(code, message, hint)
+    return rebuild(code, message, hint, status=status)
 
 
 def _status(document: dict[str, Any]) -> MigrationStatus:

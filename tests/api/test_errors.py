@@ -36,7 +36,7 @@ def error(answer: httpx.Response, status: int, code: str) -> dict[str, str]:
 
 
 def test_the_table_names_every_error() -> None:
-    assert set(STATUSES) == set(subclasses(HeadraceError))
+    assert {kind for kind in STATUSES if kind.__module__ == errors.__name__} == set(subclasses(HeadraceError))
 
 
 @pytest.mark.parametrize("kind", sorted(STATUSES, key=lambda kind: kind.__name__))
