@@ -122,9 +122,10 @@ class LocalDeployment(Serving):
     async def _bring_tables(self, base: DomainIndex, wanted: Sequence[TableSchema]) -> None:
         """Have in one domain's store the tables that are wanted, as they are wanted, and no others."""
         stored = {schema.name: schema for schema in self.dataflow.stores[base].tables()}
-        commands: list[Command] = [DropTable(name) for name in stored.keys() - {schema.name for schema in wanted}]
+        here = {schema.name for schema in wanted if schema.is_the_table(stored.get(schema.name, schema))}
+        commands: list[Command] = [DropTable(name) for name in stored.keys() - here]
         for schema in wanted:
-            if schema.name not in stored:
+            if schema.name not in stored.keys() & here:
                 commands.append(CreateTable(schema))
             elif stored[schema.name] != schema:
                 commands.append(AlterTable(schema))

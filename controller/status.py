@@ -69,7 +69,7 @@ def _table(dataflow: Dataflow, schema: TableSchema) -> dict[str, int]:
     for index, domain in dataflow.domains.items():
         if any(stored.name == schema.name for stored in domain.store.tables()):
             rows += domain.store.table(schema.name).row_count
-            position += dataflow.published.get(index, {}).get(domain.base_name(schema.name), 0)
+            position += dataflow.published.get(index, {}).get(domain.base_name(schema), 0)
     return {"rows": rows, "position": position}
 
 

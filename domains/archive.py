@@ -138,7 +138,8 @@ class ShardManifest:
     @property
     def base(self) -> str:
         """The name under which clocks count this shard."""
-        return base_shard(self.table, self.shard, self.shards)
+        generation = self.schemas[-1].generation if self.schemas else 0
+        return base_shard(self.table, generation, self.shard, self.shards)
 
     @property
     def position(self) -> int:

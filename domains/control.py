@@ -51,13 +51,15 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
     match command:
         case CreateTable(schema=schema):
             domain.store.create_table(schema)
-            domain.clocks.write(domain.base_name(schema.name), domain.store.position(schema.name))
+            domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
         case AlterTable(schema=schema):
+            domain.clocks.local.pop(domain.base_name(domain.store.table(schema.name).schema), None)
             domain.store.alter_table(schema)
+            domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
             _rewidth(domain, schema.name)
         case DropTable(table=table):
+            domain.clocks.local.pop(domain.base_name(domain.store.table(table).schema), None)
             domain.store.drop_table(table)
-            domain.clocks.local.pop(domain.base_name(table), None)
         case AddNodes():
             _add_nodes(domain, command, step)
         case ExtendNodes(nodes=nodes):
@@ -107,7 +109,7 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
         added.append(vertex)
         own: Origins = {}
         if isinstance(node.operator, graph.Base):
-            own = {domain.base_name(node.operator.table): frozenset((None,))}
+            own = {domain.base_name(domain.store.table(node.operator.table).schema): frozenset((None,))}
         elif isinstance(node.operator, graph.Ingress):
             routes = incoming[node.index]
             links = tuple(route.link for route in routes)

@@ -54,7 +54,7 @@ from domains.sharding import base_shard
 from domains.step import Counters, Step
 from domains.storage import Store
 from domains.streams import is_repeated
-from domains.types import Delta, Row
+from domains.types import Delta, Row, TableSchema
 from domains.vertex import Vertex
 from domains.vertices import Vertices
 from domains.write import NOTHING, change_table
@@ -124,9 +124,9 @@ class Domain:
         """Packets of this link are to be handed over under this epoch and no other."""
         return self.links.epoch(link)
 
-    def base_name(self, table: str) -> str:
+    def base_name(self, schema: TableSchema) -> str:
         """Under which clocks count this domain's shard of a table."""
-        return base_shard(table, self.shard, self.shards)
+        return base_shard(schema.name, schema.generation, self.shard, self.shards)
 
     def log_needed(self, table: str) -> int | None:
         """The position after which a table's log is still needed here; None where all of it may be trimmed."""
@@ -159,7 +159,7 @@ class Domain:
             return
         self.counters.writes += 1
         self.spread(table, deltas, step)
-        name = self.base_name(table)
+        name = self.base_name(stored.schema)
         position = {name: self.clocks.local.get(name, 0)}
         step.replies.append(Reply(packet.request, Written(affected, position, first, repeated)))
 
@@ -168,10 +168,10 @@ class Domain:
         if not deltas:  # A number of a stream, and no rows: nothing for the log.
             self.store.commit(())
             return
-        sequence = self.store.position(table) + 1
-        self.store.table(table).stage(deltas)
+        sequence, stored = self.store.position(table) + 1, self.store.table(table)
+        stored.stage(deltas)
         self.store.commit([(table, sequence, deltas)])
-        self.clocks.write(self.base_name(table), sequence)
+        self.clocks.write(self.base_name(stored.schema), sequence)
 
     def spread(self, table: str, deltas: list[Delta], step: Step) -> None:
         """Send a base table's deltas through the graph, and on to what is being backfilled."""

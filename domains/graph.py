@@ -67,6 +67,8 @@ class Base:
     columns: Columns
     primary_key: Columns
     """Positions in the node's output; () for a bag."""
+    generation: int = 0
+    """The table's (``TableSchema``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from domains.types import Kind, SqlType, TableColumn, TableSchema, Value
+from domains.types import UNKNOWN_GENERATION, Kind, SqlType, TableColumn, TableSchema, Value
 
 
 def schema_to_json(schema: TableSchema) -> dict[str, Any]:
@@ -41,6 +41,7 @@ def schema_from_json(document: dict[str, Any]) -> TableSchema:
         index_names=tuple(document.get("index_names", ())),
         shard_by=document.get("shard_by"),
         shards=document.get("shards", 0),
+        generation=document.get("generation", UNKNOWN_GENERATION),
     )
 
 

@@ -31,14 +31,24 @@ def shard_of(value: Value, shards: int) -> int:
     return crc32(value if isinstance(value, bytes) else str(value).encode()) % shards
 
 
-def base_shard(table: str, shard: int, shards: int) -> str:
-    """The name under which a clock counts one shard of a base table."""
-    return table if shards == 1 else f"{table}@{shard}"
+def base_shard(table: str, generation: int, shard: int, shards: int) -> str:
+    """The name under which a clock counts one shard of a base table: ``votes``, ``votes@2``, ``votes~1@2``.
+
+    **A name stands for one table, ever.** A table that is created where one of its name was dropped counts its
+    positions from 1 again, while clients, api processes and archives go on holding those of the former one. So the
+    name says which of them it is, by its ``generation``: a token for a former table makes nobody wait, and the later of
+    two positions of one name is the later one. The generation is a function of the recipe, and therefore the same in
+    every process, after a restart, and in what is restored. (Where the table's own name has a ``~`` it is always said,
+    so that no two names meet.)
+    """
+    name = f"{table}~{max(0, generation)}" if generation > 0 or "~" in table else table
+    return name if shards == 1 else f"{name}@{shard}"
 
 
 def table_of(base: str, shards: int) -> str:
     """The table of a base shard's name."""
-    return base if shards == 1 else base.rpartition("@")[0]
+    name = base if shards == 1 else base.rpartition("@")[0]
+    return name.rpartition("~")[0] if "~" in name else name
 
 
 def physical(group: DomainIndex, shard: int, shards: int) -> DomainIndex:

@@ -98,6 +98,10 @@ class TableColumn:
     dropped: bool = False
 
 
+UNKNOWN_GENERATION = -1
+"""Of a table that an earlier version has written: the table of its name that the recipe has is taken to be this one."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """A base table as the catalog knows it. Columns are append-only; a dropped one stays as a tombstone.
@@ -117,6 +121,8 @@ class TableSchema:
     """The column that decides a row's shard; None: the first of the primary key, else the first column."""
     shards: int = 0
     """How many shards the table has; 0: as many as the deployment."""
+    generation: int = 0
+    """How many tables of its name there were before it: those were dropped (``sharding.base_shard``)."""
 
     @property
     def shard_column(self) -> int:
@@ -131,6 +137,10 @@ class TableSchema:
             if not column.dropped and column.name.lower() == wanted:
                 return position
         return None
+
+    def is_the_table(self, other: TableSchema) -> bool:
+        """Whether the two of one name are one table, altered or not, and none was dropped before the other was made."""
+        return UNKNOWN_GENERATION in (self.generation, other.generation) or self.generation == other.generation
 
     def live(self) -> tuple[int, ...]:
         """The positions of the columns that are not dropped."""

@@ -41,6 +41,10 @@ def _nothing() -> Mapping[str, TableSchema]:
     return MappingProxyType({})
 
 
+def _none_dropped() -> Mapping[str, int]:
+    return MappingProxyType({})
+
+
 def _no_views() -> Mapping[str, ViewDefinition]:
     return MappingProxyType({})
 
@@ -53,6 +57,8 @@ class Catalog:
     views: Mapping[str, ViewDefinition] = field(default_factory=_no_views)
     shards: int = 1
     """Over how many shards a table is spread that does not say it."""
+    dropped: Mapping[str, int] = field(default_factory=_none_dropped)
+    """By lower-case name, how many tables were dropped: the generation of the next one."""
 
     def with_table(self, schema: TableSchema) -> Catalog:
         """This catalog with the table added, or replaced by its altered schema."""
@@ -60,7 +66,10 @@ class Catalog:
 
     def without_table(self, name: str) -> Catalog:
         lower = name.lower()
-        return replace(self, tables=MappingProxyType({k: v for k, v in self.tables.items() if k != lower}))
+        dropped = MappingProxyType({**self.dropped, lower: self.dropped.get(lower, 0) + 1})
+        return replace(
+            self, tables=MappingProxyType({k: v for k, v in self.tables.items() if k != lower}), dropped=dropped
+        )
 
     def with_view(self, view: ViewDefinition) -> Catalog:
         return replace(self, views=MappingProxyType({**self.views, view.name.lower(): view}))

@@ -176,6 +176,7 @@ class _Work:
     def _create_table(self, statement: CreateTable) -> None:
         schema = statement.schema
         if self._free(schema.name, statement.if_not_exists):
+            schema = replace(schema, generation=self.state.catalog.dropped.get(schema.name.lower(), 0))
             self.state.catalog = self.state.catalog.with_table(schema)
             self.meanings.clear()
             self._at_table(schema, commands.CreateTable(schema), f"create table {schema.name}")

@@ -89,7 +89,7 @@ class Dataflow:
         while pending:
             node = self.nodes[pending.pop()]
             if isinstance(node.operator, Base):
-                found.add(base_shard(node.operator.table, shard, self.shards))
+                found.add(base_shard(node.operator.table, node.operator.generation, shard, self.shards))
             elif isinstance(node.operator, Ingress):
                 here = physical(node.domain, shard, self.shards)
                 for route in self.routes[node.index]:

@@ -123,7 +123,7 @@ class Hosted:
         assert index not in self.hosts, f"domain {index} is hosted already"
         domain = Domain(index, store, epoch=incarnation, shard=shard, shards=shards)
         for schema in store.tables():
-            domain.clocks.write(domain.base_name(schema.name), store.position(schema.name))
+            domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         self.hosts = {**self.hosts, index: HostedDomain(domain, linked, sync, close)}
         self._moved.add(index)
 

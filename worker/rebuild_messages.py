@@ -45,7 +45,8 @@ class RebuildShard:
     shards: int
     decided: int
     """The epoch of the decision: another one is another rebuild."""
-    tables: tuple[str, ...]
+    bases: tuple[str, ...]
+    """The base shards that it is to have. What the archive has under their tables' names may be former tables'."""
     known: Clock
     """Positions that are known to have existed: where a shard goes on, so that none of them is ever given again."""
 

@@ -48,7 +48,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: Hosted) -> dict[s
             schema.name: {
                 "rows": domain.store.table(schema.name).row_count,
                 "position": domain.store.position(schema.name),
-                "base": domain.base_name(schema.name),
+                "base": domain.base_name(schema),
             }
             for schema in domain.store.tables()
         },

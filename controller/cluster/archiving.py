@@ -33,7 +33,7 @@ async def archive_cluster(directory: Directory, connections: Connections) -> Arc
         positions.update(each.positions)
     for schema in state.catalog.tables.values():
         for shard in range(schema.shards or state.shards):
-            if base_shard(schema.name, shard, state.shards) not in positions:
+            if base_shard(schema.name, schema.generation, shard, state.shards) not in positions:
                 raise NotServed(
                     f'shard {shard} of table "{schema.name}" is hosted by nobody now, so it was not archived',
                     hint="try again; GET /v1/status shows who hosts what",

@@ -24,7 +24,6 @@ from controller.executor import Interrupted
 from domains.errors import BadRequest, HeadraceError, Unavailable
 from domains.graph import DomainIndex
 from domains.packets import Clock
-from domains.sharding import base_shard
 from worker.rebuild_messages import ArchivedShardRequest, HeardRequest, RebuildShard, RebuiltTable, ShardRebuilt
 
 if TYPE_CHECKING:
@@ -45,19 +44,19 @@ class Rebuilds:
         self.failed: dict[DomainIndex, HeadraceError] = {}
 
     async def round(
-        self, ask: Ask, state: ClusterState, takers: Mapping[str, str], tables: Callable[[DomainIndex], Sequence[str]]
+        self, ask: Ask, state: ClusterState, takers: Mapping[str, str], bases: Callable[[DomainIndex], Sequence[str]]
     ) -> dict[DomainIndex, str]:
         """Have those that are decided made; which of them are not yet, and why: these are not to be opened."""
         wanted = [domain for domain, given in sorted(state.placement.items()) if given.rebuild is not None]
         waiting: dict[DomainIndex, str] = {}
         for domain in wanted:  # One by one: each is answered at once.
-            why = await self._one(ask, state, domain, takers, tables(domain))
+            why = await self._one(ask, state, domain, takers, bases(domain))
             if why is not None:
                 waiting[domain] = why
         return waiting
 
     async def _one(
-        self, ask: Ask, state: ClusterState, domain: DomainIndex, takers: Mapping[str, str], tables: Sequence[str]
+        self, ask: Ask, state: ClusterState, domain: DomainIndex, takers: Mapping[str, str], bases: Sequence[str]
     ) -> str | None:
         given = state.placement[domain]
         assert given.rebuild is not None
@@ -65,7 +64,7 @@ class Rebuilds:
         if not able:
             return f'it is to be rebuilt in the data directory "{given.data}", which no worker has that can take it'
         known = given.rebuild.known
-        message = RebuildShard(state.epoch, domain, state.shards, given.rebuild.decided, tuple(tables), known)
+        message = RebuildShard(state.epoch, domain, state.shards, given.rebuild.decided, tuple(bases), known)
         try:
             answer = await ask(able[0], message)
         except (Interrupted, Deposed):
@@ -104,7 +103,7 @@ async def rebuild_lost(leader: Leader, shards: Sequence[int], known: Clock) -> l
     hosts = _hosts(leader, wanted)
     for domain, worker in hosts.items():
         archived = await leader.fleet.ask(worker, ArchivedShardRequest(domain))
-        if not archived.positions and _tables_of(leader, domain):
+        if not archived.positions and _bases_of(leader, domain):
             raise BadRequest(
                 f'nothing of shard {domain} is archived where worker "{worker}" looks for it',
                 hint="bring the data directory back from a snapshot (docs/operations.md)",
@@ -122,9 +121,9 @@ async def rebuild_lost(leader: Leader, shards: Sequence[int], known: Clock) -> l
     ]
 
 
-def _tables_of(leader: Leader, domain: DomainIndex) -> list[str]:
+def _bases_of(leader: Leader, domain: DomainIndex) -> list[str]:
     assert leader.recovery is not None
-    return leader.recovery.tables_of(domain)
+    return leader.recovery.bases_of(domain)
 
 
 def _chosen(leader: Leader, shards: Sequence[int]) -> list[DomainIndex]:
@@ -167,10 +166,10 @@ async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock
 
     def decide(before: ClusterState | None) -> ClusterState:
         assert before is not None
-        epoch, shards = before.epoch + 1, before.shards
+        epoch = before.epoch + 1
         given = {}
         for domain, worker in hosts.items():
-            bases = [base_shard(table, domain, shards) for table in _tables_of(leader, domain)]
+            bases = _bases_of(leader, domain)
             former = before.placement[domain].rebuild
             # What was known when it was given up first, those who knew may have forgotten since.
             known = merged([{b: heard[b] for b in bases if b in heard}, former.known if former is not None else {}])

@@ -106,7 +106,10 @@ def table_steps(state: State, domain: DomainIndex, report: DomainReport) -> list
     there = {schema.name: schema for schema in report.tables}
     steps: list[PlanStep] = []
     for name, schema in tables_of(state, domain).items():
-        if name not in there:
+        former = name in there and not there[name].is_the_table(schema)
+        if former:
+            steps.append(PlanStep(domain, DropTable(name), f"domain {domain}: drop the former table {name}"))
+        if name not in there or former:
             steps.append(PlanStep(domain, CreateTable(schema), f"domain {domain}: create table {name}"))
         elif there[name] != schema:
             steps.append(PlanStep(domain, AlterTable(schema), f"domain {domain}: alter table {name}"))

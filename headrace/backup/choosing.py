@@ -71,7 +71,7 @@ def choose(place: Place, as_of: str | None) -> AsOf:
     chosen = []
     for schema in _tables(recipe, record.shards):
         for shard in range(schema.shards or record.shards):
-            base = base_shard(schema.name, shard, record.shards)
+            base = base_shard(schema.name, schema.generation, shard, record.shards)
             if base not in here:
                 continue  # It was created with this recipe, and nothing had been archived of it.
             manifest = here[base]

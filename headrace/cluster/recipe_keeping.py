@@ -44,4 +44,8 @@ async def keep_recipes(candidate: Candidate, settings: Settings) -> None:
 
 def bases(tables: Iterable[TableSchema], shards: int) -> set[str]:
     """The names of all base shards."""
-    return {base_shard(schema.name, shard, shards) for schema in tables for shard in range(schema.shards or shards)}
+    return {
+        base_shard(schema.name, schema.generation, shard, shards)
+        for schema in tables
+        for shard in range(schema.shards or shards)
+    }

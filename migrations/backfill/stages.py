@@ -55,7 +55,7 @@ def bases_fed(flow: Dataflow, plan: MigrationPlan) -> dict[str, DomainIndex]:
     """The base shards that a migration's full part is computed from, each with the domain that has it."""
     graph = _Graph(flow, new_nodes(plan))
     return {
-        base_shard(node.operator.table, number, flow.shards): domain
+        base_shard(node.operator.table, node.operator.generation, number, flow.shards): domain
         for index in graph.needed
         if isinstance((node := flow.nodes[index]).operator, Base)
         for number, domain in zip(flow.sharding[index].numbers, flow.places(index), strict=True)
@@ -205,7 +205,8 @@ class _Tasks:
         """In the order of feeding, small ones first: of the last one the fewest look-ups are left that need it."""
         nodes = list(nodes)
         tables = dict.fromkeys(node.operator.table for node in nodes if isinstance(node.operator, Base))
-        base_of = {table: base_shard(table, self._shard, self._flow.shards) for table in tables}
+        generations = {table: self._schemas[table].generation for table in tables}
+        base_of = {table: base_shard(table, generations[table], self._shard, self._flow.shards) for table in tables}
         order = sorted(tables, key=lambda table: (self._rows.get(base_of[table], 0), table))
         for at, table in enumerate(order):
             kept = _looked_up(nodes, table, set(order[at:]))

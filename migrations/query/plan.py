@@ -53,7 +53,7 @@ def base(schema: TableSchema) -> Plan:
     live = schema.live()
     columns = tuple(Column(schema.columns[i].name, schema.columns[i].type) for i in live)
     key = tuple(live.index(i) for i in schema.primary_key)
-    return Plan(Base(schema.name, live, key), (), columns)
+    return Plan(Base(schema.name, live, key, schema.generation), (), columns)
 
 
 def filtered(plan: Plan, predicates: Sequence[Expression]) -> Plan:

@@ -418,7 +418,7 @@ class Flow:
         """A view reflects all that was written to its tables, also where no row of it came through."""
         node, simulation = self.reader_node(view), self.simulation
         positions = {
-            domain.base_name(schema.name): store.position(schema.name)
+            domain.base_name(schema): store.position(schema.name)
             for domain, store in zip(simulation.domains, simulation.stores, strict=True)
             for schema in store.tables()
         }

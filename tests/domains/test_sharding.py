@@ -49,6 +49,14 @@ def test_values_are_spread() -> None:
 
 
 def test_a_clock_names_a_shard() -> None:
-    assert base_shard("votes", 0, 1) == "votes"
-    assert table_of(base_shard("votes", 0, 1), 1) == "votes"
-    assert table_of(base_shard("a@b", 2, 4), 4) == "a@b"
+    assert base_shard("votes", 0, 0, 1) == "votes"
+    assert base_shard("votes", 2, 3, 4) == "votes~2@3"
+    for table in ("votes", "a@b", "votes~1", "~", "a~b@1"):
+        for generation in (0, 1, 12):
+            assert table_of(base_shard(table, generation, 0, 1), 1) == table
+            assert table_of(base_shard(table, generation, 2, 4), 4) == table
+
+
+def test_no_two_tables_have_a_base_shard_of_one_name() -> None:
+    tables = [(table, generation) for table in ("t", "t~1", "t~1~1", "t~0") for generation in (0, 1, 2)]
+    assert len({base_shard(*each, 0, 1) for each in tables}) == len(tables)

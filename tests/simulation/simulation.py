@@ -64,7 +64,7 @@ class Simulation:
         store = self.stores[index]
         domain = Domain(DomainIndex(index), store, epoch=epoch, shard=index % self.shards, shards=self.shards)
         for schema in store.tables():
-            domain.clocks.write(domain.base_name(schema.name), store.position(schema.name))
+            domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         return domain
 
     def adopt(self, stores: Sequence[MemoryStore]) -> None:

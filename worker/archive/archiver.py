@@ -250,7 +250,7 @@ class Archiver:
                 if isinstance(host.domain.store, RocksStore):
                     for schema in host.domain.store.tables():
                         cuts.hosts[index, schema.name] = (host, host.domain.store.cut(schema.name))
-            positions = {host.domain.base_name(key[1]): cut.position for key, (host, cut) in cuts.hosts.items()}
+            positions = {host.domain.base_name(cut.schema): cut.position for host, cut in cuts.hosts.values()}
             with self._changed:
                 epoch = self._dataflow.hosted.epoch
                 self._holds = {name: hold for name, hold in self._holds.items() if hold.epoch >= epoch}
@@ -280,7 +280,7 @@ class Archiver:
 
     def _archive(self, place: Place, key: Key, cuts: Cuts, reached: Clock) -> HeadraceError | None:
         host, cut = cuts.hosts[key]
-        base = host.domain.base_name(key[1])
+        base = host.domain.base_name(cut.schema)
         try:
             archive = self._open(place, key, host, cut)
             if archive.lacks_log(cut):
@@ -338,7 +338,7 @@ class Archiver:
 
     def _forget_others(self, cuts: Cuts) -> None:
         """What is not here any more is no business of this process, nor are its alarms."""
-        bases = {host.domain.base_name(key[1]) for key, (host, _) in cuts.hosts.items()}
+        bases = {host.domain.base_name(cut.schema) for host, cut in cuts.hosts.values()}
         for key in [key for key in self.archives if key not in cuts.hosts]:
             del self.archives[key]
         self.alarms.keep((*bases, "archive", "compaction"))
@@ -349,7 +349,7 @@ class Archiver:
         if self._recipe is None:
             return
         self._book = self._book or RecipeBook(place)
-        identities = {host.domain.base_name(key[1]): cut.identity for key, (host, cut) in cuts.hosts.items()}
+        identities = {host.domain.base_name(cut.schema): cut.identity for host, cut in cuts.hosts.values()}
         shards = max((host.domain.shards for host, _ in cuts.hosts.values()), default=1)
         self._book.keep(RecipeRecord(cuts.closed, reached, identities, shards, self._recipe()))
 

@@ -26,7 +26,6 @@ from pathlib import Path
 
 from domains.archive import ShardManifest
 from domains.errors import StorageFailure
-from domains.sharding import base_shard
 from worker.archive.manifests import all_manifests, take_over
 from worker.archive.place import Place
 from worker.archive.rebuilding import rebuild_table
@@ -96,7 +95,7 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
         manifests = [
             take_over(place, replace(each, epoch=asked.decided))
             for each in all_manifests(place)
-            if each.shard == asked.shard and each.table in asked.tables
+            if each.shard == asked.shard and each.base in asked.bases
         ]
         tables = tuple(_load(making, place, manifests, asked, loaded))
         _write(making / REBUILT, {"decided": asked.decided, "tables": [asdict(each) for each in tables]})
@@ -138,8 +137,7 @@ def _load(
         store.sync()
     finally:
         store.close()
-    for name in sorted(set(asked.tables) - {each.table for each in manifests}):
-        base = base_shard(name, asked.shard, asked.shards)
+    for base in sorted(set(asked.bases) - {each.base for each in manifests}):
         if known := asked.known.get(base, 0):
             yield RebuiltTable(base, 0, 0, known)
 

@@ -46,8 +46,12 @@ class MemoryArchive:
 
     def _positions(self, shard: int) -> dict[str, int]:
         store = self._kept.get(shard)
-        names = [] if store is None else [each.name for each in store.tables()]
-        return {base_shard(name, shard, self._shards): store.position(name) for name in names if store is not None}
+        if store is None:
+            return {}
+        return {
+            base_shard(each.name, each.generation, shard, self._shards): store.position(each.name)
+            for each in store.tables()
+        }
 
     def rebuild(
         self, disks: dict[tuple[str, int], MemoryStore], data: str, asked: RebuildShard
@@ -64,7 +68,8 @@ class MemoryArchive:
         store = disks[data, asked.shard] = copy.deepcopy(self._kept[asked.shard])
         tables = []
         for schema in list(store.tables()):
-            base, position = base_shard(schema.name, asked.shard, asked.shards), store.position(schema.name)
+            base = base_shard(schema.name, schema.generation, asked.shard, asked.shards)
+            position = store.position(schema.name)
             known = max(position, asked.known.get(base, 0))
             if known > position:
                 store.commit([(schema.name, known, [])])

@@ -171,3 +171,12 @@ def test_tables_become_what_was_decided() -> None:
     commands = [step.command for step in table_steps(state, DomainIndex(0), there)]
     assert commands == [CreateTable(stories), AlterTable(votes)]
     assert [step.command for step in drop_steps(state, DomainIndex(0), there)] == [DropTable("old")]
+
+
+def test_a_table_that_was_dropped_before_another_of_its_name_was_made_is_not_altered_into_it() -> None:
+    former = play(Recipe((Entry((TABLES,)),)), one_domain, shards=SHARDS)
+    again = Recipe((Entry((TABLES,)), Entry(("DROP TABLE votes",)), Entry((TABLES.partition(";\n")[2],))))
+    now = play(again, one_domain, shards=SHARDS)
+    steps = table_steps(now, DomainIndex(0), report(former, 0))
+    assert [step.command for step in steps] == [DropTable("votes"), CreateTable(now.catalog.table("votes"))]
+    assert table_steps(now, DomainIndex(0), report(now, 0)) == []

@@ -32,7 +32,7 @@ def row(number: int) -> Row:
 
 
 def asked(decided: int = 9, **known: int) -> RebuildShard:
-    return RebuildShard(12, SHARD, SHARDS, decided, ("t",), {"t@1": WRITTEN, **known})
+    return RebuildShard(12, SHARD, SHARDS, decided, ("t@1",), {"t@1": WRITTEN, **known})
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_only_one_worker_of_a_directory_makes_it(tmp_path: Path, url: str) -> No
 
 
 def test_a_table_that_was_never_archived_is_named_too(tmp_path: Path, url: str) -> None:
-    both = RebuildShard(12, SHARD, SHARDS, 9, ("t", "young"), {"young@1": 3})
+    both = RebuildShard(12, SHARD, SHARDS, 9, ("t@1", "young@1"), {"young@1": 3})
     assert rebuild_shard(tmp_path / "data", url, both).tables[1] == RebuiltTable("young@1", 0, 0, 3)
     assert json.loads((shard_directory(tmp_path / "data", SHARD) / "rebuilt.json").read_text())["decided"] == 9
 
