@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from controller.deployment import StatementResult
 from controller.selects import Selects
 from domains.coercion import json_value
-from domains.errors import BadRequest
+from domains.errors import BadRequest, HeadraceError
 from domains.packets import Clock
 from domains.types import TEXT, Column, TableSchema
 from migrations.parse import Parsed
@@ -56,18 +56,22 @@ class Statements:
         at, number = 0, 0
         while number < len(statements):
             together = _definitions(statements[number:])
-            if together:
-                texts = tuple(parsed.sql for parsed in together)
-                # Places in errors count from the beginning of the text that was parsed, which is to be the entry's.
-                same = len(together) == 1 and sql.startswith(texts[0])
-                await self._deployment.run(Entry(texts), ";\n".join(texts), together if same else None)
-                results.extend(StatementResult() for _ in together)
-                number += len(together)
-                continue
-            given = params[at : at + counts[number]]
-            at += counts[number]
-            results.append(await self._deployment.made_anew(partial(self._one, statements[number], given, clock)))
-            number += 1
+            try:
+                if together:
+                    texts = tuple(parsed.sql for parsed in together)
+                    # Places in errors count from the beginning of the text that was parsed, which is to be the entry's.
+                    same = len(together) == 1 and sql.startswith(texts[0])
+                    await self._deployment.run(Entry(texts), ";\n".join(texts), together if same else None)
+                    results.extend(StatementResult() for _ in together)
+                else:
+                    given = params[at : at + counts[number]]
+                    at += counts[number]
+                    one = partial(self._one, statements[number], given, clock)
+                    results.append(await self._deployment.made_anew(one))
+            except HeadraceError as error:
+                _say_which(error, number, max(1, len(together)), len(statements))
+                raise
+            number += max(1, len(together))
         return results, {table: position for table, position in clock.items() if (token or {}).get(table) != position}
 
     async def _one(self, prepared: Prepared, params: Sequence[Any], clock: Clock) -> StatementResult:
@@ -117,6 +121,17 @@ class Statements:
             planned = self._deployment.state.planned[relation.name.lower()]
             rows = [(column.name, column.type.name, "YES", "", None) for column in planned.columns]
         return StatementResult(columns, tuple(rows))
+
+
+def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int) -> None:
+    """Into the error, which of several statements it is about, and what became of the others."""
+    if all_of_them == 1:
+        return
+    which = f"statement {before + 1}" if failed == 1 else f"statements {before + 1} to {before + failed}"
+    error.message = f"{which} of {all_of_them}: {error.message}"
+    others = ["those before are done and stay"] if before else []
+    others += ["those after are not done"] if before + failed < all_of_them else []
+    error.hint = "; ".join([*([error.hint] if error.hint else []), *others]) or None
 
 
 def now() -> str:

@@ -1,0 +1,52 @@
+"""Several statements in one text: each is done or not by itself, and an error says which of them it is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.local import LocalDeployment
+from domains.errors import ConstraintViolation, HeadraceError, UnknownName
+
+BEFORE, AFTER = "those before are done and stay", "those after are not done"
+
+
+@pytest.mark.parametrize(
+    ("sql", "which", "said", "rows"),
+    [
+        ("INSERT INTO t VALUES (9); INSERT INTO t VALUES (9)", "statement 2 of 2: ", (BEFORE,), [(9,)]),
+        ("INSERT INTO t VALUES (1); INSERT INTO t VALUES (9)", "statement 1 of 2: ", (AFTER,), []),
+        (
+            "INSERT INTO t VALUES (9); SELECT b FROM t; INSERT INTO t VALUES (8)",
+            "statement 2 of 3: ",
+            (BEFORE, AFTER),
+            [(9,)],
+        ),
+        (
+            "INSERT INTO t VALUES (9); CREATE TABLE u (a INT); CREATE VIEW v AS SELECT b FROM u; DELETE FROM t",
+            "statements 2 to 3 of 4: ",
+            (BEFORE, AFTER),
+            [(9,)],
+        ),
+        ("INSERT INTO t VALUES (1)", "", (), []),
+    ],
+)
+async def test_an_error_says_which_statement_it_is_about(
+    tmp_path: Path, sql: str, which: str, said: tuple[str, ...], rows: list[tuple[int]]
+) -> None:
+    deployment = await LocalDeployment.open(tmp_path / "data")
+    try:
+        await deployment.execute("CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1)")
+        with pytest.raises((ConstraintViolation, UnknownName)) as raised:
+            await deployment.execute(sql)
+        error: HeadraceError = raised.value
+        assert error.message.startswith(which or "row 1"), error.message
+        assert {text: text in (error.hint or "") for text in (BEFORE, AFTER)} == {
+            text: text in said for text in (BEFORE, AFTER)
+        }
+        ((answer,), _) = await deployment.execute("SELECT a FROM t WHERE a > 1")
+        assert list(answer.rows) == rows
+        assert [table.name for table in deployment.tables()] == ["t"]
+    finally:
+        await deployment.close()
