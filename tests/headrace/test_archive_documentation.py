@@ -100,6 +100,8 @@ def test_duckdb_and_pandas_read_the_table_as_it_was(db: Embedded, tmp_path: Path
 def test_spark_reads_the_table_as_it_was(db: Embedded, tmp_path: Path) -> None:
     from pyspark.sql import SparkSession
 
+    from migrations.backfill.spark.session import JAVA_OPTIONS
+
     states: list[Counter[tuple[Any, ...]]] = [Counter()]
     for number, write in enumerate(WRITES):
         db.execute(write)
@@ -107,6 +109,7 @@ def test_spark_reads_the_table_as_it_was(db: Embedded, tmp_path: Path) -> None:
         if number % 2:
             db.send(calls.archive())
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
     spark = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
     try:
         for position in (3, len(WRITES)):

@@ -72,20 +72,27 @@ def writing(url: str) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_a_server_that_takes_writes_is_judged_at_one_moment(tmp_path: Path) -> None:
-    with serving(tmp_path, "--archive", str(tmp_path / "archive"), "--archive-interval", "1") as url:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One server for the tests that need an archive; its views have keys and rows."""
+    path = tmp_path_factory.mktemp("server")
+    with serving(path, "--archive", str(path / "archive"), "--archive-interval", "1") as url:
         with Connection(url) as db:
             db.migrate(PROGRAM).wait()
             db.table("stories").insert([{"id": i, "author": i % 3, "title": f"story {i}"} for i in range(20)])
             db.view("with_votes").lookup_many([[story] for story in (1, 2, 19, 77)])
             db.view("ranking").lookup()
-        with writing(url) as written:
-            done = verify(url, "--json")
-        assert done.returncode == 0, done.stderr
-        views = {view["view"]: view for view in json.loads(done.stdout)["views"]}
-        assert {name: view["verdict"] for name, view in views.items()} == {"with_votes": "equal", "ranking": "equal"}
-        assert (views["with_votes"]["keys"], views["ranking"]["rows"]) == (4, 7)
-        assert written[0] > 10
+        yield url
+
+
+def test_a_server_that_takes_writes_is_judged_at_one_moment(server: str) -> None:
+    with writing(server) as written:
+        done = verify(server, "--json")
+    assert done.returncode == 0, done.stderr
+    views = {view["view"]: view for view in json.loads(done.stdout)["views"]}
+    assert {name: view["verdict"] for name, view in views.items()} == {"with_votes": "equal", "ranking": "equal"}
+    assert (views["with_votes"]["keys"], views["ranking"]["rows"]) == (4, 7)
+    assert written[0] > 10
 
 
 def test_without_an_archive_it_says_what_to_do(tmp_path: Path) -> None:
@@ -98,11 +105,8 @@ def test_without_an_archive_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [["nothing"], ["--spark-conf", "novalue"]])
-def test_what_is_wrong_is_one_line(tmp_path: Path, flags: list[str]) -> None:
-    with serving(tmp_path, "--archive", str(tmp_path / "archive")) as url:
-        with Connection(url) as db:
-            db.migrate(PROGRAM).wait()
-        done = verify(url, *flags)
-        assert done.returncode == 1
-        assert done.stderr.startswith("error: ")
-        assert "Traceback" not in done.stderr
+def test_what_is_wrong_is_one_line(server: str, flags: list[str]) -> None:
+    done = verify(server, *flags)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
