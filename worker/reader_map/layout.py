@@ -128,6 +128,15 @@ class ReaderLayout:
         pack, head, zero = self._pack_integer, self._integer_head, INTEGER_ZERO
         return [pack(head, zero + value) for value in values]
 
+    def markers(self, keys: Sequence[Row]) -> list[bytes]:
+        """``marker`` of each key."""
+        if not self._integer_head:
+            return list(map(self.marker, keys))
+        try:
+            return self.integer_markers([value for (value,) in keys])  # type: ignore[misc]
+        except (struct.error, TypeError):  # one is NULL or beyond 64 bits
+            return list(map(self.marker, keys))
+
     def one(self, row: Row) -> bytes:
         """The marker's value for this one row."""
         return self.json(row) + b"\x00" + self.suffix(row) if self.has_suffix else self.json(row)
