@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from domains.assigning import Assigning
+from domains.coercion import coerce
 from domains.deltas import Entry, add_row, key_function
 from domains.errors import ConstraintViolation, RowsRefused
 from domains.graph import Columns
@@ -206,7 +207,10 @@ def _insert_all(change: TableChange, rows: tuple[Row, ...]) -> int:
 
 
 def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...], int | None]:
-    """Give AUTO_INCREMENT values to the rows that ask for one."""
+    """Give AUTO_INCREMENT values to the rows that ask for one.
+
+    :raises TypeViolation: the column's type has none left.
+    """
     column = next((i for i, c in enumerate(change.schema.columns) if c.auto_increment and not c.dropped), None)
     if column is None:
         return rows, None
@@ -226,6 +230,8 @@ def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...]
             value += change.shards
         else:
             numbered.append(row)
+    greatest = value - change.shards
+    coerce(greatest, change.schema.columns[column].type, column=change.schema.columns[column].name)
     return tuple(numbered), first
 
 
