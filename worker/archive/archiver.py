@@ -86,6 +86,12 @@ class Cuts:
     hosts: dict[Key, tuple[HostedDomain, TableCut]] = field(default_factory=dict)
 
 
+def _unexpected(doing: str, error: Exception) -> StorageFailure:
+    """A fault of ours, or a row that the archive's format cannot hold: to be an alarm like any other."""
+    _log.exception("%s failed in a way that it should not", doing, exc_info=error)
+    return StorageFailure(f"{doing} failed: {type(error).__name__}: {error}", hint="the worker's log has the details")
+
+
 class Archiver:
     """``recipe`` answers the recipe in force, as JSON text, where this process is the whole deployment."""
 
@@ -199,8 +205,9 @@ class Archiver:
                     self._asked += asked
                 return
             except Exception as error:
-                _log.exception("archiving failed in a way that it should not")
-                reached = StorageFailure(f"archiving failed: {error}")
+                reached = _unexpected("archiving", error)
+                self.alarms.sound("archive", reached)
+                self._drop_holds(asked)
             for each in asked:
                 if isinstance(reached, HeadraceError):
                     each.answer.set_exception(reached)
@@ -289,10 +296,13 @@ class Archiver:
                 rows = self.options.segment_rows
                 archive.append(cut, cuts.closed, segment_rows=rows, pause=self._pause)
             self._trim(key, base, archive)
-        except HeadraceError as error:
+        except Stopped:
+            raise
+        except Exception as error:  # One table that cannot be archived keeps no other from it.
+            told = error if isinstance(error, HeadraceError) else _unexpected(f'archiving of "{base}"', error)
             self.archives.pop(key, None)  # The manifest is read anew.
-            self.alarms.sound(base, error)
-            return error
+            self.alarms.sound(base, told)
+            return told
         self.alarms.clear(base)
         reached[base] = archive.manifest.position
         return None

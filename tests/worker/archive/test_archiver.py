@@ -25,9 +25,11 @@ from worker.archive.archiver import Archiver
 from worker.archive.folding import fold
 from worker.archive.manifests import load_manifest
 from worker.archive.place import Place
+from worker.archive.shard import ShardArchive
 from worker.archiving import ArchiveOptions, start_archiver
 from worker.dataflow import Dataflow
 from worker.embedded import open_embedded
+from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
 
 BASE = DomainIndex(0)
@@ -203,6 +205,47 @@ def test_a_place_that_cannot_be_used_is_tried_again_by_itself(tmp_path: Path) ->
     eventually(lambda: running.archiver.status()["alarms"] == [])
     eventually(lambda: running.manifest().position == 2)
     running.close()
+
+
+def test_a_row_that_no_segment_can_hold_is_an_alarm_of_its_table_and_keeps_no_other(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.dataflow.command(BASE, CreateTable(replace(BAG, name="u"))).result(WAIT)
+    running.write(1)
+    running.dataflow.write(BASE, Insert("u", (row(1),))).result(WAIT)
+    append = ShardArchive.append
+
+    def failing(self: ShardArchive, cut: TableCut, *rest: Any, **more: Any) -> None:
+        if cut.schema.name == "t":
+            raise OverflowError("value too large")
+        append(self, cut, *rest, **more)
+
+    monkeypatch.setattr(ShardArchive, "append", failing)
+    with pytest.raises(StorageFailure, match="OverflowError: value too large"):
+        running.archive()
+    (alarm,) = running.archiver.status()["alarms"]
+    assert alarm["of"] == "t"
+    found = load_manifest(running.place, "u", 0)
+    assert found is not None
+    assert found.position == 1
+    monkeypatch.undo()
+    assert running.archive() == {"t": 1, "u": 1}
+    assert running.archiver.status()["alarms"] == []
+
+
+def test_a_pass_that_breaks_in_an_unforeseen_way_is_an_alarm(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(Archiver, "_forget_others", broken)
+    with pytest.raises(StorageFailure, match="ZeroDivisionError"):
+        running.archive(hold="bulk")
+    (alarm,) = running.archiver.status()["alarms"]
+    assert alarm["of"] == "archive"
+    assert running.archiver.status()["holds"] == {}
+    monkeypatch.undo()
+    running.archive()
+    assert running.archiver.status()["alarms"] == []
 
 
 def test_a_damaged_table_does_not_keep_others_from_being_archived(tmp_path: Path, running: Running) -> None:
