@@ -37,6 +37,15 @@ async def ensemble(tmp_path: Path) -> AsyncIterator[Ensemble]:
 
 
 @pytest.fixture
+async def sized(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ensemble]:
+    """Of as many servers as the test's parameter says."""
+    ensemble = Ensemble(tmp_path, request.param)
+    await ensemble.start()
+    yield ensemble
+    await ensemble.stop()
+
+
+@pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper.kazoo_authority, "START_SECONDS", 0.5)
     monkeypatch.setattr(zookeeper.address, "PROBE_SECONDS", 0.3)
@@ -174,15 +183,13 @@ asyncio.run(main())
 
 
 @needs_java
-@pytest.mark.parametrize("size", [1, 3])
-async def test_the_successor_of_a_killed_leader(size: int, tmp_path: Path) -> None:
-    ensemble = Ensemble(tmp_path, size)
-    await ensemble.start()
-    authority = KazooAuthority(ensemble.address, "main")
+@pytest.mark.parametrize("sized", [1, 3], indirect=True)
+async def test_the_successor_of_a_killed_leader(sized: Ensemble) -> None:
+    authority = KazooAuthority(sized.address, "main")
     await authority.start(create=True)
     took = []
     for _ in range(3):
-        killed = await _leading_process(ensemble.address)
+        killed = await _leading_process(sized.address)
         successor = authority.candidate(ControllerDescriptor("next", "h", 1, 1))
         await asyncio.sleep(len(took) * 0.2)  # At another moment between two signs of life.
         killed.kill()
@@ -194,7 +201,6 @@ async def test_the_successor_of_a_killed_leader(size: int, tmp_path: Path) -> No
         await successor.resign()
     print("seconds to the next leader:", *(f"{each:.2f}" for each in took))
     await authority.close()
-    await ensemble.stop()
 
 
 async def _leading_process(address: str) -> asyncio.subprocess.Process:
@@ -208,17 +214,16 @@ async def _leading_process(address: str) -> asyncio.subprocess.Process:
 
 
 @needs_java
-async def test_one_server_of_three_is_killed(tmp_path: Path) -> None:
-    ensemble = Ensemble(tmp_path, 3)
-    await ensemble.start()
+@pytest.mark.parametrize("sized", [3], indirect=True)
+async def test_one_server_of_three_is_killed(sized: Ensemble) -> None:
     # A session that outlives their elections on a machine that is busy too: that it is kept is what is shown.
-    authority = KazooAuthority(ensemble.address, "main", session_timeout=PATIENT_SECONDS)
+    authority = KazooAuthority(sized.address, "main", session_timeout=PATIENT_SECONDS)
     await authority.start(create=True)
     election = authority.candidate(ControllerDescriptor("c", "h", 1, 1))
     await election.elected()
     version = 0
     for number in (1, 2, 3):
-        await ensemble.kill(number)
+        await sized.kill(number)
         began = time.monotonic()
         written = False
         while not written:  # For the time of their election nobody is answered.
@@ -226,8 +231,7 @@ async def test_one_server_of_three_is_killed(tmp_path: Path) -> None:
                 version = await authority.write(b"%d" % number, version)
                 written = True
         print(f"server {number} killed: written after {time.monotonic() - began:.2f} s")
-        await ensemble.restart(number)
+        await sized.restart(number)
     assert await authority.read() == (b"3", 3)
     assert not election.lost.is_set()
     await authority.close()
-    await ensemble.stop()
