@@ -157,10 +157,13 @@ class FakeDeployment:
             if duplicate.act != "error":
                 raise numbered_upsert()
             return await self._insert_once(schema, rows, once)
+        affected = 0
         self.database.execute("BEGIN")
         try:
             for row in rows:
                 self._check(schema, row)
+                taken = duplicate.act != "error" and self._is_taken(schema, row)
+                affected += (0 if duplicate.act == "ignore" else 2) if taken else 1
                 holes = ", ".join("?" * len(row))
                 verb = {"ignore": "INSERT OR IGNORE", "replace": "REPLACE"}.get(duplicate.act, "INSERT")
                 self._run(
@@ -171,7 +174,14 @@ class FakeDeployment:
             self.database.execute("ROLLBACK")
             raise
         self.database.execute("COMMIT")
-        return WriteResult(len(rows), self._advance(schema.name))
+        return WriteResult(affected, self._advance(schema.name))
+
+    def _is_taken(self, schema: TableSchema, row: Mapping[str, Any]) -> bool:
+        """Whether a row with its primary key is there."""
+        keys = [schema.columns[position].name for position in schema.primary_key]
+        where = " AND ".join(f"{name} = ?" for name in keys)
+        found = self.database.execute(f"SELECT 1 FROM {schema.name} WHERE {where}", [row.get(name) for name in keys])
+        return bool(found.fetchall())
 
     async def _insert_once(self, schema: TableSchema, rows: Sequence[Mapping[str, Any]], once: Once) -> WriteResult:
         last = self.numbers.get((schema.name, once.stream), 0)
