@@ -29,6 +29,7 @@ STATUSES: dict[type[HeadraceError], int] = {
     errors.BadRequest: 400,
     errors.ReadTimeout: 504,
     errors.LimitExceeded: 413,
+    errors.Overloaded: 503,
     errors.Cancelled: 409,
     errors.StorageFailure: 503,
     errors.Unavailable: 503,

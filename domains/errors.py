@@ -17,6 +17,7 @@
     ├── BadRequest                 400  the request's shape is wrong (keys, tokens, JSON)
     ├── ReadTimeout                504  the answer or the token's position was not reached in time
     ├── LimitExceeded              413  a named limit was passed
+    ├── Overloaded                 503  too many requests wait already; nothing was done
     ├── Cancelled                  409  the migration was cancelled
     ├── StorageFailure             503  the disk refused (full, corrupt, locked by another process)
     └── Unavailable                503  stopping, or not started yet
@@ -121,6 +122,12 @@ class ReadTimeout(HeadraceError):
 
 class LimitExceeded(HeadraceError):
     code = "limit_exceeded"
+
+
+class Overloaded(HeadraceError):
+    """Not Unavailable: who meets it is to wait, and not to ask at once elsewhere or again."""
+
+    code = "overloaded"
 
 
 class Cancelled(HeadraceError):

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from domains.commands import Command, Feed, Follow, Progress
 from domains.domain import Domain
-from domains.errors import HeadraceError, LimitExceeded, Unavailable
+from domains.errors import HeadraceError, Overloaded, Unavailable
 from domains.graph import DomainIndex, NodeIndex
 from domains.packets import Clock, Failed, Filled, Once, Operation, Outcome
 from domains.storage import Store
@@ -305,7 +305,7 @@ class Dataflow:
             if self._stopping:
                 raise Stopping("headrace is stopping")
             if limited and not always and len(self._inbox) >= INBOX_MAX:
-                raise LimitExceeded(f"{INBOX_MAX} requests are waiting already", hint="send fewer at once, or later")
+                raise Overloaded(f"{INBOX_MAX} requests are waiting already", hint="send fewer at once, or later")
             (self._always if always else self._inbox).append(one)
             self._arrived.notify()
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from headrace.client.connection import Connection
-from headrace.errors import ConnectionFailed, ReadTimeout, RowsRefused, Unavailable
+from headrace.errors import ConnectionFailed, Overloaded, ReadTimeout, RowsRefused, Unavailable
 from headrace.loading.chunks import Ready, Reject
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
@@ -47,7 +47,7 @@ class Poster:
         while True:
             try:
                 return call()
-            except (ConnectionFailed, Unavailable, ReadTimeout):
+            except (ConnectionFailed, Overloaded, Unavailable, ReadTimeout):
                 if time.monotonic() + pause > deadline:
                     raise
             time.sleep(pause)

@@ -35,7 +35,7 @@ ENTRIES_MAX = 3_000
 """Entries that stand; past that a delete takes the place of an insert. A drill of hundreds of rounds is to end with as
 much data as it began with, or it would measure how writes slow down as a story's entries grow in number."""
 
-NOT_DONE = frozenset({"unavailable", "not_served", "not_here"})
+NOT_DONE = frozenset({"unavailable", "overloaded", "not_served", "not_here"})
 """Codes of answers with status 503 that say that a write was not done."""
 
 

@@ -15,7 +15,7 @@ import pytest
 from leading_workers import planned
 
 from domains.commands import CreateTable, Feed
-from domains.errors import LimitExceeded, NotFound, StorageFailure, Unavailable
+from domains.errors import NotFound, Overloaded, StorageFailure, Unavailable
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
 from domains.packets import Filled, Insert, LinkUpdate, Operation, Written, link_between
@@ -209,7 +209,7 @@ def test_a_full_inbox_refuses_requests_and_nothing_else(tmp_path: Path, monkeypa
     with alone(tmp_path, outbound_waiting=lambda: 0) as (own, _):
         own._outbound_waiting = lambda: waiting[0]
         writes = [own.write(BASE, insert(number)) for number in range(4)]
-        with pytest.raises(LimitExceeded, match="4 requests"):
+        with pytest.raises(Overloaded, match="4 requests"):
             own.write(BASE, insert(4))
         command = own.command(BASE, table("u"))
         own.receive([])
