@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from domains.archive import ArchiveGap, NotArchivedYet, SegmentCorrupt, SegmentMissing, SegmentTruncated
 from domains.errors import HeadraceError
 from domains.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, TEXT, Kind, Row, SqlType, TableColumn, TableSchema
+from migrations.backfill.spark import segments
 from migrations.backfill.spark.fold import ShardAt, as_relation, fold
 from migrations.backfill.spark.segments import ArchiveFiles
 from migrations.backfill.spark.trouble import error_of
@@ -124,7 +125,11 @@ def test_truncated_segment(spark: SparkSession, votes: WrittenShard) -> None:
         rows_at(spark, votes.root, (votes, 7))
 
 
-def test_changed_segment(spark: SparkSession, votes: WrittenShard) -> None:
+@pytest.mark.parametrize("by", ["the driver", "tasks"])
+def test_changed_segment(spark: SparkSession, votes: WrittenShard, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if by == "tasks":
+        monkeypatch.setattr(segments, "CHECKED_HERE", 0)
+    assert len(rows_at(spark, votes.root, (votes, 7))) == 3, "a sound one is taken"
     path = votes.root / votes.manifest.segments[0].file
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

@@ -16,6 +16,8 @@ import pytest
 from domains.errors import Cancelled
 from migrations.backfill.spark import launching
 from migrations.backfill.spark.launching import SparkFailed, SparkJob, SparkUnavailable, error_of_code
+from migrations.backfill.spark.session import settings_of
+from migrations.backfill.spark.settings import SparkSettings
 from tests.migrations.spark.conftest import SMALL
 
 DEADLINE = 120.0
@@ -122,6 +124,15 @@ def test_a_child_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch, 
         until(lambda: job.wait(0.2), "the job never ended")
         with pytest.raises(SparkFailed, match="ended with code 3: no such thing"):
             job.result()
+
+
+def test_what_is_for_one_machine_is_not_sent_to_a_cluster() -> None:
+    """Its workers know our modules by a zip only, and its JVMs are not ours to choose for."""
+    own = {"spark.python.daemon.module", "spark.driver.defaultJavaOptions", "spark.driver.host"}
+    assert own <= settings_of(SparkSettings("local[2]")).keys()
+    assert own.isdisjoint(settings_of(SparkSettings("spark://127.0.0.1:7077")))
+    given = SparkSettings(conf=(("spark.python.daemon.module", "pyspark.daemon"),))
+    assert settings_of(given)["spark.python.daemon.module"] == "pyspark.daemon"
 
 
 def test_errors_come_back_as_they_were() -> None:
