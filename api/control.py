@@ -22,7 +22,9 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.error_answers import answer_errors
+from api.gate import Gate
 from api.limits import MAX_BODY_BYTES
+from api.metrics import Requests
 from api.version import VERSION
 from controller.cluster.candidate import Candidate
 from controller.cluster.leader_status import directory_of
@@ -100,5 +102,6 @@ def create_control_app(candidate: Candidate) -> FastAPI:
     async def rebuild(body: RebuildBody) -> dict[str, Any]:
         return {"rebuilt": await rebuild_lost(await candidate.leading(), body.shards, body.known)}
 
+    app.add_middleware(Gate, requests=Requests(), max_body=MAX_BODY_BYTES)
     answer_errors(app)
     return app

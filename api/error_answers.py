@@ -32,6 +32,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     """Starlette's own refusals: no such path, and a method that the path does not take."""
     assert isinstance(error, HTTPException)
     path = request.url.path
+    if isinstance(error.__cause__, HeadraceError):  # Of ours, met by FastAPI while it read the body: too large.
+        return await _known(request, error.__cause__)
     if error.status_code == 404:
         return await _known(request, NotFound(f'no such path "{path}"', hint="see /docs for all calls"))
     if error.status_code == 405:
