@@ -40,6 +40,8 @@ async def keep_recipes(candidate: Candidate, settings: Settings) -> None:
                 kept = decided.recipe
         except HeadraceError as error:
             _log.warning("the recipe was not kept in the archive: %s", error)
+        except Exception:  # Nobody waits for this task: what ended it would be seen when an archive is restored.
+            _log.exception("the recipe was not kept in the archive, for a reason that nobody foresaw")
 
 
 def bases(tables: Iterable[TableSchema], shards: int) -> set[str]:
