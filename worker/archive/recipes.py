@@ -76,13 +76,16 @@ def record_at(
 ) -> RecipeRecord | None:
     """The last one that was in force at a time, or at a position; the last of all where neither is given.
 
-    Of a position from before the first archiving, the first one: its tables are those that the position is of.
+    Of a position from before the first archiving, the first one: its tables are those that the position is of. Where
+    one of these was dropped later, what was in force then is of no interest.
     """
     found = records[0] if records and positions is not None else None
     for record in records:
         if time is not None and record.time > time:
             continue
         if positions is not None and any(at > positions.get(base, at) for base, at in record.positions.items()):
+            continue
+        if found is not None and any(b in found.identities and b not in record.identities for b in positions or ()):
             continue
         found = record
     return found
