@@ -332,11 +332,14 @@ class Archiver:
         if up_to <= self._trimmed.get(key, 0):
             return
 
-        def trim() -> None:
-            self._store(key, archive.manifest.identity).trim_log(key[1], up_to)
+        def trim() -> int:
+            store = self._store(key, archive.manifest.identity)
+            needed = self._dataflow.hosted.hosts[key[0]].domain.log_needed(key[1])  # A replay's, hold or none.
+            reached: int = up_to if needed is None else min(up_to, needed)
+            store.trim_log(key[1], reached)
+            return reached
 
-        self._between_steps(trim)
-        self._trimmed[key] = up_to
+        self._trimmed[key] = self._between_steps(trim)
 
     def _store(self, key: Key, identity: str) -> RocksStore:
         """Of the table as it was cut. Raises NotFound where it is gone."""

@@ -15,6 +15,7 @@ from archived_tables import BAG
 
 from domains.archive import ArchiveError, ShardManifest
 from domains.commands import CreateTable, DropTable
+from domains.domain import Domain
 from domains.errors import StorageFailure
 from domains.graph import DomainIndex
 from domains.packets import Insert
@@ -167,6 +168,19 @@ def test_a_hold_ends_with_the_leader_for_whom_it_was(running: Running) -> None:
     running.dataflow.hosted.epoch = 4
     running.archive()
     assert running.log() == [11, 12]
+
+
+def test_a_log_that_a_replay_needs_is_not_trimmed_though_nothing_holds_it(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed: list[int | None] = [3]
+    monkeypatch.setattr(Domain, "log_needed", lambda self, table: needed[0])
+    running.write(*range(10))
+    running.archive()
+    assert running.log() == list(range(4, 11))
+    needed[0] = None
+    running.archive()
+    assert running.log()[0] > 4
 
 
 def test_what_cannot_be_archived_is_an_alarm_and_loses_nothing(tmp_path: Path, running: Running) -> None:
