@@ -64,11 +64,6 @@ class Change:
         return (*self.tables, *self.views.steps, *self.removal.steps, *self.drops)
 
 
-def defines(parsed: Parsed) -> bool:
-    """Whether a statement belongs to a migration (CREATE, ALTER, DROP)."""
-    return isinstance(parsed.expression, (exp.Create, exp.Alter, exp.Drop))
-
-
 def entries_of(entry: Entry) -> tuple[Entry, ...]:
     """The entry in parts that change either tables or views: statements of one kind that follow one another.
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from migrations.catalog import Catalog
-from migrations.change import defines
 from migrations.parse import Parsed, exp
 from migrations.statements.constants import count_placeholders, parameter, scalars
 from migrations.statements.interpret import interpret_one, split
@@ -32,7 +31,8 @@ class Prepared:
 
     def __init__(self, parsed: Parsed) -> None:
         self.parsed = parsed
-        self.defines = defines(parsed)
+        self.defines = isinstance(parsed.expression, (exp.Create, exp.Alter, exp.Drop))
+        """Whether it belongs to a migration."""
         self.parameters = 0 if self.defines else count_placeholders(parsed)
         self._template: Template | None = None
         self._shards = 0
