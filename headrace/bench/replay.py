@@ -40,9 +40,8 @@ from migrations.backfill.spark.settings import SparkSettings
 ROWS = 1_000_000
 QUIET_SECONDS = 5.0
 POLL_SECONDS = 0.05
-COMPUTING = "compute full states"
-STEPS = {"load full states": "loaded", "domain 0: replay it": "caught up"}
-"""The steps of a bulk migration whose ends are told (``controller/bulk/building.py``)."""
+STEPS = {"compute full states": "computed", "load full states": "loaded", "domain 0: replay it": "caught up"}
+"""How the steps of a bulk migration begin whose ends are told (``controller/bulk/building.py``)."""
 
 VIEW = """CREATE EXT VIEW Ranking{number} AS
 SELECT u.name, COUNT(*) AS votes FROM votes v JOIN stories s ON s.id = v.story JOIN users u ON u.id = s.author
@@ -162,17 +161,22 @@ def _build(server: Watched, db: Connection, way: str, number: int, rows: int) ->
 
 
 def _followed(migration: Migration) -> tuple[Progress, dict[str, float]]:
-    """To its end; and when its steps were done, of those that a bulk migration has."""
-    began, phases, doing = time.perf_counter(), dict[str, float](), ""
-    while not (progress := migration.status()).finished:
-        if progress.step != doing:
-            if doing in STEPS or doing.startswith(COMPUTING):
-                phases[STEPS.get(doing, "computed")] = round(time.perf_counter() - began, 2)
-            doing = progress.step
+    """To its end; and after how many seconds the steps were done that a bulk migration has. Steps are done in order, so
+    one that was too short to be seen was done when a later one is under way."""
+    began, phases = time.perf_counter(), dict[str, float]()
+    while True:
+        progress = migration.status()
+        under_way = progress.steps.index(progress.step) if progress.step in progress.steps else 0
+        done = progress.steps if progress.finished else progress.steps[:under_way]
+        for step in done:
+            name = next((name for start, name in STEPS.items() if step.startswith(start)), None)
+            if name is not None:
+                phases.setdefault(name, round(time.perf_counter() - began, 2))
+        if progress.error is not None:
+            raise progress.error
+        if progress.finished:
+            return progress, phases
         time.sleep(POLL_SECONDS)
-    if progress.error is not None:
-        raise progress.error
-    return progress, phases
 
 
 def _noticed(server: Watched, rows: int) -> Noticed:
