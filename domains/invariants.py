@@ -1,25 +1,26 @@
 """The rules of design section 3 as code: what must hold between any two steps of a domain.
 
 Every filled entry of a partial index must equal its operator over what the parents hold *now*, read without filling
-anything. One comparison covers several rules: a hole met on the way breaks rule 2 or 3 (something that was consulted
-was evicted and the entry stayed), a different result breaks rule 1 (an update was lost, doubled or dropped). Since
-parents are checked alike, equality reaches down from the base tables by induction.
+anything; full state must be all of that. One comparison covers several rules: a hole met on the way breaks rule 2 or 3
+(something that was consulted was evicted and the entry stayed), a different result breaks rule 1 (an update was lost,
+doubled or dropped). Since parents are checked alike, equality reaches down from the base tables by induction.
 
 :func:`check_links` adds the edge between domains: at quiescence an ingress holds what its source would answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from domains.commands import Part
 from domains.deltas import consolidate
 from domains.domain import Domain
-from domains.graph import Ingress, NodeIndex
+from domains.graph import Aggregate, Columns, Ingress, NodeIndex
 from domains.lookups import Peek
 from domains.operators.edges import Reader
+from domains.operators.operator import Found
 from domains.packets import LinkId
-from domains.state import Index
+from domains.state import Index, RowIndex
 from domains.types import Delta, Row
 from domains.vertex import Vertex
 
@@ -36,7 +37,10 @@ def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
         for index in vertex.indexes.values():
             assert index.bytes >= 0, f"{vertex} accounts {index.bytes} bytes"
             assert index.bytes or not len(index), f"{vertex} accounts no bytes for {len(index)} entries"
-            if not index.partial or isinstance(vertex.node.operator, Ingress):
+            if isinstance(vertex.node.operator, Ingress):
+                continue
+            if not index.partial:
+                _check_full(domain, vertex, index, reader_rows)
                 continue
             for key in list(index.keys()):
                 _check_entry(domain, peek, vertex, index, key, reader_rows)
@@ -58,6 +62,48 @@ def _check_entry(domain: Domain, peek: Peek, vertex: Vertex, index: Index, key: 
         assert index.agrees(key, material), (
             f"{where} holds {list(index.get(key) or ())}, not what follows from {list(material)} (rule 1)"
         )
+
+
+class _Whole(Peek):
+    """Reads all that a node has out of any full index that it has: full state is seldom indexed by no column."""
+
+    def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        full = next((index for index in vertex.indexes.values() if not index.partial), None)
+        if columns or full is None or isinstance(vertex.operator, Reader):
+            return super().find(vertex, columns, keys)
+        return [_all_of(full)] * len(keys)
+
+
+def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: ReaderRows) -> None:
+    """All of it at once. What a full index is keyed by need not be such that its operator could compute one key."""
+    where = f"domain {domain.index}: {vertex}, which is full,"
+    groups = next((each for each in vertex.indexes.values() if not isinstance(each, RowIndex)), None)
+    descriptor, places = vertex.node.operator, index.columns
+    if groups is not None and isinstance(index, RowIndex):
+        material: Found = _all_of(groups)  # Further indexes of an aggregate have the rows that its groups show.
+    else:
+        (material,) = vertex.operator.compute(_Whole(domain.store), (), [()])
+        if isinstance(descriptor, Aggregate):
+            places = tuple(descriptor.group[at] for at in index.columns)
+    if material is None:
+        return  # It stands on what another domain sends and this one does not keep.
+    if isinstance(vertex.operator, Reader):
+        held, anew = dict(consolidate(reader_rows(vertex.index, ()) or ())), dict(consolidate(material))
+        assert held == anew, f"{where} holds {held}, not {anew} (rule 1)"
+        return
+    by_key: dict[Row, list[Delta]] = {}
+    for delta in consolidate(material):
+        by_key.setdefault(tuple(delta[0][at] for at in places), []).append(delta)
+    for key in {*index.keys(), *by_key}:
+        follows = by_key.get(key, [])
+        assert index.agrees(key, follows), (
+            f"{where} by {index.columns} at {key} holds {list(index.get(key) or ())}, not what follows from "
+            f"{follows} (rule 1)"
+        )
+
+
+def _all_of(index: Index) -> list[Delta]:
+    return [delta for key in list(index.keys()) for delta in index.get(key) or ()]
 
 
 def check_links(domains: Iterable[Domain]) -> None:

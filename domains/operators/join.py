@@ -74,7 +74,8 @@ class Join(Operator):
 
     def drive(self, columns: Columns) -> Drive:
         if columns not in self._drives:
-            side = dict(self.vertex.node.drives)[columns]
+            # All rows (of full state, for the invariants) come from the left, which a left join has to begin with.
+            side = dict(self.vertex.node.drives)[columns] if columns else dict(self.vertex.node.drives).get((), 0)
             self._drives[columns] = make_drive(self, columns, side)
         return self._drives[columns]
 

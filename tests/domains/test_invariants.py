@@ -194,3 +194,56 @@ def test_bytes_that_drift(joined: Joined) -> None:
     joined.stories.indexes[0,].bytes = -1
     with pytest.raises(AssertionError, match="bytes"):
         joined.flow.simulation.check()
+
+
+class Full:
+    """The same, whole: nobody asks by a key, so there are no holes."""
+
+    def __init__(self) -> None:
+        flow = self.flow = Flow()
+        votes = flow.table("votes", "user", "story")
+        counts, top = flow.group(votes, (1,), count()), flow.top(votes, (1,), 0, 1)
+        flow.reader("all", flow.left_join(flow.table("stories", "id", "author"), counts, (0, 0)))
+        flow.reader("top", top)
+        flow.start()
+        flow.insert("stories", (7, 1), (8, 1))
+        flow.insert("votes", (4, 7), (5, 7))
+        self.counts, self.top = flow.vertex(counts), flow.vertex(top)
+        index = flow.reader_node("all").index
+        self.shown = flow.simulation.readers[DomainIndex(0), index]
+        assert not any(each.partial for vertex in (self.counts, self.top) for each in vertex.indexes.values())
+
+    def check(self) -> None:
+        self.flow.simulation.check()
+
+
+@pytest.fixture
+def full() -> Full:
+    made = Full()
+    made.check()
+    return made
+
+
+def test_a_full_group_that_is_wrong(full: Full) -> None:
+    (index,) = full.counts.indexes.values()
+    assert isinstance(index, WholeGroups)
+    group = index.entries[7,]
+    assert group is not None
+    group.row = (7, 3)
+    with pytest.raises(AssertionError, match=r"\(rule 1\)"):
+        full.check()
+
+
+@pytest.mark.parametrize("state", ["counts", "top"])
+def test_a_full_group_that_is_missing(full: Full, state: str) -> None:
+    vertex: Vertex = getattr(full, state)
+    (index,) = vertex.indexes.values()
+    index.evict((7,))
+    with pytest.raises(AssertionError, match=r"which is full, .*\(rule 1\)"):
+        full.check()
+
+
+def test_a_full_reader_that_lacks_a_row(full: Full) -> None:
+    del full.shown[()][8, 1, None, None]
+    with pytest.raises(AssertionError, match=r"which is full, .*\(rule 1\)"):
+        full.check()
