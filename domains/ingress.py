@@ -50,6 +50,8 @@ class Ingresses:
     def __init__(self) -> None:
         self.sources: dict[Vertex, Sources] = {}
         self.pending: dict[Hole, Pending] = {}
+        self._pieces: dict[tuple[LinkId, Vertex], dict[Columns, dict[Row, Entry]]] = {}
+        """The pieces of ``pending``, found by what a packet names: a cold start has thousands of holes that wait."""
 
     def ask(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[tuple[LinkId, list[Row]]]:
         """Register holes; answers which keys are to be asked for on which links (none for those asked already)."""
@@ -65,23 +67,24 @@ class Ingresses:
 
     def evicted(self, link: LinkId, vertex: Vertex, patterns: Sequence[Pattern]) -> list[Hole]:
         """Pieces of ``link`` that the patterns mean are discarded; answers the holes to ask that shard for again."""
-        again: list[Hole] = []
-        for hole, pending in self.pending.items():
-            of, columns, key = hole
-            if of is vertex and link in pending.pieces and any(means(columns, key, p) for p in patterns):
-                del pending.pieces[link]
-                again.append(hole)
+        again: list[Hole] = [
+            (vertex, columns, key)
+            for columns, pieces in self._pieces.get((link, vertex), {}).items()
+            for key in pieces
+            if any(means(columns, key, pattern) for pattern in patterns)
+        ]
+        for hole in again:
+            self._discard(link, hole)
         return again
 
     def updated(self, link: LinkId, vertex: Vertex, deltas: Sequence[Delta]) -> None:
         """Fold updates into the pieces that their sender has answered already."""
-        for (of, columns, key), pending in self.pending.items():
-            piece = pending.pieces.get(link)
-            if of is vertex and piece is not None:
-                key_of = vertex.indexes[columns].key_of
-                for row, weight in deltas:
-                    if key_of(row) == key:
-                        add_row(piece, row, weight)
+        for columns, pieces in self._pieces.get((link, vertex), {}).items():
+            key_of = vertex.indexes[columns].key_of
+            for row, weight in deltas:
+                piece = pieces.get(key_of(row))
+                if piece is not None:
+                    add_row(piece, row, weight)
 
     def answered(self, link: LinkId, vertex: Vertex, fill: Fill) -> list[Delta] | None:
         """Take a shard's piece; the whole entry when it was the last one, else None.
@@ -96,8 +99,9 @@ class Ingresses:
             add_row(piece, row, weight)
         pending.pieces[link] = piece
         if len(pending.pieces) < len(pending.sources):
+            self._pieces.setdefault((link, vertex), {}).setdefault(fill.columns, {})[fill.key] = piece
             return None
-        del self.pending[vertex, fill.columns, fill.key]
+        self._remove((vertex, fill.columns, fill.key))
         return [delta for piece in pending.pieces.values() for delta in piece.items()]
 
     def reset(self, link: LinkId) -> list[Hole]:
@@ -105,11 +109,29 @@ class Ingresses:
         again: list[Hole] = []
         for hole, pending in self.pending.items():
             if link in pending.sources:
-                pending.pieces.pop(link, None)
+                self._discard(link, hole)
                 again.append(hole)
         return again
 
     def forget(self, vertex: Vertex) -> None:
         self.sources.pop(vertex, None)
         for hole in [hole for hole in self.pending if hole[0] is vertex]:
-            del self.pending[hole]
+            self._remove(hole)
+
+    def _remove(self, hole: Hole) -> None:
+        for link in self.pending.pop(hole).pieces:
+            self._unindex(link, hole)
+
+    def _discard(self, link: LinkId, hole: Hole) -> None:
+        """The link's piece of a pending hole, if it is there."""
+        if self.pending[hole].pieces.pop(link, None) is not None:
+            self._unindex(link, hole)
+
+    def _unindex(self, link: LinkId, hole: Hole) -> None:
+        vertex, columns, key = hole
+        by_columns = self._pieces.get((link, vertex), {})
+        pieces = by_columns.get(columns, {})
+        if pieces.pop(key, None) is not None and not pieces:
+            del by_columns[columns]
+            if not by_columns:
+                del self._pieces[link, vertex]
