@@ -18,7 +18,7 @@ so what is below meets each of its rows once, and not each of their changes; for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -306,7 +306,3 @@ class TaskStore(MemoryStore):
 
     def make_table(self, schema: TableSchema) -> MemoryTable:
         return PassingTable(schema) if schema.name in self._passing else MemoryTable(schema)
-
-
-Fold = Callable[[str], Rows]
-"""The rows of a base shard, by its base name."""

@@ -14,7 +14,7 @@ from itertools import count
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Expression, Field
 from domains.functions import call
-from domains.types import Column, SqlType, TableSchema
+from domains.types import Column, TableSchema
 from migrations.catalog import Catalog
 from migrations.parse import exp, position
 from migrations.query.parameters import is_parameterised, read_comparisons
@@ -232,7 +232,3 @@ def _merged(left: Named, right: Named, shared: Sequence[str], side: str) -> tupl
     hidden = tuple(replace(b, merged=True) for b in other.bounds if b.name.lower() in names)
     rest = tuple(b for b in (*left.bounds, *right.bounds) if b.name.lower() not in names)
     return (*first, *hidden, *rest)
-
-
-def slot_type(slot: Slot, type: SqlType) -> Slot:
-    return replace(slot, type=type)
