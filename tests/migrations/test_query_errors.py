@@ -102,7 +102,9 @@ WRONG = {
     "SELECT /*+ PARTIAL_BY(stories.title) */ id FROM stories WHERE title = ?": "wants the names",
     "SELECT /*+ PARTIAL_BY(title) PARTIAL_BY(id) */ id FROM stories WHERE title = ? AND id = ?": "stands twice",
     "SELECT id FROM (SELECT /*+ PARTIAL_BY(id) */ id FROM stories) x WHERE id = ?": "in a subquery",
-    "SELECT id FROM stories WHERE id = ? UNION SELECT /*+ PARTIAL_BY(id) */ id FROM users WHERE id = ?": "in a subquery",
+    "SELECT id FROM stories WHERE id = ? UNION SELECT /*+ PARTIAL_BY(id) */ id FROM users WHERE id = ?": (
+        "in a subquery"
+    ),
     "WITH x AS (SELECT id FROM stories), x AS (SELECT id FROM users) SELECT * FROM x": "twice",
 }
 
