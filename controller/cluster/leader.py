@@ -337,8 +337,8 @@ class Leader:
 
         :raises NotFound, BadRequest, Unavailable: nothing is changed.
         """
-        self.serving()
-        assert self.recovery is not None
+        if self.recovery is None:  # A leader may have its migrator a moment earlier.
+            raise Unavailable(f"the leader is not ready: {self.trouble}", hint="try again")
         member = self.fleet.members.get(worker)
         if member is None:
             known = ", ".join(self.fleet.names()) or "none"
