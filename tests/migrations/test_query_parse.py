@@ -80,7 +80,9 @@ def test_catalog_is_a_value() -> None:
     assert not empty.tables
     assert full.table("STORIES") is table
     assert full.relation("stories") is table
-    assert full.without_table("stories") == empty
+    dropped = full.without_table("stories")
+    assert not dropped.tables
+    assert dropped.dropped == {"stories": 1}, "its successor is another table"
     with pytest.raises(UnknownName, match="did you mean"):
         full.table("storys")
 
