@@ -89,7 +89,7 @@ def report(measured: dict[str, Measured], pictures: Sequence[str]) -> str:
     parts = [
         f"Measured {when} on {machine['cpus']} cores of {machine['processor']}, {machine['system']}, Python "
         f"{machine['python']}; data scale {first['options']['data_scale']:g}, {first['options']['runtime']:g} s a "
-        f"rate; medians of {turns} turns."
+        f"rate; {f'medians of {turns} turns' if turns > 1 else 'one turn'}."
     ]
     for workload in dict.fromkeys(each["options"]["workload"] for each in results.values()):
         own = {name: each for name, each in measured.items() if each.result["options"]["workload"] == workload}
