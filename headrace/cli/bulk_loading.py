@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as Bar
 
 from headrace.cli.queries import Config, Url
-from headrace.cli.serving import setting_help
+from headrace.cli.serving import SparkConf, SparkMaster
 from headrace.client.connection import Connection
 from headrace.errors import BadRequest
 from headrace.loading.options import CHUNK_ROWS, NULLS, PATIENCE, SPARK_THRESHOLD, Format, Options
@@ -52,8 +52,6 @@ Patience = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Wait so
 Threshold = Annotated[
     str, typer.Option(metavar="SIZE", help="Let Spark read several files that are larger than this in all.")
 ]
-SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help=setting_help("spark_master"))]
-SparkConf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=setting_help("spark_conf"))]
 Scratch = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Where Spark's workers and this command reach what was read.")
 ]
@@ -103,7 +101,7 @@ def load(
         datetime_format=datetime_format,
         chunk_rows=chunk_rows,
     )
-    settings = load_settings(config, url=url, spark_master=spark_master, spark_conf=spark_conf or None)
+    settings = load_settings(config, url=url, spark_master=spark_master, spark_conf=spark_conf)
     request = Request(
         table,
         files,

@@ -83,7 +83,6 @@ def up(
       headrace up --workers 4 --shards 8 --zookeepers 3 --data /var/lib/headrace
     """
     given = {name: value for name, value in locals().items() if name not in ("config", "verbose")}
-    given["spark_conf"] = spark_conf or None  # A flag that is not there is an empty list, which would be a setting.
     from headrace.cluster.supervisor import up  # Late, as with serve.
 
     settings = load(config, **given)
@@ -135,7 +134,6 @@ def controller(
       headrace controller --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0 --advertise $(hostname)
     """
     given = {name: value for name, value in locals().items() if name not in ("config", "supervised")}
-    given["spark_conf"] = spark_conf or None  # As above.
     settings = part_settings(config, supervised, given)
     from headrace.cluster import parts
 

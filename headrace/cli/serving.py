@@ -89,7 +89,7 @@ def serve(
         archive_segment_rows=archive_segment_rows,
         spark_threshold=spark_threshold,
         spark_master=spark_master,
-        spark_conf=spark_conf or None,
+        spark_conf=spark_conf,
         spark_memory=spark_memory,
         log_level=log_level,
     )

@@ -50,7 +50,7 @@ def verify(
     """
     from headrace.verifying import Verdict, verify  # Late, as with the other commands that load more than a client.
 
-    settings = load(config, url=url, spark_master=spark_master, spark_conf=spark_conf or None)
+    settings = load(config, url=url, spark_master=spark_master, spark_conf=spark_conf)
     with Connection(settings.url) as db, _bar(quiet=as_json) as bar:
         task = bar.add_task("", total=1.0)
 
