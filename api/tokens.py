@@ -9,11 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import orjson
 
 from domains.errors import BadRequest
-from domains.packets import Clock
+
+if TYPE_CHECKING:
+    from domains.packets import Clock  # A client has no use for packets.
 
 PREFIX = "h1."
 

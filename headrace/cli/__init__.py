@@ -13,18 +13,18 @@ import typer
 
 from headrace import __version__
 from headrace.cli import (
+    archive_rebuild,
     archiving,
-    bulk_loading,
     cluster,
     draining,
     drilling,
-    giving_up,
-    keeping,
-    loading,
+    load,
+    loadgen,
     queries,
-    rebuilding,
+    rebuild,
     serving,
     showing,
+    state,
     verifying,
 )
 from headrace.errors import HeadraceError
@@ -40,20 +40,20 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serving.serve, queries.sql, queries.status, queries.explain, bulk_loading.load, showing.demo):
+for command in (serving.serve, queries.sql, queries.status, queries.explain, load.load, showing.demo):
     app.command()(command)
 app.command()(verifying.verify)
-archiving.archive.command()(rebuilding.rebuild)
+archiving.archive.command()(archive_rebuild.rebuild)
 app.command()(archiving.backup)
 app.command()(archiving.restore)
 app.add_typer(archiving.archive, name="archive")
 app.add_typer(showing.bench, name="bench")
-app.add_typer(loading.loadgen, name="loadgen")
+app.add_typer(loadgen.loadgen, name="loadgen")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
     app.command(rich_help_panel="Clusters")(part)
 app.command(rich_help_panel="Clusters")(draining.drain)
-app.command(rich_help_panel="Clusters")(giving_up.rebuild)
-app.command(rich_help_panel="Clusters")(keeping.state)
+app.command(rich_help_panel="Clusters")(rebuild.rebuild)
+app.command(rich_help_panel="Clusters")(state.state)
 app.command(rich_help_panel="Clusters")(drilling.drill)
 
 

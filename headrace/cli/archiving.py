@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace import connect
 from headrace.cli.queries import AsJson, Config, Url
 from headrace.cli.serving import Archive, ArchiveRetention
-from headrace.client.connection import Connection
 from headrace.errors import BadRequest
 from headrace.settings import Settings, load
 from headrace.sizes import format_size
@@ -142,7 +142,7 @@ def backup(
     if data is not None:
         contents = back_up_stopped(data, dest, typer.echo)
     else:
-        with Connection(load(config, url=url).url) as connection:
+        with connect(load(config, url=url).url) as connection:
             contents = back_up_running(connection, dest, typer.echo)
     typer.echo(f"{dest}: {len(contents.files)} files as of {contents.time}")
 

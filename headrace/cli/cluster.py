@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.declaring import declare, options_of
 from headrace.cli.serving import (
     Archive,
     ArchiveInterval,
@@ -105,13 +107,37 @@ def up(
     typer.echo("headrace has stopped")
 
 
-def controller(
+def _every_part(
     zookeeper: ZooKeeper = None,
     zookeeper_auth: Auth = None,
     deployment: Deployment = None,
     session_timeout: SessionTimeout = None,
     name: Name = None,
     host: Host = None,
+    log_level: LogLevel = None,
+    config: Config = None,
+    supervised: Supervised = False,
+) -> None:
+    """The options that every part has; only their names, types and defaults are looked at."""
+
+
+def _part(own: Callable[..., None]) -> Callable[..., None]:
+    """The command that runs the part of the function's name: the options of every part, and behind them its own."""
+
+    def command(**given: Any) -> None:
+        config, supervised = given.pop("config"), given.pop("supervised")
+        no_settings = {name: given.pop(name) for name in [*given] if name not in Settings.model_fields}
+        settings = part_settings(config, supervised, given)
+        from headrace.cluster import parts  # Late, as with serve.
+
+        getattr(parts, own.__name__)(settings, **no_settings)
+
+    declare(command, [*options_of(_every_part), *options_of(own)], like=own)
+    return command
+
+
+@_part
+def controller(
     controller_port: Annotated[int | None, typer.Option(help=setting_help("controller_port"))] = None,
     advertise: Advertise = None,
     shards: Shards = None,
@@ -123,9 +149,6 @@ def controller(
     spark_master: SparkMaster = None,
     spark_conf: SparkConf = None,
     spark_memory: SparkMemory = None,
-    log_level: LogLevel = None,
-    config: Config = None,
-    supervised: Supervised = False,
 ) -> None:
     """Run a controller of a cluster: one leads, the others stand by.
 
@@ -133,21 +156,11 @@ def controller(
 
       headrace controller --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0 --advertise $(hostname)
     """
-    given = {name: value for name, value in locals().items() if name not in ("config", "supervised")}
-    settings = part_settings(config, supervised, given)
-    from headrace.cluster import parts
-
-    parts.controller(settings)
 
 
+@_part
 def worker(
-    zookeeper: ZooKeeper = None,
-    zookeeper_auth: Auth = None,
-    deployment: Deployment = None,
-    session_timeout: SessionTimeout = None,
-    name: Name = None,
     data: Data = None,
-    host: Host = None,
     worker_port: Annotated[int | None, typer.Option(help=setting_help("worker_port"))] = None,
     advertise: Advertise = None,
     memory_limit: MemoryLimit = None,
@@ -155,9 +168,6 @@ def worker(
     archive_interval: ArchiveInterval = None,
     archive_retention: ArchiveRetention = None,
     archive_segment_rows: ArchiveSegmentRows = None,
-    log_level: LogLevel = None,
-    config: Config = None,
-    supervised: Supervised = False,
 ) -> None:
     """Run a worker of a cluster: it hosts what the leader gives it.
 
@@ -165,26 +175,13 @@ def worker(
 
       headrace worker --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --name w1 --data /var/lib/headrace
     """
-    given = {name: value for name, value in locals().items() if name not in ("config", "supervised")}
-    settings = part_settings(config, supervised, given)
-    from headrace.cluster import parts
-
-    parts.worker(settings)
 
 
+@_part
 def api(
-    zookeeper: ZooKeeper = None,
-    zookeeper_auth: Auth = None,
-    deployment: Deployment = None,
-    session_timeout: SessionTimeout = None,
-    name: Name = None,
-    host: Host = None,
     port: Port = None,
     read_timeout: ReadTimeout = None,
     max_body_size: MaxBodySize = None,
-    log_level: LogLevel = None,
-    config: Config = None,
-    supervised: Supervised = False,
     fd: Annotated[int | None, typer.Option(hidden=True, help="A listening socket to take over.")] = None,
 ) -> None:
     """Run an api process of a cluster: it answers the HTTP requests of applications.
@@ -193,11 +190,6 @@ def api(
 
       headrace api --zookeeper zoo1:2181,zoo2:2181,zoo3:2181 --host 0.0.0.0
     """
-    given = {name: value for name, value in locals().items() if name not in ("config", "supervised", "fd")}
-    settings = part_settings(config, supervised, given)
-    from headrace.cluster import parts
-
-    parts.api(settings, fd)
 
 
 def part_settings(config: Path | None, supervised: bool, given: dict[str, Any]) -> Settings:

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import typer
 
+from headrace import connect
 from headrace.cli.queries import Url
 from headrace.cli.serving import Config
 from headrace.client.calls import Call
-from headrace.client.connection import Connection
 from headrace.errors import BadRequest, Unavailable
 from headrace.settings import load
 
@@ -34,14 +34,14 @@ def drain(
     """
     settings = load(config, url=url)
     call = Call("DELETE" if undo else "POST", f"/v1/workers/{quote(worker, safe='')}/drain", dict)
-    with Connection(leader_url(cluster_of(settings.url)), timeout=DRAIN_SECONDS) as controller:
+    with connect(leader_url(cluster_of(settings.url)), timeout=DRAIN_SECONDS) as controller:
         controller.send(call)
     typer.echo(f'worker "{worker}" {"may have domains again" if undo else "has no domains any more"}')
 
 
 def cluster_of(url: str) -> dict[str, Any]:
     """What an api process knows of its cluster. Raises BadRequest where it is none."""
-    with Connection(url) as server:
+    with connect(url) as server:
         shown = server.status()
     if "cluster" not in shown:
         raise BadRequest(f"the server at {url} is no cluster, and has no workers")

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace import connect
 from headrace.cli.watching import creates_view, watched
-from headrace.client.connection import Connection
 from headrace.client.results import Result
 from headrace.errors import BadRequest
 from headrace.render import console, result_lines, status_tables
@@ -46,7 +46,7 @@ def sql(
     """
     statements = _statements(text, file)
     printer = console()
-    with Connection(load(config, url=url).url) as db:
+    with connect(load(config, url=url).url) as db:
         if printer.is_terminal and not (as_json or param) and creates_view(statements):
             watched(printer, lambda tell: db.migrate(statements).wait(progress=tell))
             return
@@ -69,7 +69,7 @@ def status(as_json: AsJson = False, url: Url = None, config: Config = None) -> N
 
       headrace status --json --url http://127.0.0.1:9000
     """
-    with Connection(load(config, url=url).url) as db:
+    with connect(load(config, url=url).url) as db:
         shown = db.status()
     if as_json:
         typer.echo(json.dumps(shown, ensure_ascii=False))
@@ -88,7 +88,7 @@ def explain(
 
       headrace explain StoriesWithVC
     """
-    with Connection(load(config, url=url).url) as db:
+    with connect(load(config, url=url).url) as db:
         typer.echo(db.view(view).explain())
 
 

@@ -96,18 +96,19 @@ def scale(
 @bench.command()
 def replay(
     rows: Annotated[int, typer.Option(metavar="N", help="Base rows to read back.")] = 1_000_000,
+    ways: Annotated[str, typer.Option(help="How the view is built.")] = "slices,local,spark",
     out: Out = None,
     spark_master: SparkMaster = None,
 ) -> None:
     """Measure how fast base logs are read back: folds, and full state built in slices, in bulk, and by Spark.
 
-    Needs Java, and some minutes: 10,000,000 rows take about a hundred times the seconds of 100,000.
+    Needs some minutes, and Java for Spark: 10,000,000 rows take about a hundred times the seconds of 100,000.
 
     Examples:
 
       headrace bench replay --rows 200000
 
-      headrace bench replay --rows 10000000 --out replay.json
+      headrace bench replay --rows 10000000 --ways slices,spark --out replay.json
     """
     spark = load(spark_master=spark_master).spark()
-    import_module("headrace.bench.replay").run(rows=rows, out=out, spark=spark)
+    import_module("headrace.bench.replay").run(rows=rows, out=out, spark=spark, ways=ways.split(","))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.giving_up import rebuild, told
+from headrace.cli.rebuild import rebuild, told
 from headrace.errors import BadRequest
 
 TABLE = {"shard": 2, "worker": "w3", "base": "votes@2", "position": 41_200, "rows": 39_007}

@@ -9,9 +9,9 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from headrace import connect
 from headrace.cli.queries import Config, Url
 from headrace.cli.serving import SparkConf, SparkMaster
-from headrace.client.connection import Connection
 from headrace.errors import BadRequest
 from headrace.loading.options import CHUNK_ROWS, NULLS, PATIENCE, SPARK_THRESHOLD, Format, Options
 from headrace.loading.rejects import MOST
@@ -116,7 +116,7 @@ def load(
         scratch=scratch,
     )
     bar = _bar()
-    with bar, Connection(settings.url) as db:
+    with bar, connect(settings.url) as db:
         ended = run_load(db, request, _Telling(bar))
     for line in _summary(ended, request):
         typer.echo(line)

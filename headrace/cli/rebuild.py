@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from api import tokens
+from headrace import connect
 from headrace.cli.draining import cluster_of, leader_url
 from headrace.cli.queries import AsJson, Url
 from headrace.cli.serving import Config
 from headrace.client.calls import Call
-from headrace.client.connection import Connection
 from headrace.client.encoding import to_json
 from headrace.errors import BadRequest
 from headrace.settings import load
@@ -48,7 +48,7 @@ def rebuild(
     cluster = cluster_of(settings.url)
     known = tokens.merge(cluster.get("acknowledged", {}), {} if token is None else tokens.decode(token))
     body = {"shards": shards or [], "known": known}
-    with Connection(leader_url(cluster), timeout=REBUILD_SECONDS) as controller:
+    with connect(leader_url(cluster), timeout=REBUILD_SECONDS) as controller:
         answer = controller.send(Call("POST", "/v1/rebuild", dict, to_json(body)))
     if as_json:
         typer.echo(json.dumps(answer["rebuilt"]))

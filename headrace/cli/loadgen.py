@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
-from inspect import Parameter, signature
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
+
+from headrace.cli.declaring import declare, options_of
 
 loadgen = typer.Typer(
     help="Put an open-loop load on a server and measure sojourn times, processor time and memory.",
@@ -71,16 +73,10 @@ def _workload(**defaults: Any) -> Callable[[Own], Own]:
             said = own(**{name: given.pop(name) for name in signature(own).parameters})
             _run(out, workload=own.__name__, **given, **said)
 
-        hints = {**get_type_hints(own, include_extras=True), **get_type_hints(_shared, include_extras=True)}
-        found = {**signature(own).parameters, **signature(_shared).parameters}
-        options = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name, each.default), annotation=hints[name])
-            for name, each in found.items()
-        ]
-        command.__signature__ = signature(command).replace(parameters=options)  # type: ignore[attr-defined]
-        command.__annotations__ = {**{each.name: each.annotation for each in options}, "return": None}
-        command.__doc__ = own.__doc__
-        loadgen.command(own.__name__)(command)
+        options = [*options_of(own), *options_of(_shared)]
+        options = [each.replace(default=defaults.get(each.name, each.default)) for each in options]
+        declare(command, options, like=own)
+        loadgen.command()(command)
         return own
 
     return register
