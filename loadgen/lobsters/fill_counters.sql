@@ -17,7 +17,7 @@ UPDATE comments SET
   upvotes = COALESCE((SELECT upvotes FROM filled_comment f WHERE f.comment_id = comments.id), 0),
   downvotes = COALESCE((SELECT downvotes FROM filled_comment f WHERE f.comment_id = comments.id), 0);
 
-CREATE TABLE filled_base AS SELECT story_id, base FROM tag_hotness;
+CREATE TABLE filled_base AS SELECT story_id, SUM(base) AS base FROM tag_hotness GROUP BY story_id;
 CREATE UNIQUE INDEX filled_base_id ON filled_base (story_id);
 CREATE TABLE filled_merged AS
 SELECT merged_story_id AS story_id, SUM(upvotes - downvotes) AS score

@@ -1,10 +1,11 @@
 -- The natural program: what Lobsters keeps in counters by hand, Headrace derives from the votes themselves.
 --
---   votes ──► votes_per_story ───► story_with_votes ──► story_summary          (a story with its numbers)
---     │            └──────────────► merged_score ──┐
---     └─────► votes_per_comment ─► comment_points ─┼─► hotness_parts ──► story_hotness ──► hottest_stories
---                  │                  tag_hotness ─┘
---                  └────► comment_with_votes ──► good_comments ──► heads, tails ──► replying_comments ──► notifications
+--   votes ──► votes_per_story ───► story_with_votes ──► story_summary           (a story with its numbers)
+--     ├─────► votes_per_comment ─► comment_with_votes
+--     │              └──────────────────────────────────┐
+--     │           comments ──► tails ─► followed_tails ─┴─► replying_comments ──► notifications
+--     └─────► merged_score, non_author_comments ─┐
+--                                   tag_hotness ─┴─► story_points ──► story_hotness ──► hottest_stories
 --
 -- Rules that keep the views partial: what a page looks up by is a plain column down to a base table, and what is
 -- joined again is cut to the columns that are needed there.
@@ -63,47 +64,41 @@ FROM story_with_votes s
 LEFT JOIN comments_per_story c ON c.story_id = s.id;
 
 -- Hotness -------------------------------------------------------------------------------------------------------
+--
+-- The front page needs all stories' hotness, so that what this is summed from is kept in full. Therefore it is summed
+-- once, by story, out of the votes as they are: no sums of sums, and of single comments only those by a story's author.
 
 CREATE VIEW tag_hotness AS
-SELECT taggings.story_id, SUM(tags.hotness_mod) AS base
+SELECT taggings.story_id, tags.hotness_mod AS base
 FROM taggings
-JOIN tags ON tags.id = taggings.tag_id
-GROUP BY taggings.story_id;
-
--- Points are first summed by story and commenter: what is joined with stories is then one narrow row for each, not
--- every comment.
-CREATE VIEW commenter_points AS
-SELECT c.story_id, c.user_id, SUM(v.score) AS points
-FROM comments c
-JOIN comment_score v ON v.comment_id = c.id
-GROUP BY c.story_id, c.user_id;
-
--- A story's author does not heat it up by commenting.
-CREATE VIEW non_author_comments AS
-SELECT p.story_id, p.user_id, p.points
-FROM commenter_points p
-JOIN stories s ON s.id = p.story_id
-WHERE p.user_id <> s.user_id;
-
-CREATE VIEW comment_points AS
-SELECT story_id, SUM(points) AS points
-FROM non_author_comments
-GROUP BY story_id;
+JOIN tags ON tags.id = taggings.tag_id;
 
 -- What has been merged into a story counts for it.
 CREATE VIEW merged_score AS
-SELECT s.merged_story_id AS story_id, SUM(v.score) AS score
+SELECT s.merged_story_id AS story_id, v.vote AS score
 FROM stories s
-JOIN story_score v ON v.story_id = s.id
-WHERE s.merged_story_id IS NOT NULL
-GROUP BY s.merged_story_id;
+JOIN votes v ON v.story_id = s.id
+WHERE s.merged_story_id IS NOT NULL AND v.comment_id IS NULL;
+
+CREATE VIEW author_comments AS
+SELECT c.id AS comment_id, c.story_id
+FROM stories s
+JOIN comments c ON c.story_id = s.id AND c.user_id = s.user_id;
+
+-- A story's author does not heat it up by commenting: his comments' votes are among all, and taken off again.
+CREATE VIEW non_author_comments AS
+SELECT story_id, vote AS points FROM votes WHERE comment_id IS NOT NULL
+UNION ALL
+SELECT a.story_id, 0 - v.vote AS points
+FROM author_comments a
+JOIN votes v ON v.comment_id = a.comment_id;
 
 CREATE VIEW hotness_parts AS
-SELECT story_id, 0 AS base, score, 0 AS points FROM story_score
+SELECT story_id, 0 AS base, vote AS score, 0 AS points FROM votes WHERE comment_id IS NULL
 UNION ALL
 SELECT story_id, 0 AS base, score, 0 AS points FROM merged_score
 UNION ALL
-SELECT story_id, 0 AS base, 0 AS score, points FROM comment_points
+SELECT story_id, 0 AS base, 0 AS score, points FROM non_author_comments
 UNION ALL
 SELECT story_id, base, 0 AS score, 0 AS points FROM tag_hotness;
 
@@ -180,36 +175,39 @@ GROUP BY s.user_id, t.tag_id;
 
 -- Replies -------------------------------------------------------------------------------------------------------
 
-CREATE VIEW good_comments AS
-SELECT id, story_id, user_id, parent_comment_id, created_at
-FROM comment_with_votes
-WHERE is_deleted = 0 AND is_moderated = 0 AND score >= 0;
-
--- Heads can be replied to, tails are the replies: each comment goes to its parent, or to the story if it has none.
-CREATE VIEW story_heads AS
-SELECT id AS story_id, user_id FROM stories WHERE is_expired = 0;
-
-CREATE VIEW comment_heads AS
-SELECT id AS comment_id, story_id, user_id FROM good_comments;
-
+-- Heads can be replied to, tails are the replies of others: each comment goes to its parent, or to the story if it has
+-- none. Out of the base tables alone, which are looked up without keeping anything: whether a comment is well received
+-- is asked last, of the few that a user has not read.
 CREATE VIEW tails AS
-SELECT h.user_id AS head_user_id, h.story_id, c.id AS comment_id, c.user_id, c.created_at
-FROM story_heads h
-JOIN good_comments c ON c.story_id = h.story_id
-WHERE c.parent_comment_id IS NULL
+SELECT s.user_id AS head_user_id, s.id AS story_id, c.parent_comment_id AS head_comment_id, c.id AS comment_id,
+       c.user_id, c.created_at
+FROM stories s
+JOIN comments c ON c.story_id = s.id
+WHERE s.is_expired = 0 AND c.parent_comment_id IS NULL AND c.user_id <> s.user_id
+  AND c.is_deleted = 0 AND c.is_moderated = 0
 UNION ALL
-SELECT h.user_id AS head_user_id, h.story_id, c.id AS comment_id, c.user_id, c.created_at
-FROM comment_heads h
-JOIN good_comments c ON c.parent_comment_id = h.comment_id;
+SELECT h.user_id AS head_user_id, h.story_id, c.parent_comment_id AS head_comment_id, c.id AS comment_id,
+       c.user_id, c.created_at
+FROM comments h
+JOIN comments c ON c.parent_comment_id = h.id
+WHERE h.is_deleted = 0 AND h.is_moderated = 0 AND c.user_id <> h.user_id
+  AND c.is_deleted = 0 AND c.is_moderated = 0;
 
--- Replies by others to what a user wrote, in stories that the user follows. The tails stand first, and a look-up by
--- user begins there: there are fewer replies to a user than stories that he has read.
-CREATE VIEW replying_comments AS
-SELECT r.user_id, r.story_id, t.comment_id, t.user_id AS comment_user_id, t.created_at,
+-- Replies to what a user wrote, in stories that the user follows. The tails stand first, and a look-up by user begins
+-- there: there are fewer replies to a user than stories that he has read.
+CREATE VIEW followed_tails AS
+SELECT r.user_id, r.story_id, t.head_comment_id, t.comment_id, t.user_id AS comment_user_id, t.created_at,
        t.created_at > r.updated_at AS is_unread
 FROM tails t
 JOIN read_ribbons r ON r.story_id = t.story_id AND r.user_id = t.head_user_id
-WHERE r.is_following = 1 AND t.user_id <> r.user_id;
+WHERE r.is_following = 1;
+
+CREATE VIEW replying_comments AS
+SELECT t.user_id, t.story_id, t.comment_id, t.comment_user_id, t.created_at, t.is_unread
+FROM followed_tails t
+LEFT JOIN votes_per_comment v ON v.comment_id = t.comment_id
+LEFT JOIN votes_per_comment h ON h.comment_id = t.head_comment_id
+WHERE COALESCE(v.upvotes, 0) >= COALESCE(v.downvotes, 0) AND COALESCE(h.upvotes, 0) >= COALESCE(h.downvotes, 0);
 
 CREATE VIEW notifications AS
 SELECT user_id, COUNT(*) AS notifications
