@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -40,6 +40,8 @@ from migrations.backfill.spark.settings import SparkSettings
 ROWS = 1_000_000
 QUIET_SECONDS = 5.0
 POLL_SECONDS = 0.05
+TELL_SECONDS = 30.0
+"""Between two lines of how far a build is: a build of ten million rows takes minutes."""
 STEPS = {"compute full states": "computed", "load full states": "loaded", "domain 0: replay it": "caught up"}
 """How the steps of a bulk migration begin whose ends are told (``controller/bulk/building.py``)."""
 
@@ -84,44 +86,51 @@ class Figures:
     ways: list[Way] = field(default_factory=list)
 
 
-def run(*, rows: int, out: Path | None, spark: SparkSettings) -> None:
-    """Measure, print, and write the JSON file if one is named."""
+def run(*, rows: int, out: Path | None, spark: SparkSettings, ways: Sequence[str] = tuple(WAYS)) -> None:
+    """Measure, print, and write the JSON file if one is named: after each way, so that a later one's end takes nothing
+    along that was measured."""
     if rows < 10_000:
         raise BadRequest("fewer than 10,000 rows say nothing", hint="--rows 200000")
-    printer = console(stderr=True)
+    if not ways or not set(ways) <= WAYS.keys():
+        raise BadRequest(f"a way is one of {', '.join(WAYS)}", hint="--ways slices,spark")
+    printer, figures = console(stderr=True), None
     with TemporaryDirectory(prefix="headrace-replay-") as folder:
-        figures = _measure(Path(folder), rows, spark, lambda text: printer.print(text))
+        for figures in _measure(Path(folder), rows, ways, spark, lambda text: printer.print(text)):
+            if out is not None:
+                out.write_text(json.dumps(asdict(figures), indent=2) + "\n", "utf-8")
+    assert figures is not None
     for table in tables(figures):
         console().print(table)
-    if out is not None:
-        out.write_text(json.dumps(asdict(figures), indent=2) + "\n", "utf-8")
 
 
-def _measure(folder: Path, rows: int, spark: SparkSettings, tell: Callable[[str], None]) -> Figures:
+def _measure(
+    folder: Path, rows: int, ways: Sequence[str], spark: SparkSettings, tell: Callable[[str], None]
+) -> Iterator[Figures]:
+    """The same figures again and again, with one way more each time."""
     figures = Figures(rows, load=os.getloadavg()[0])
     tell(f"loading {rows:,} rows …")
     began = time.perf_counter()
     filled(folder / "data", rows)
     figures.load_rows_per_second = rows / (time.perf_counter() - began)
-    for number, (way, environment) in enumerate(WAYS.items()):
+    for number, way in enumerate(ways):
         threshold = 2**40 if way == "slices" else 0
-        with serving(folder, threshold, environment) as server, Connection(server.url, timeout=3600) as db:
+        with serving(folder, threshold, WAYS[way]) as server, Connection(server.url, timeout=3600) as db:
             began = time.perf_counter()
             archived = db.send(Call("POST", "/v1/archive", dict))
             if number == 0:
                 figures.archive_rows_per_second = rows / (time.perf_counter() - began)
                 tell("folding …")
-                _fold(figures, archived, spark)
+                _fold(figures, archived, spark if "spark" in ways else None)
                 quiet = _noticed(server, rows)
                 with quiet:
                     time.sleep(QUIET_SECONDS)
                 figures.quiet_writes_per_second, figures.quiet_read_p99_ms = quiet.writes, quiet.p99
             tell(f"building the view: {way} …")
-            figures.ways.append(_build(server, db, way, number, rows))
-    return figures
+            figures.ways.append(_build(server, db, way, number, rows, tell))
+        yield figures
 
 
-def _fold(figures: Figures, archived: dict[str, object], spark: SparkSettings) -> None:
+def _fold(figures: Figures, archived: dict[str, object], spark: SparkSettings | None) -> None:
     from worker.archive.folding import fold  # Late: they load pyarrow.
     from worker.archive.manifests import load_manifest
     from worker.archive.place import Place
@@ -135,6 +144,8 @@ def _fold(figures: Figures, archived: dict[str, object], spark: SparkSettings) -
         assert manifest is not None
         count += sum(len(part) for part in fold(place, manifest, position))
     figures.fold_here = count / (time.perf_counter() - began)
+    if spark is None:
+        return
     began = time.perf_counter()
     with SparkJob("count", {"archive": archived["url"], "clock": positions}, spark) as job:
         while not job.wait(0.2):
@@ -145,27 +156,32 @@ def _fold(figures: Figures, archived: dict[str, object], spark: SparkSettings) -
     figures.fold_spark_warm = count / answer["seconds"]
 
 
-def _build(server: Watched, db: Connection, way: str, number: int, rows: int) -> Way:
+def _build(server: Watched, db: Connection, way: str, number: int, rows: int, tell: Callable[[str], None]) -> Way:
     name = f"Ranking{number}"
     noticed, load = _noticed(server, rows), os.getloadavg()[0]
     server.begin()
     began = time.perf_counter()
     with noticed:
-        progress, phases = _followed(db.migrate(VIEW.format(number=number)))
+        progress, phases = _followed(db.migrate(VIEW.format(number=number)), tell)
         db.view(name).lookup()
     seconds, used = time.perf_counter() - began, server.used()
     db.execute(f"DROP VIEW {name}")  # The next is not to find its state.
+    tell(f"{way}: {seconds:.1f} s, {rows / seconds:,.0f} rows a second")
     if progress.backfill != way:
         raise BadRequest(f"the view was built by {progress.backfill} and not by {way}: {progress.why}")
     return Way(way, seconds, rows / seconds, noticed.writes, noticed.p99, used, phases, load)
 
 
-def _followed(migration: Migration) -> tuple[Progress, dict[str, float]]:
+def _followed(migration: Migration, tell: Callable[[str], None]) -> tuple[Progress, dict[str, float]]:
     """To its end; and after how many seconds the steps were done that a bulk migration has. Steps are done in order, so
     one that was too short to be seen was done when a later one is under way."""
     began, phases = time.perf_counter(), dict[str, float]()
+    told = began
     while True:
         progress = migration.status()
+        if time.perf_counter() - told > TELL_SECONDS:
+            told = time.perf_counter()
+            tell(f"  {told - began:.0f} s: {progress.step}, {progress.progress:.0%}")
         under_way = progress.steps.index(progress.step) if progress.step in progress.steps else 0
         done = progress.steps if progress.finished else progress.steps[:under_way]
         for step in done:

@@ -23,6 +23,12 @@ def test_too_few_rows_say_nothing() -> None:
         run(rows=9_999, out=None, spark=SparkSettings())
 
 
+@pytest.mark.parametrize("ways", [(), ("slices", "child")])
+def test_a_way_that_there_is_not_is_refused(ways: tuple[str, ...]) -> None:
+    with pytest.raises(BadRequest, match="slices, local, spark"):
+        run(rows=10_000, out=None, spark=SparkSettings(), ways=ways)
+
+
 def test_what_others_notice_is_told_as_a_ratio_to_the_quiet_server() -> None:
     figures = Figures(1_000_000, quiet_writes_per_second=200, quiet_read_p99_ms=2.0)
     used = Used(server_peak=10**9, others_peak=2 * 10**9, server_cpu=4.0, others_cpu=31.5)
