@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from domains import commands
-from domains.errors import AlreadyExists, StillInUse, Unsupported
+from domains.errors import AlreadyExists, LimitExceeded, StillInUse, Unsupported
 from domains.graph import Columns, DomainIndex
 from domains.sharding import physical
 from domains.types import TableSchema
@@ -96,6 +96,13 @@ def change_of(state: State, entry: Entry, placement: Placement, parsed: Sequence
 
     :raises HeadraceError: what is wrong with a statement; nothing has changed then.
     """
+    try:
+        return _worked_out(state, entry, placement, parsed)
+    except RecursionError:  # A query that could be parsed may still be a dataflow that is deeper than Python's stack.
+        raise LimitExceeded("the dataflow becomes too deep", hint="join fewer tables, stack fewer views") from None
+
+
+def _worked_out(state: State, entry: Entry, placement: Placement, parsed: Sequence[Parsed] | None) -> Change:
     work = _Work(state)
     if entry.ad_hoc:
         for sql in entry.statements:

@@ -181,7 +181,14 @@ def place(node: exp.Expr) -> tuple[int | None, int | None]:
 
 def text_of(node: exp.Expr) -> str:
     """An expression as MySQL would print it: the name of a column that has none."""
-    return node.sql(dialect=_DIALECT, comments=False)
+    try:
+        return node.sql(dialect=_DIALECT, comments=False)
+    except RecursionError:  # Printing goes deeper than parsing.
+        raise _too_deep() from None
+
+
+def _too_deep() -> LimitExceeded:
+    return LimitExceeded("the statement nests too deep", hint="split it into several views")
 
 
 def quote(name: str) -> str:
@@ -217,7 +224,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
             _expectation(str(first.get("description", error))), line=first.get("line"), column=first.get("col")
         ) from None
     except RecursionError:
-        raise LimitExceeded("the statement nests too deep", hint="split it into several views") from None
+        raise _too_deep() from None
     except (LookupError, TypeError, AttributeError):
         # sqlglot trips over some texts that are no SQL (SHOW TABLE); how far it came is where they go wrong.
         raise _syntax_error(sql, *_stumbled(parser, tokens)) from None

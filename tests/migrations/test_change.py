@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, LimitExceeded
 from migrations.change import Change, change_of
 from migrations.explain import explain
 from migrations.plan import State, one_domain
@@ -66,3 +66,9 @@ def test_a_recipe_reads_back() -> None:
     recipe = Recipe((Entry(("CREATE TABLE ü (a INT)",)), Entry(readers=("v", "w")), Entry(("SELECT 1",), ad_hoc=True)))
     assert Recipe.from_json(recipe.to_json()) == recipe
     assert Recipe.from_json(Recipe().to_json()) == Recipe()
+
+
+def test_a_dataflow_deeper_than_the_stack_is_refused_by_name() -> None:
+    joins = "".join(f" JOIN u u{n} ON u{n}.id = t.id" for n in range(180))
+    with pytest.raises(LimitExceeded, match="too deep"):
+        changed(TABLES_ONLY, f"CREATE VIEW v AS SELECT t.id FROM t{joins} WHERE t.id = ?")

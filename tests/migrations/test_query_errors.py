@@ -10,7 +10,7 @@ import pytest
 
 from domains.errors import HeadraceError, LimitExceeded, SqlError, SqlSyntaxError, UnknownName, Unsupported
 from migrations.joint_graph import JointGraph
-from migrations.parse import parse
+from migrations.parse import parse, text_of
 from migrations.query.view import plan_view
 from tests.migrations.oracle import catalog, plan
 from tests.migrations.query_cases import read_cases
@@ -184,6 +184,13 @@ def deep(levels: int) -> dict[str, str]:
 def test_deep_nesting_is_planned_or_refused_cleanly(shape: str, levels: int) -> None:
     with suppress(LimitExceeded):
         plan(deep(levels)[shape], CATALOG)
+
+
+def test_what_cannot_be_printed_was_nested_too_deep() -> None:
+    """A text is printed to be found again, which takes more of the stack than parsing it did."""
+    for levels in range(60, 140, 10):
+        with suppress(LimitExceeded):
+            text_of(parse(deep(levels)["subqueries"])[0].expression)
 
 
 def test_long_texts() -> None:
