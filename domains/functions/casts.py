@@ -40,7 +40,8 @@ def _cut(length: int, value: Any) -> Any:
 
 def _saturated(digits: int, scale: int, value: Decimal) -> Decimal:
     most = Decimal((0, (9,) * digits, -scale)) if digits else Decimal(0)
-    return rounded(max(-most, min(value, most)), scale)
+    least = most.copy_negate()  # Not ``-most``, which rounds to 28 digits.
+    return rounded(max(least, min(value, most)), scale)
 
 
 def _bound(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:

@@ -123,6 +123,7 @@ SHORT = SqlType(Kind.TEXT, "CHAR(3)", length=3)
 TINY = SqlType(Kind.INTEGER, "TINYINT", low=-128, high=127)
 TWO = decimal_type(2)
 NARROW = SqlType(Kind.DECIMAL, "DECIMAL(4,1)", length=4, scale=1)
+WIDE = SqlType(Kind.DECIMAL, "DECIMAL(65,30)", length=65, scale=30)
 
 CASTS = [
     ("12abc", BIGINT, 12),
@@ -150,6 +151,7 @@ CASTS = [
     (Day("2026-01-31"), TWO, dec("20260131.00")),
     (1e300, TWO, dec("9" * 65 + ".00")),
     (1234, NARROW, dec("999.9")),
+    (-1e300, WIDE, dec("-" + "9" * 35 + "." + "9" * 30)),
     (dec("-1234.56"), NARROW, dec("-999.9")),
     ("abcdef", SHORT, "abc"),
     (1.5, TEXT, "1.5"),
