@@ -233,8 +233,8 @@ def _keyed(
     theirs: list[Expression] = []
     for one, other in links:
         target = comparison_type(one.type, other.type)
-        ours.append(left.put(_as_key(one, target)))
-        theirs.append(right.put(_as_key(other, target)))
+        ours.append(left.put(as_compared(one, target)))
+        theirs.append(right.put(as_compared(other, target)))
     left, left_on = _with_columns(left, ours)
     right, right_on = _with_columns(right, theirs)
     return left, right, left_on, right_on
@@ -245,7 +245,7 @@ def _with_columns(side: Arranged, keys: Sequence[Expression]) -> tuple[Arranged,
     return Arranged(plan, side.layout + (-1,) * (plan.width - side.plan.width)), places
 
 
-def _as_key(expression: Expression, target: SqlType) -> Expression:
+def as_compared(expression: Expression, target: SqlType) -> Expression:
     """The expression as join columns are compared: by kind, and DECIMALs also by scale."""
     same = expression.type.kind is target.kind
     if same and (target.kind is not Kind.DECIMAL or expression.type.scale == target.scale):

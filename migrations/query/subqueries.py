@@ -17,10 +17,11 @@ from dataclasses import replace
 
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Constant, Expression, Field
-from domains.functions import call
+from domains.functions import call, comparison_type
 from domains.graph import Aggregate, AggregateCall, AggregateFunction, Project
 from domains.types import BIGINT
 from migrations.parse import exp
+from migrations.query.joins import Leaf, as_compared
 from migrations.query.literals import NOTHING, truth
 from migrations.query.plan import aggregated, projected
 from migrations.query.relation import Context, Output, Relation, bounded, deduplicated, plain, settled
@@ -52,10 +53,10 @@ class Subqueries:
     def restrict(self, node: exp.Expr, translate: Translate) -> bool:
         """Join a condition that keeps rows only if a subquery has something; False where it is no such condition."""
         if isinstance(node, exp.In) and node.args.get("query") is not None:
-            relation = plain(deduplicated(self._read(node.args["query"])))
-            sides = self._sides(node, relation, translate)
-            leaf = self._stage.leaf(relation)
-            self._stage.cross(leaf, [call("eq", x, wide(leaf, y)) for x, y in sides])
+            relation = self._read(node.args["query"])
+            left = self._left(node, relation, translate)
+            leaf, columns = self._members(left, relation)
+            self._stage.cross(leaf, [call("eq", x, y) for x, y in zip(left, columns, strict=True)])
             return True
         if isinstance(node, exp.Exists):
             relation = self._read(node.this)
@@ -69,16 +70,15 @@ class Subqueries:
         """TRUE where x is in S; else FALSE for an empty S; else NULL if x is NULL or S has a NULL; else FALSE."""
         relation = self._read(node.args["query"])
         _refuse_parameters(relation, "NOT IN, or IN outside of a WHERE's ANDs")
-        members = plain(deduplicated(relation))
-        sides = self._sides(node, members, translate)
-        if len(sides) != 1:
+        left = self._left(node, relation, translate)
+        if len(left) != 1:
             raise Unsupported("rows compared by NOT IN", hint="use NOT EXISTS-like LEFT JOIN … IS NULL")
-        (x, y), facts = sides[0], self._stage.leaf(_facts(relation))
+        facts = self._stage.leaf(_facts(relation))
         self._stage.cross(facts)
-        leaf = self._stage.leaf(members)
-        self._stage.match(leaf, [call("eq", x, wide(leaf, y))])
-        unknown = call("or", call("is_null", x), call("not", wide(facts, 1)))
-        found = call("is_not_null", wide(leaf, y))
+        leaf, (y,) = self._members(left, relation)
+        self._stage.match(leaf, [call("eq", left[0], y)])
+        unknown = call("or", call("is_null", left[0]), call("not", wide(facts, 1)))
+        found = call("is_not_null", y)
         return call("case", found, truth(True), wide(facts, 0), truth(False), unknown, NOTHING, truth(False))
 
     def _existence(self, node: exp.Exists) -> Expression:
@@ -119,12 +119,28 @@ class Subqueries:
         relation = self._plan(node, self._context)
         return relation if keep_limit else bounded(relation)
 
-    def _sides(self, node: exp.In, relation: Relation, translate: Translate) -> list[tuple[Expression, int]]:
-        """Each expression on the left of IN with the subquery's column that it is compared with."""
+    def _left(self, node: exp.In, relation: Relation, translate: Translate) -> list[Expression]:
+        """What stands on the left of IN, one expression for each column of the subquery."""
         left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         if len(left) != len(relation.outputs):
             raise SqlError(f"IN compares {len(left)} columns with the {len(relation.outputs)} of its subquery")
-        return [(translate(x), _position(o)) for x, o in zip(left, relation.outputs, strict=True)]
+        return [translate(x) for x in left]
+
+    def _members(self, left: Sequence[Expression], relation: Relation) -> tuple[Leaf, list[Expression]]:
+        """δ of the subquery as a source, and its columns over the wide row.
+
+        They are converted first: ``'1'`` and ``'01'`` are two texts, but a number that is IN them is found once.
+        An aggregate with a parameter below it has one row for each of its values, and nothing to convert twice.
+        """
+        if relation.empty is None:
+            compared = [
+                Output(o.name, as_compared(o.expression, comparison_type(x.type, o.expression.type)))
+                for x, o in zip(left, relation.outputs, strict=True)
+            ]
+            relation = replace(relation, outputs=tuple(compared))
+        relation = plain(deduplicated(relation))
+        leaf = self._stage.leaf(relation)
+        return leaf, [wide(leaf, _position(output)) for output in relation.outputs]
 
 
 _COUNT_ROWS = AggregateCall(AggregateFunction.COUNT_ROWS, None, BIGINT)
