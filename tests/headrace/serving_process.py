@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
+
+from api import tokens
 from tests.told_process import ToldProcess
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +22,22 @@ CREATE VIEW ByIds AS SELECT id FROM stories WHERE id IN (?)
 """
 
 Launch = Callable[..., "Process"]
+
+
+def emptied(url: str) -> str:
+    """The server's URL again, once no view and no table is there any more."""
+    with httpx.Client(base_url=url, timeout=60) as http:
+        views = [each["name"] for each in http.get("/v1/views").json()["views"]]
+        tables = [each["name"] for each in http.get("/v1/tables").json()["tables"]]
+        drops = [*(f"DROP VIEW {name}" for name in reversed(views)), *(f"DROP TABLE {name}" for name in tables)]
+        if drops:
+            http.post("/v1/sql", json={"sql": "; ".join(drops)}).raise_for_status()
+    return url
+
+
+def ahead_of(token: str) -> str:
+    """The token of a write that was never done, as another deployment might have answered it."""
+    return tokens.encode({table: position + 999_999 for table, position in tokens.decode(token).items()})
 
 
 class Process(ToldProcess):

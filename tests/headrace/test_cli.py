@@ -5,15 +5,16 @@ import re
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_process import ROOT, SCHEMA, Launch
+from serving_process import ROOT, SCHEMA
 from typer.testing import CliRunner
 
 from headrace import __version__
-from headrace.cli import app
+from headrace.cli import app, main
 from headrace.client.results import Column, Result
 from headrace.render import console, result_lines, status_tables
 
@@ -27,10 +28,9 @@ def run(*arguments: str, given: str | None = None) -> str:
 
 
 @pytest.fixture
-def url(launch: Launch) -> str:
-    url = launch().url
-    run("sql", SCHEMA, "--url", url)
-    return url
+def url(served: str) -> str:
+    run("sql", SCHEMA, "--url", served)
+    return served
 
 
 def test_sql(url: str, tmp_path: Path) -> None:
@@ -73,21 +73,33 @@ def test_version_and_help() -> None:
         assert "Examples:" in run(command, "--help")
 
 
-def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headrace", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+Headrace = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def headrace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Headrace:
+    """The command in this process: exit code, output and errors."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["headrace", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        said = capsys.readouterr()
+        return int(stopped.value.code or 0), said.out, said.err
+
+    return call
 
 
 @pytest.mark.parametrize("command", [["status"], ["sql", "SELECT 1"], ["explain", "v"]])
-def test_no_server(command: list[str]) -> None:
-    done = headrace(*command, "--url", "http://127.0.0.1:1")
-    assert done.returncode == 1
-    assert done.stderr == 'error: no server answers at http://127.0.0.1:1\nhint: start one with "headrace serve"\n'
-    assert done.stdout == ""
+def test_no_server(command: list[str], headrace: Headrace) -> None:
+    code, out, err = headrace(*command, "--url", "http://127.0.0.1:1")
+    assert (code, out) == (1, "")
+    assert err == 'error: no server answers at http://127.0.0.1:1\nhint: start one with "headrace serve"\n'
 
 
 def test_errors_of_the_server(url: str) -> None:
-    done = headrace("explain", "StoriesWithVX", "--url", url)
+    command = [sys.executable, "-m", "headrace", "explain", "StoriesWithVX", "--url", url]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == 'error: no view "StoriesWithVX"\nhint: did you mean "StoriesWithVC"?\n'
 
@@ -101,11 +113,11 @@ def test_errors_of_the_server(url: str) -> None:
         (["serve", "--port", "99999"], 'setting "port" from the command line'),
     ],
 )
-def test_wrong_use(arguments: list[str], says: str) -> None:
-    done = headrace(*arguments)
-    assert done.returncode == 1
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+def test_wrong_use(arguments: list[str], says: str, headrace: Headrace) -> None:
+    code, _, err = headrace(*arguments)
+    assert code == 1
+    assert says in err
+    assert "Traceback" not in err
 
 
 def test_demo_and_bench_are_handed_their_options(monkeypatch: pytest.MonkeyPatch) -> None:

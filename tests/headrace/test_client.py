@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fake_deployment import FakeDeployment
-from serving_process import SCHEMA, Launch
+from serving_process import SCHEMA, ahead_of
 
 import headrace
 from headrace import connect, connect_async, errors
@@ -29,13 +29,10 @@ async def open_fake(settings: Settings) -> FakeDeployment:
 
 
 @pytest.fixture(params=["fake server", "fake embedded", "local server", "local embedded"])
-def db(
-    request: pytest.FixtureRequest, launch_fake: Launch, launch_local: Launch, tmp_path: Path
-) -> Iterator[Connection]:
+def db(request: pytest.FixtureRequest, shared: Callable[[str], str], tmp_path: Path) -> Iterator[Connection]:
     kind, where = request.param.split()
     if where == "server":
-        launch = launch_fake if kind == "fake" else launch_local
-        opened = connect(launch("--read-timeout", "0.5").url)
+        opened = connect(shared(kind))
     else:
         opened = embedded(tmp_path, opener=open_fake if kind == "fake" else open_deployment, read_timeout=0.5)
     with opened as db:
@@ -108,8 +105,9 @@ def test_errors_are_exceptions(db: Connection) -> None:
         db.view("StoriesWithVC").lookup(id="seven")
     with pytest.raises(errors.ConstraintViolation):
         db.table("stories").insert([{"id": 1}, {"id": 1}])
+    written = db.table("stories").insert({"id": 2})
     with pytest.raises(errors.ReadTimeout):
-        db.view("ByIds").lookup(id=1, token="h1.eyJzdG9yaWVzIjo5OTl9")
+        db.view("ByIds").lookup(id=1, token=ahead_of(written.token))
     with pytest.raises(errors.BadRequest, match="token"):
         db.view("ByIds").lookup(id=1, token="nonsense")
     with pytest.raises(errors.BadRequest, match="statement"):
@@ -125,8 +123,8 @@ def test_closed(db: Connection) -> None:
         db.status()
 
 
-def test_read_your_writes(launch: Launch) -> None:
-    with connect(launch().url, read_your_writes=True) as db:
+def test_read_your_writes(served: str) -> None:
+    with connect(served, read_your_writes=True) as db:
         assert db.token is None
         db.execute(SCHEMA)
         db.table("stories").insert({"id": 1, "title": "one"})
@@ -169,8 +167,8 @@ def test_embedded_that_cannot_open(tmp_path: Path) -> None:
         embedded(tmp_path, opener=opener)
 
 
-async def test_async_client(launch: Launch) -> None:
-    async with connect_async(launch().url, read_your_writes=True) as db:
+async def test_async_client(served: str) -> None:
+    async with connect_async(served, read_your_writes=True) as db:
         await db.execute(SCHEMA)
         await db.table("stories").insert([{"id": 1, "title": "one"}])
         await db.table("stories").update({"id": 1}, {"title": "eins"})
@@ -192,14 +190,13 @@ async def test_async_client(launch: Launch) -> None:
         await db.status()
 
 
-async def test_what_a_reader_holds(launch_local: Launch) -> None:
-    url = launch_local().url
-    with connect(url, read_your_writes=True) as db:
+async def test_what_a_reader_holds(served_local: str) -> None:
+    with connect(served_local, read_your_writes=True) as db:
         db.execute(SCHEMA)
         db.table("stories").insert([{"id": 1, "title": "one"}])
         db.view("StoriesWithVC").lookup(id=1)
         lines = list(db.view("StoriesWithVC").held())
-    async with connect_async(url) as awaiting:
+    async with connect_async(served_local) as awaiting:
         awaited = [line async for line in awaiting.view("StoriesWithVC").held()]
         with pytest.raises(errors.NotFound):
             await anext(awaiting.view("nothing").held())

@@ -41,10 +41,9 @@ def test_a_stop_finishes_requests_under_way(launch_fake: Launch) -> None:
     assert "deployment closed" in out
 
 
-def test_contract_over_a_socket(launch: Launch) -> None:
+def test_contract_over_a_socket(served: str) -> None:
     """The essentials of tests/api once more, through uvicorn's parser and its chunks."""
-    url = launch("--max-body-size", "100kB").url
-    with httpx.Client(base_url=url) as http:
+    with httpx.Client(base_url=served) as http:
         assert http.post("/v1/sql", json={"sql": SCHEMA}).status_code == 200
         row = {"id": 1, "title": "é"}
         token = http.post("/v1/tables/stories/rows", json={"rows": [row]}).json()["token"]
