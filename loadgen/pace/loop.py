@@ -1,6 +1,6 @@
 """The open loop: arrivals when they are due, so many sessions that serve them, and both times of each.
 
-Times are taken from ``perf_counter``: an event loop's own clock may tick by the millisecond.
+Times are taken from ``perf_counter``: an event loop's own clock may tick by the millisecond. A test hands in another.
 
 One coroutine watches the clock and puts jobs in a queue; each session takes the oldest when it is free. The queue has
 no bound: what waits in it is what the target owes. A run that owes more than it can ever answer may be told to give up.
@@ -13,8 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from time import perf_counter as clock
-from time import process_time
+from time import perf_counter, process_time
 
 from loadgen.pace.arrivals import arrivals
 from loadgen.pace.errors import LoadError, RequestFailed
@@ -70,9 +69,16 @@ Watcher = Callable[[Glimpse], None]
 class OpenLoop:
     """One point. ``stop`` may be called at any time, by a signal: what was measured so far is the result."""
 
-    def __init__(self, workload: Workload, target: Target, pace: Pace, watcher: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        target: Target,
+        pace: Pace,
+        watcher: Watcher | None = None,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
         self._workload, self._target, self._pace = workload, target, pace
-        self._watcher = watcher
+        self._watcher, self._clock = watcher, clock
         self._waiting: deque[tuple[float, Job]] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._latencies, self._timeline, self._late = Latencies(), Timeline(), Histogram()
@@ -98,14 +104,14 @@ class OpenLoop:
         sessions = await self._sessions()
         jobs_a_second = self._workload.begin(pace.rate)
         loop = asyncio.get_running_loop()
-        self._began = clock()
+        self._began = self._clock()
         self._measured_from = self._began + pace.warmup
         workers = [asyncio.create_task(self._serve(each)) for each in sessions]
         looking = asyncio.create_task(self._look(watch))
         cpu_mark = loop.call_later(pace.warmup, self._mark_cpu)
         try:
             await self._arrive(jobs_a_second, [*workers, looking])
-            ended = clock()
+            ended = self._clock()
             self._ended = True
             await self._drain(workers)
         finally:
@@ -115,7 +121,7 @@ class OpenLoop:
                 await _close(session)
         point.seconds = max(0.0, ended - self._measured_from)
         if self._cpu_before is not None:
-            point.generator_cpu = (process_time() - self._cpu_before) / (clock() - self._measured_from)
+            point.generator_cpu = (process_time() - self._cpu_before) / (self._clock() - self._measured_from)
             await asyncio.to_thread(watch.look)
         point.servers, point.unseen = watch.uses, watch.missing
         return self._result()
@@ -138,13 +144,13 @@ class OpenLoop:
         next_glimpse = 0.0
         for due in arrivals(jobs_a_second, Random(pace.seed)):
             if due >= end:
-                await self._pause(self._began + end - clock())
+                await self._pause(self._began + end - self._clock())
                 return
-            while (wait := self._began + due - clock()) > 0:
+            while (wait := self._began + due - self._clock()) > 0:
                 await self._pause(wait)
                 if self._stopped.is_set():
                     return
-            now = clock()
+            now = self._clock()
             if self._stopped.is_set():
                 return
             at = self._began + due
@@ -185,14 +191,14 @@ class OpenLoop:
                 self._idle.append(idle)
                 await idle
             at, job = self._waiting.popleft()
-            begun = clock()
+            begun = self._clock()
             self._under_way[number] = (at, job)
             try:
                 await job.act(session)
             except RequestFailed as error:
                 self._note_failure(at, job, str(error))
             else:
-                self._note(at, begun, clock(), job)
+                self._note(at, begun, self._clock(), job)
             finally:
                 del self._under_way[number]
 
@@ -216,19 +222,19 @@ class OpenLoop:
         self._errors[told if told in self._errors or len(self._errors) < ERRORS_KEPT else "others"] += 1
 
     async def _drain(self, workers: Sequence[asyncio.Task[None]]) -> None:
-        until = clock() + (0.0 if self._point.cut else DRAIN)
-        while (self._waiting or self._under_way) and clock() < until and not self._stopped.is_set():
+        until = self._clock() + (0.0 if self._point.cut else DRAIN)
+        while (self._waiting or self._under_way) and self._clock() < until and not self._stopped.is_set():
             _raise_from(workers)
             await asyncio.sleep(0.01)
         self._stopped.set()
-        now = clock()
+        now = self._clock()
         for at, job in (*self._waiting, *self._under_way.values()):
             if at >= self._measured_from:
                 self._point.unanswered += job.count
                 self._latencies.waiting(job.kind, now - at, job.count)
 
     async def _look(self, watch: Watch) -> None:
-        await asyncio.sleep(max(0.0, self._measured_from - clock()))
+        await asyncio.sleep(max(0.0, self._measured_from - self._clock()))
         await asyncio.to_thread(watch.start)
         while True:
             await asyncio.to_thread(watch.look)
@@ -261,14 +267,20 @@ class OpenLoop:
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel until they are done: a driver that is cancelled may wait for the rest of an answer instead."""
+    """Cancel until they are done: a driver that is cancelled may wait for the rest of an answer instead.
+
+    What a task failed with is taken here: it was raised already, or another's was, and it is of no use any more.
+    """
     for _ in range(CANCELS_MAX):
         pending = [task for task in tasks if not task.done()]
         if not pending:
-            return
+            break
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=CLOSE_WITHIN)
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()
 
 
 async def _close(session: Session) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from itertools import islice, pairwise, takewhile
 from random import Random
 
 import pytest
-from load_targets import OneKind, SwitchedTarget
+from load_targets import OneKind, SwitchedTarget, in_virtual_time
 
 from loadgen.pace.arrivals import arrivals
 from loadgen.pace.errors import RequestFailed
-from loadgen.pace.jobs import Job
+from loadgen.pace.jobs import Job, Workload
 from loadgen.pace.latencies import Histogram, Latencies, Times
 from loadgen.pace.loop import OpenLoop, Pace
 from loadgen.pace.point import Kind, Point
@@ -51,9 +52,14 @@ def test_what_was_not_answered_counts_with_its_age() -> None:
     assert sojourn.max == pytest.approx(3000, rel=0.002)
 
 
+def open_loop(workload: Workload, target: SwitchedTarget, pace: Pace) -> OpenLoop:
+    return OpenLoop(workload, target, pace, clock=asyncio.get_running_loop().time)
+
+
+@in_virtual_time
 async def test_it_offers_what_it_should(one_kind: OneKind) -> None:
     target = SwitchedTarget()
-    point = await OpenLoop(one_kind, target, Pace(rate=400, runtime=1.5, warmup=0.2, seed=3)).run()
+    point = await open_loop(one_kind, target, Pace(rate=400, runtime=1.5, warmup=0.2, seed=3)).run()
     due = list(takewhile(lambda at: at < 1.7, arrivals(400, Random(3))))
     assert point.arrived == sum(at >= 0.2 for at in due)
     assert point.answered == point.arrived
@@ -61,12 +67,13 @@ async def test_it_offers_what_it_should(one_kind: OneKind) -> None:
     assert not point.unanswered
 
 
+@in_virtual_time
 async def test_coordinated_omission_shows(one_kind: OneKind) -> None:
     """A target stalls for a second. By service time a few requests were slow; by sojourn time all that came then."""
     target = SwitchedTarget(delay=0.001)
     stalling = asyncio.create_task(target.stall(after=0.8, seconds=1.0))
     in_flight = 4
-    point = await OpenLoop(one_kind, target, Pace(rate=100, runtime=3.0, warmup=0.3, in_flight=in_flight)).run()
+    point = await open_loop(one_kind, target, Pace(rate=100, runtime=3.0, warmup=0.3, in_flight=in_flight)).run()
     await stalling
     assert target.most_under_way <= in_flight
     slow = sum(each.answered for each in point.timeline if each.p50_ms > 100)
@@ -75,16 +82,16 @@ async def test_coordinated_omission_shows(one_kind: OneKind) -> None:
     assert point.all.sojourn.mean > 80
     assert point.all.sojourn.p95 > 500
     # Those that were sent before or after it hide it: only the few under way were slow by service time.
-    assert point.all.service.p95 < 100
-    assert point.all.sojourn.p95 > 5 * point.all.service.p95
+    assert point.all.service.p95 == pytest.approx(1.0, rel=0.002)
     assert not point.sustained
 
 
+@in_virtual_time
 async def test_what_is_owed_at_the_end_is_not_forgotten(one_kind: OneKind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loadgen.pace.loop.DRAIN", 0.1)
     target = SwitchedTarget()
     target.going.clear()
-    point = await OpenLoop(one_kind, target, Pace(rate=100, runtime=0.6, warmup=0.0, in_flight=2)).run()
+    point = await open_loop(one_kind, target, Pace(rate=100, runtime=0.6, warmup=0.0, in_flight=2)).run()
     assert point.answered == 0
     assert point.unanswered == point.arrived > 20
     assert point.all.sojourn.count == point.unanswered
@@ -92,25 +99,28 @@ async def test_what_is_owed_at_the_end_is_not_forgotten(one_kind: OneKind, monke
     assert not point.valid
 
 
+@in_virtual_time
 async def test_a_hopeless_point_is_given_up(one_kind: OneKind) -> None:
     target = SwitchedTarget(delay=0.2)
     pace = Pace(rate=200, runtime=60.0, warmup=0.0, in_flight=2, give_up_after=0.5)
-    point = await asyncio.wait_for(OpenLoop(one_kind, target, pace).run(), 10)
+    point = await open_loop(one_kind, target, pace).run()
     assert point.cut
     assert not point.sustained
 
 
+@in_virtual_time
 async def test_a_stop_keeps_what_was_measured(one_kind: OneKind) -> None:
-    loop = OpenLoop(one_kind, SwitchedTarget(), Pace(rate=200, runtime=60.0, warmup=0.0))
+    loop = open_loop(one_kind, SwitchedTarget(), Pace(rate=200, runtime=60.0, warmup=0.0))
     running = asyncio.create_task(loop.run())
     await asyncio.sleep(0.5)
     loop.stop()
-    point = await asyncio.wait_for(running, 5)
+    point = await running
     assert point.cut
-    assert point.answered > 20
-    assert 0.3 < point.seconds < 3
+    assert point.answered == sum(1 for _ in takewhile(lambda at: at < 0.5, arrivals(200, Random(1))))
+    assert 0.5 <= point.seconds < 0.76, "a stop is noticed when the next one arrives, or a quarter of a second later"
 
 
+@in_virtual_time
 async def test_a_driver_that_does_not_like_to_be_cancelled_is_ended(
     one_kind: OneKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,11 +137,12 @@ async def test_a_driver_that_does_not_like_to_be_cancelled_is_ended(
             return Job("page", stubborn)
 
     pace = Pace(rate=200, runtime=60.0, warmup=0.0, in_flight=2, give_up_after=0.2)
-    point = await asyncio.wait_for(OpenLoop(Stubborn(), SwitchedTarget(), pace).run(), 10)
+    point = await open_loop(Stubborn(), SwitchedTarget(), pace).run()
     assert point.cut
     assert not point.answered
 
 
+@in_virtual_time
 async def test_failures_are_counted_by_their_text(one_kind: OneKind) -> None:
     async def fail(session: object) -> None:
         raise RequestFailed("500 internal_error: oh")
@@ -140,11 +151,12 @@ async def test_failures_are_counted_by_their_text(one_kind: OneKind) -> None:
         def draw(self, at: float) -> Job:
             return Job("page", fail)
 
-    point = await OpenLoop(Failing(), SwitchedTarget(), Pace(rate=100, runtime=0.5, warmup=0.0)).run()
+    point = await open_loop(Failing(), SwitchedTarget(), Pace(rate=100, runtime=0.5, warmup=0.0)).run()
     assert point.failed == point.arrived == point.errors["page: 500 internal_error: oh"]
     assert any("failed" in doubt for doubt in point.doubts)
 
 
+@in_virtual_time
 async def test_a_fault_of_the_workload_ends_the_run(one_kind: OneKind) -> None:
     async def fault(session: object) -> None:
         raise ZeroDivisionError
@@ -154,7 +166,8 @@ async def test_a_fault_of_the_workload_ends_the_run(one_kind: OneKind) -> None:
             return Job("page", fault)
 
     with pytest.raises(ZeroDivisionError):
-        await OpenLoop(Faulty(), SwitchedTarget(), Pace(rate=100, runtime=5, warmup=0.0)).run()
+        await open_loop(Faulty(), SwitchedTarget(), Pace(rate=100, runtime=5, warmup=0.0)).run()
+    gc.collect()  # Of several sessions that failed alike, none complains later that nobody has heard it.
 
 
 # --- validity --------------------------------------------------------------------------------------------------
