@@ -174,28 +174,28 @@ async def test_a_domain_that_moves_is_found_again(cluster: InProcess) -> None:
     domain, target = DomainIndex(0), "w1"
     assert cluster.directory.assignment(domain).worker != target  # type: ignore[union-attr]
     ended = asyncio.Event()
+    was_read = written = 0
 
-    async def read() -> int:
-        count = 0
+    async def read() -> None:
+        nonlocal was_read
         while not ended.is_set():
-            assert await rows(cluster, "ById", str(count % 30))
+            assert await rows(cluster, "ById", str(was_read % 30))
             await asyncio.sleep(0)  # A hit waits for nobody.
-            count += 1
-        return count
+            was_read += 1
 
-    async def write() -> int:
-        count = 0
+    async def write() -> None:
+        nonlocal written
         while not ended.is_set():
-            await cluster.insert("items", [{"id": 1000 + count, "kind": "moving"}])
-            count += 1
-        return count
+            await cluster.insert("items", [{"id": 1000 + written, "kind": "moving"}])
+            written += 1
 
     tasks = [asyncio.create_task(read()), asyncio.create_task(write())]
     for place in (target, "w0", target):
         await cluster.leader.move(domain, place)
-        await asyncio.sleep(0.05)
+        reads, writes = was_read + 30, written + 10
+        await eventually(lambda reads=reads, writes=writes: was_read >= reads and written >= writes)  # type: ignore[misc]
     ended.set()
-    _, written = await asyncio.gather(*tasks)
+    await asyncio.gather(*tasks)
     assert [await rows(cluster, "ByKind", f"k{number}") for number in range(5)] == before
     (counted,), _ = await cluster.execute("SELECT id FROM items WHERE kind = 'moving'")
     assert len(counted.rows) == written
@@ -321,7 +321,8 @@ async def test_a_write_made_for_an_older_schema_is_made_anew(cluster: InProcess)
     tasks = [asyncio.create_task(write(each, at * 10**6)) for at, each in enumerate((cluster, other, other))]
     for number in range(6):
         await cluster.execute(f"ALTER TABLE items ADD COLUMN c{number} BIGINT NOT NULL DEFAULT {number}")
-        await asyncio.sleep(0.02)
+        wanted = written + 5
+        await eventually(lambda wanted=wanted: written >= wanted)  # type: ignore[misc]
     ended.set()
     await asyncio.gather(*tasks)
     (found,), _ = await cluster.execute("SELECT * FROM items")
