@@ -23,6 +23,7 @@ from migrations.backfill.runner import BulkRunner
 from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.change import BASES, build_index, change_of
 from migrations.dataflow import Placement
+from migrations.forgotten import without_forgotten
 from migrations.parse import Parsed
 from migrations.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Entry, Recipe
@@ -101,7 +102,7 @@ class LocalDeployment(Serving):
         """Bring tables to what the recipe says, and the dataflow beside them; full views are backfilled."""
         authority = LocalAuthority(self.path / "recipe.json")
         data, version = await authority.read()
-        recipe = Recipe() if data is None else Recipe.from_json(data)
+        recipe = Recipe() if data is None else without_forgotten(Recipe.from_json(data))
         bases = [physical(BASES, shard, shards) for shard in range(shards)]
         stored = {schema.name for base in bases for schema in self.dataflow.stores[base].tables()}
         state = _played(recipe, State(partial=partial, shards=shards), placement, stored)

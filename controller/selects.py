@@ -96,17 +96,20 @@ class Selects:
         """Have the view, and forget the one that was used longest ago where there are too many."""
         self._used.pop(ad_hoc.name, None)
         self._used[ad_hoc.name] = None
+        if len(self._used) > AD_HOC_VIEWS_MAX:
+            del self._used[next(iter(self._used))]
         if ad_hoc.name not in self._deployment.state.catalog.views:
             try:
                 await self._deployment.run(Entry((ad_hoc.view_sql,), ad_hoc=True), ad_hoc.view_sql)
             except AlreadyExists:
                 return  # Another request was quicker with the same text.
-        views = self._deployment.state.catalog.views.values()
-        kept = [view.name for view in views if view.ad_hoc]
+        catalog = self._deployment.state.catalog
+        kept = [view.name for view in catalog.views.values() if view.ad_hoc]
         if len(kept) > AD_HOC_VIEWS_MAX:
-            recent = set(list(self._used)[-AD_HOC_VIEWS_MAX:])
-            doomed = next(name for name in kept if name not in recent)
-            await self._deployment.run(Entry(forget=(doomed,)), f"forget {doomed}")
+            unused = (name for name in kept if name not in self._used)
+            doomed = next((name for name in unused if not catalog.dependents(name)), None)
+            if doomed is not None:
+                await self._deployment.run(Entry(forget=(doomed,)), f"forget {doomed}")
 
 
 def _alike(one: PlannedView, other: PlannedView) -> bool:

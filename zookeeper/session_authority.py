@@ -155,7 +155,7 @@ class SessionAuthority:
         if len(state) > STATE_BYTES_MAX:
             raise StateTooLarge(
                 f"the state has {len(state):,} bytes, and ZooKeeper takes {STATE_BYTES_MAX:,}",
-                hint="drop views that are no longer read",
+                hint="every change of tables and views is an entry of it, a DROP too",
             )
         for _ in range(WRITES_TRIED):
             try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 
 from controller.cluster import barrier
 from controller.cluster.fleet import Fleet, Timing
@@ -185,7 +184,7 @@ class ClusterBook:
             # A recovery that has begun removes the nodes that this would have everybody use.
             self._executor.still_calm()
             assert before is not None
-            return replace(before, recipe=recipe)
+            return before.with_recipe(recipe)
 
         await self._ledger.change(decide, patience=self._timing.commit_patience)
         if self._ledger.decided.recipe == recipe:

@@ -22,6 +22,9 @@ from zookeeper.cluster_authority import STATE_BYTES_MAX
 FORMAT = 1
 DOCUMENT_MAX = 64 * 2**20
 """Bytes of the document once it is unpacked. The recipe of 10,000 views is some 5 MB; more than this is damage."""
+RECIPE_ROOM = STATE_BYTES_MAX * 9 // 10
+"""Bytes of the packed document past which no more migrations are decided. The rest is for what must always be possible:
+a cluster that had filled its state to the brim could not recover a worker, since a new epoch may be a digit more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,16 @@ class ClusterState:
     def next_epoch(self, placement: Mapping[DomainIndex, Assignment] | None = None) -> ClusterState:
         return replace(self, epoch=self.epoch + 1, placement=self.placement if placement is None else placement)
 
+    def with_recipe(self, recipe: Recipe) -> ClusterState:
+        """:raises LimitExceeded: it leaves no room for anything else."""
+        after = replace(self, recipe=recipe)
+        if len(after.encode()) > RECIPE_ROOM:
+            raise LimitExceeded(
+                f"the recipe would have {len(recipe.entries):,} entries, packed more than {RECIPE_ROOM:,} bytes",
+                hint="every change is an entry, a DROP too; headrace restore leaves out SELECTs that were forgotten",
+            )
+        return after
+
     def encode(self) -> bytes:
         """:raises LimitExceeded: the recipe has grown over what ZooKeeper takes."""
         document = {
@@ -105,7 +118,7 @@ class ClusterState:
         if len(data) > STATE_BYTES_MAX:
             raise LimitExceeded(
                 f"the cluster's state would have {len(data):,} bytes, and {STATE_BYTES_MAX:,} is the limit",
-                hint="drop views that are not needed; each is an entry of the recipe",
+                hint="every change of tables and views is an entry of the recipe, a DROP too",
             )
         return data
 

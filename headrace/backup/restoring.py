@@ -17,6 +17,7 @@ from headrace.backup.choosing import AsOf, ShardAsOf, choose
 from headrace.cluster.kept_state import FORMAT as STATE_FORMAT
 from headrace.cluster.kept_state import RESTORED
 from headrace.errors import AlreadyExists, StorageFailure
+from migrations.forgotten import without_forgotten
 from worker.archive.place import Place
 from worker.archive.rebuilding import rebuild_table
 from worker.embedded import shard_directory
@@ -104,7 +105,8 @@ def _write_cluster(making: Path, chosen: AsOf, deployment: str) -> None:
     id = uuid4().hex
     directory = claim(making, deployment, id)
     placement = {DomainIndex(shard): Assignment("", FIRST_EPOCH, directory) for shard in range(chosen.shards)}
-    state = ClusterState(deployment, chosen.shards, 1, FIRST_EPOCH, placement, chosen.recipe)
+    recipe = without_forgotten(chosen.recipe)
+    state = ClusterState(deployment, chosen.shards, 1, FIRST_EPOCH, placement, recipe)
     document = {
         "format": STATE_FORMAT,
         "deployment": deployment,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +12,11 @@ import pytest
 
 from controller.cluster.handles import Deposed
 from controller.cluster.ledger import Ledger
-from controller.cluster.state import Assignment, ClusterState
+from controller.cluster.state import RECIPE_ROOM, Assignment, ClusterState
 from domains.errors import LimitExceeded, StorageFailure, Unavailable
 from domains.graph import DomainIndex
 from migrations.recipe import Entry, Recipe
+from zookeeper.cluster_authority import STATE_BYTES_MAX
 from zookeeper.errors import AuthorityUnavailable
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 
@@ -56,14 +58,24 @@ def test_another_deployments_state_is_refused() -> None:
         ClusterState.decode(STATE.encode(), "other")
 
 
-def test_it_has_a_limit() -> None:
-    import random
-
+def random_recipe(entries: int) -> Recipe:
     rng = random.Random(1)
-    texts = ("".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=1000)) for _ in range(2000))
-    recipe = Recipe(tuple(Entry((text,)) for text in texts))
+    texts = ("".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=1000)) for _ in range(entries))
+    return Recipe(tuple(Entry((text,)) for text in texts))
+
+
+def test_it_has_a_limit() -> None:
     with pytest.raises(LimitExceeded, match="is the limit"):
-        replace(STATE, recipe=recipe).encode()
+        replace(STATE, recipe=random_recipe(2000)).encode()
+
+
+def test_a_recipe_leaves_room_to_recover() -> None:
+    full = replace(STATE, recipe=random_recipe(1400))
+    assert RECIPE_ROOM < len(full.encode()) < STATE_BYTES_MAX
+    full.next_epoch({domain: Assignment("another", 18, "disk") for domain in full.domains}).encode()
+    with pytest.raises(LimitExceeded, match="1,401 entries"):
+        full.with_recipe(random_recipe(1401))
+    assert full.with_recipe(random_recipe(1000)).recipe == random_recipe(1000)
 
 
 # --- the ledger -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,72 @@
+"""Views of ad-hoc SELECTs make room for one another, and leave nothing behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller import selects
+from controller.local import LocalDeployment
+from migrations.forgotten import without_forgotten
+from migrations.recipe import Entry, Recipe
+from migrations.statements.adhoc import ad_hoc_name
+
+KEPT = 3
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selects, "AD_HOC_VIEWS_MAX", KEPT)
+
+
+async def ask(deployment: LocalDeployment, numbers: range) -> None:
+    for number in numbers:
+        ((result,), _) = await deployment.execute(f"SELECT a + {number} AS x FROM t")
+        assert result.rows == ((10 + number,),)
+
+
+@pytest.mark.usefixtures("few")
+async def test_a_start_plans_only_what_is_left(tmp_path: Path) -> None:
+    deployment = await LocalDeployment.open(tmp_path)
+    await deployment.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 10)")
+    await ask(deployment, range(10))
+    left = set(deployment.state.catalog.views)
+    assert len(left) == KEPT
+    await deployment.close()
+    deployment = await LocalDeployment.open(tmp_path)
+    try:
+        assert set(deployment.state.catalog.views) == left
+        await ask(deployment, range(10, 11))
+        recipe = Recipe.from_json((tmp_path / "recipe.json").read_bytes())
+        assert len(recipe.entries) == 1 + KEPT + 2  # The table, what was left, one that came and one that went.
+    finally:
+        await deployment.close()
+
+
+@pytest.mark.usefixtures("few")
+async def test_a_select_that_a_view_reads_is_not_forgotten(tmp_path: Path) -> None:
+    deployment = await LocalDeployment.open(tmp_path)
+    try:
+        await deployment.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 10)")
+        await ask(deployment, range(1))
+        (name,) = deployment.state.catalog.views
+        await deployment.execute(f"CREATE VIEW v AS SELECT x FROM {name}")
+        await ask(deployment, range(1, 10))
+        ((result,), _) = await deployment.execute("SELECT x FROM v")
+        assert result.rows == ((10,),)
+    finally:
+        await deployment.close()
+
+
+def test_what_others_name_stays_in_the_recipe() -> None:
+    table = Entry(("CREATE TABLE t (a INT)",))
+    one, two = (Entry((f"SELECT a + {number} AS x FROM t",), ad_hoc=True) for number in range(2))
+    names = [ad_hoc_name(entry.statements[0]) for entry in (one, two)]
+    forget = [Entry(forget=(name,)) for name in names]
+    view = Entry((f"CREATE VIEW v AS SELECT x FROM {names[0].upper()}",))
+    assert without_forgotten(Recipe((table, one, forget[0], one, two, forget[1]))) == Recipe((table, one))
+    assert without_forgotten(Recipe((table, one, two, view, *forget))) == Recipe((table, one, view, forget[0]))
+    both = Entry(forget=tuple(names))
+    assert without_forgotten(Recipe((table, one, two, view, both))) == Recipe((table, one, view, forget[0]))
+    assert without_forgotten(Recipe((table, one, both))) == Recipe((table, forget[1]))
