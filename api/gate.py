@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -12,6 +13,8 @@ from api.metrics import Requests
 from api.statuses import describe
 
 UNMATCHED = "unmatched"
+HUNG_UP = 499
+"""Counted where the client went before its request was read: nobody to answer, and no fault of ours to log."""
 
 
 class Gate:
@@ -37,6 +40,8 @@ class Gate:
 
         try:
             await self._app(scope, self._bounded(scope, receive), sending)
+        except ClientDisconnect:
+            status = status or HUNG_UP
         except Exception as error:
             answer, body = describe(error, f"{scope['method']} {scope['path']}")
             if not status:

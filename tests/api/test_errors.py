@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
 from fake_deployment import FakeDeployment
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
 
+from api.gate import HUNG_UP, UNMATCHED, Gate
+from api.metrics import Requests
 from api.statuses import STATUSES, describe
 from api.tokens import decode, encode
 from domains import errors
@@ -76,19 +80,20 @@ async def test_an_error_that_quotes_half_a_character() -> None:
     assert b'unknown \\"?\\"' in body
 
 
-@pytest.mark.parametrize(
-    ("sql", "status", "code"),
-    [
-        ("SELEC 1", 400, "syntax_error"),
-        ("SELECT nope FROM stories", 400, "unknown_name"),
-        ("SELECT id, RANK() OVER (ORDER BY id) FROM stories", 422, "unsupported"),
-        ("CREATE TABLE stories (id BIGINT)", 409, "already_exists"),
-    ],
-)
-async def test_sql_errors(http: httpx.AsyncClient, sql: str, status: int, code: str) -> None:
-    shown = error(await http.post("/v1/sql", json={"sql": sql}), status, code)
-    if code == "syntax_error":
-        assert "line 1, column" in shown["message"]
+WRONG_SQL = [
+    ("SELEC 1", 400, "syntax_error"),
+    ("SELECT nope FROM stories", 400, "unknown_name"),
+    ("SELECT id, RANK() OVER (ORDER BY id) FROM stories", 422, "unsupported"),
+    ("CREATE TABLE stories (id BIGINT)", 409, "already_exists"),
+]
+
+
+async def test_sql_errors(http: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for sql, status, code in WRONG_SQL:
+        with subtests.test(sql):
+            shown = error(await http.post("/v1/sql", json={"sql": sql}), status, code)
+            if code == "syntax_error":
+                assert "line 1, column" in shown["message"]
 
 
 async def test_write_errors_leave_nothing_behind(http: httpx.AsyncClient) -> None:
@@ -103,76 +108,84 @@ async def test_write_errors_leave_nothing_behind(http: httpx.AsyncClient) -> Non
     assert rows == []
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "code"),
-    [
-        ("/v1/views/ByTitel?title=x", 404, "not_found"),
-        ("/v1/views/ByTitle?titel=x", 400, "bad_request"),
-        ("/v1/views/ByTitle", 400, "bad_request"),
-        ("/v1/views/ByTitle?title=a&title=b", 400, "bad_request"),
-        ("/v1/views/ByTitle?title=%ff", 400, "bad_request"),
-        ("/v1/views/StoriesWithVC?id=seven", 422, "type_violation"),
-        ("/v1/views/ByTitel/explain", 404, "not_found"),
-        ("/v1/migrations/none", 404, "not_found"),
-        ("/v1/nothing", 404, "not_found"),
-        ("/v1/views/", 404, "not_found"),
-        ("/v1/tables/", 404, "not_found"),
-    ],
-)
-async def test_bad_addresses(http: httpx.AsyncClient, path: str, status: int, code: str) -> None:
-    error(await http.get(path), status, code)
+BAD_ADDRESSES = [
+    ("/v1/views/ByTitel?title=x", 404, "not_found"),
+    ("/v1/views/ByTitle?titel=x", 400, "bad_request"),
+    ("/v1/views/ByTitle", 400, "bad_request"),
+    ("/v1/views/ByTitle?title=a&title=b", 400, "bad_request"),
+    ("/v1/views/ByTitle?title=%ff", 400, "bad_request"),
+    ("/v1/views/StoriesWithVC?id=seven", 422, "type_violation"),
+    ("/v1/views/ByTitel/explain", 404, "not_found"),
+    ("/v1/migrations/none", 404, "not_found"),
+    ("/v1/nothing", 404, "not_found"),
+    ("/v1/views/", 404, "not_found"),
+    ("/v1/tables/", 404, "not_found"),
+]
+
+
+async def test_bad_addresses(http: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for path, status, code in BAD_ADDRESSES:
+        with subtests.test(path):
+            error(await http.get(path), status, code)
 
 
 async def test_unknown_parameter_names_the_known_ones(http: httpx.AsyncClient) -> None:
     assert '"title"' in (await http.get("/v1/views/ByTitle?titel=x")).text.replace('\\"', '"')
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", "/v1/sql"), ("PUT", "/v1/views/ByTitle"), ("HEAD", "/v1/views/ByTitle"), ("GET", LOOKUP), ("GET", ROWS)],
-)
-async def test_wrong_method(http: httpx.AsyncClient, method: str, path: str) -> None:
-    answer = await http.request(method, path)
-    assert answer.status_code == 405
-    assert answer.headers["allow"]
-    if method != "HEAD":
-        error(answer, 405, "method_not_allowed")
+WRONG_METHODS = [
+    ("GET", "/v1/sql"),
+    ("PUT", "/v1/views/ByTitle"),
+    ("HEAD", "/v1/views/ByTitle"),
+    ("GET", LOOKUP),
+    ("GET", ROWS),
+]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"7",
-        b"{}",
-        b'{"sql": "\xff"}',
-        b'{"sql": "\\ud800"}',
-        b'{"sql": NaN}',
-        b'{"surplus": 1}',
-        b'{"sql": 7, "rows": 7, "keys": 7}',
-        b'{"rows": [7], "keys": null}',
-        b"[" * 100_000,
-        b'{"sql": "", "rows": [], "keys": [], "params": ' + b"1" * 9000 + b"}",
-    ],
-    ids=lambda body: repr(body[:20]),
-)
-async def test_bad_bodies(http: httpx.AsyncClient, body: bytes) -> None:
-    for path in ("/v1/sql", ROWS, "/v1/migrations", LOOKUP, "/v1/views/ByTitle/evict"):
-        error(await http.post(path, content=body), 400, "bad_request")
+async def test_wrong_method(http: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for method, path in WRONG_METHODS:
+        with subtests.test(f"{method} {path}"):
+            answer = await http.request(method, path)
+            assert answer.status_code == 405
+            assert answer.headers["allow"]
+            if method != "HEAD":
+                error(answer, 405, "method_not_allowed")
 
 
-@pytest.mark.parametrize("path", ["/v1/sql", LOOKUP])
-@pytest.mark.parametrize("announced", [True, False])
-async def test_body_too_large(http: httpx.AsyncClient, path: str, announced: bool) -> None:
-    async def pieces() -> object:
+BODIES = [
+    b"",
+    b"{",
+    b"[]",
+    b"7",
+    b"{}",
+    b'{"sql": "\xff"}',
+    b'{"sql": "\\ud800"}',
+    b'{"sql": NaN}',
+    b'{"surplus": 1}',
+    b'{"sql": 7, "rows": 7, "keys": 7}',
+    b'{"rows": [7], "keys": null}',
+    b"[" * 100_000,
+    b'{"sql": "", "rows": [], "keys": [], "params": ' + b"1" * 9000 + b"}",
+]
+
+
+async def test_bad_bodies(http: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for body in BODIES:
+        with subtests.test(repr(body[:20])):
+            for path in ("/v1/sql", ROWS, "/v1/migrations", LOOKUP, "/v1/views/ByTitle/evict"):
+                error(await http.post(path, content=body), 400, "bad_request")
+
+
+async def test_body_too_large(http: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
         for _ in range(30):
             yield b" " * 10_000
 
-    content = b" " * 300_000 if announced else pieces()
-    shown = error(await http.post(path, content=content), 413, "limit_exceeded")  # type: ignore[arg-type]
-    assert '"max_body_size"' in shown["message"]
+    for path in ("/v1/sql", LOOKUP):
+        for content in (b" " * 300_000, pieces()):
+            with subtests.test(path, announced=isinstance(content, bytes)):
+                shown = error(await http.post(path, content=content), 413, "limit_exceeded")
+                assert '"max_body_size"' in shown["message"]
 
 
 async def test_a_browser_must_say_json(http: httpx.AsyncClient) -> None:
@@ -184,12 +197,18 @@ async def test_a_browser_must_say_json(http: httpx.AsyncClient) -> None:
     assert (await http.get("/v1/views/ByTitle?title=x")).status_code == 200
 
 
-@pytest.mark.parametrize("token", ["", "x", "h1.", "h1.!!!", "h1.W10", "h1.eyJhIjoieCJ9", "h2.e30", "h1.eyJhIjotMX0"])
-async def test_malformed_tokens(http: httpx.AsyncClient, token: str) -> None:
-    headers = {"Headrace-Token": token}
-    error(await http.get("/v1/views/ByTitle?title=x", headers=headers), 400, "bad_request")
-    error(await http.post(LOOKUP, json={"keys": [["x"]]}, headers=headers), 400, "bad_request")
-    error(await http.post("/v1/sql", json={"sql": "SELECT id FROM stories"}, headers=headers), 400, "bad_request")
+MALFORMED_TOKENS = ["", "x", "h1.", "h1.!!!", "h1.W10", "h1.eyJhIjoieCJ9", "h2.e30", "h1.eyJhIjotMX0"]
+
+
+async def test_malformed_tokens(http: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for token in MALFORMED_TOKENS:
+        with subtests.test(token):
+            headers = {"Headrace-Token": token}
+            error(await http.get("/v1/views/ByTitle?title=x", headers=headers), 400, "bad_request")
+            error(await http.post(LOOKUP, json={"keys": [["x"]]}, headers=headers), 400, "bad_request")
+            error(
+                await http.post("/v1/sql", json={"sql": "SELECT id FROM stories"}, headers=headers), 400, "bad_request"
+            )
 
 
 async def test_unreachable_token_times_out(http: httpx.AsyncClient) -> None:
@@ -214,3 +233,21 @@ async def test_cancelled_migration(http: httpx.AsyncClient, fake: FakeDeployment
     status = (await http.delete(f"/v1/migrations/{id}")).json()
     assert status["state"] == "cancelled"
     assert status["error"]["code"] == "cancelled"
+
+
+async def test_a_client_that_hangs_up_is_no_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        raise AssertionError(f"{message} is for nobody")
+
+    requests = Requests()
+    scope = {"type": "http", "method": "POST", "path": "/v1/sql", "headers": []}
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await Request(scope, receive).body()
+
+    await Gate(app, requests=requests, max_body=100)(scope, receive, send)
+    assert requests.route(UNMATCHED).statuses == {HUNG_UP: 1}
+    assert not caplog.records
