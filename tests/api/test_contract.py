@@ -118,26 +118,27 @@ async def test_lookups_ask_several_views_at_once(http: httpx.AsyncClient) -> Non
     assert (await http.post("/v1/lookups", json={"lookups": []})).json() == {"results": []}
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "said"),
-    [
-        (
-            {"lookups": [{"view": "StoriesWithVC", "keys": []}, {"view": "StoriesWithV", "keys": []}]},
-            404,
-            "StoriesWithV",
-        ),
-        ({"lookups": [{"view": "StoriesWithVC"}]}, 400, "lookups[0]"),
-        ({"lookups": [{"view": "StoriesWithVC", "keys": [], "key": 1}]}, 400, "lookups[0]"),
-        ({"lookups": {}}, 400, "lookups"),
-        ({"lookups": [], "keys": []}, 400, "nothing else"),
-        ({"lookups": [{"view": "StoriesWithVC", "keys": []}] * 257}, 413, "256"),
-    ],
-)
-async def test_lookups_that_are_none(http: httpx.AsyncClient, body: Any, status: int, said: str) -> None:
+NO_LOOKUPS: list[tuple[Any, int, str]] = [
+    (
+        {"lookups": [{"view": "StoriesWithVC", "keys": []}, {"view": "StoriesWithV", "keys": []}]},
+        404,
+        "StoriesWithV",
+    ),
+    ({"lookups": [{"view": "StoriesWithVC"}]}, 400, "lookups[0]"),
+    ({"lookups": [{"view": "StoriesWithVC", "keys": [], "key": 1}]}, 400, "lookups[0]"),
+    ({"lookups": {}}, 400, "lookups"),
+    ({"lookups": [], "keys": []}, 400, "nothing else"),
+    ({"lookups": [{"view": "StoriesWithVC", "keys": []}] * 257}, 413, "256"),
+]
+
+
+async def test_lookups_that_are_none(http: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
     await load(http)
-    answer = await http.post("/v1/lookups", json=body)
-    assert answer.status_code == status, answer.text
-    assert said in answer.json()["error"]["message"]
+    for body, status, said in NO_LOOKUPS:
+        with subtests.test(said):
+            answer = await http.post("/v1/lookups", json=body)
+            assert answer.status_code == status, answer.text
+            assert said in answer.json()["error"]["message"]
 
 
 async def test_update_and_delete_rows(http: httpx.AsyncClient) -> None:
