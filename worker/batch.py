@@ -63,8 +63,6 @@ class Batch:
     """What is done to the reader map, in the order of the steps."""
     holds: list[Callable[[], Look]] = field(default_factory=list)
     """Asked at the end of the batch, on the dataflow thread; their looks see what the batch publishes, and no more."""
-    closings: list[Callable[[], None]] = field(default_factory=list)
-    """Of stores whose domains were closed."""
     positions: dict[DomainIndex, Clock] = field(default_factory=dict)
     """What readers reflect of the bases that were written to, once this batch is published."""
     answers: list[tuple[Answerer, Outcome | Progress]] = field(default_factory=list)
@@ -73,4 +71,4 @@ class Batch:
 
     def __bool__(self) -> bool:
         """Whether there is anything to do: a sample of read keys leaves nothing."""
-        return bool(self.syncs or self.visible or self.closings or self.positions or self.answers or self.sends)
+        return bool(self.syncs or self.visible or self.positions or self.answers or self.sends)

@@ -93,8 +93,6 @@ class Flusher:
         self.batches += len(run)
         for batch in run:
             self._show(batch)
-            for close in batch.closings:
-                close()
             if batch.positions:
                 self.published = {**self.published, **batch.positions}
             for answer, outcome in batch.answers:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -92,7 +92,8 @@ class WorkerServer:
         self._started = time.monotonic()
         self._changing: dict[DomainIndex, asyncio.Lock] = {}
         """One domain is opened or closed by one message at a time."""
-        self._openings: set[asyncio.Task[Done]] = set()
+        self._changes: set[asyncio.Task[Done]] = set()
+        """Openings and closings that are under way."""
         self._holds = Holds(dataflow)
         self._rebuilds = Rebuilds(name, data, None if archiver is None else archiver.options.url)
 
@@ -168,11 +169,11 @@ class WorkerServer:
             case Reconfigure():
                 return self._reconfigure(message)
             case OpenDomain():
-                return self._opened(message)
+                return self._begin(self._open(message))
             case RebuildShard():
                 return self._rebuilds.rebuild(message)
             case CloseDomain():
-                return self._close(message)
+                return self._begin(self._close(message))
             case Report():
                 return self._report(message.epoch)
 
@@ -188,14 +189,15 @@ class WorkerServer:
         return self._ask(act, message.epoch)
 
     async def _report(self, epoch: int) -> Any:
-        if self._openings:  # Begun before this was asked: it is to be in the report.
-            await asyncio.wait(self._openings)
+        if self._changes:  # Begun before this was asked: it is to be in the report.
+            await asyncio.wait(self._changes)
         return await self._ask(lambda hosted, _: worker_report(hosted, self._name), epoch)
 
-    def _opened(self, message: OpenDomain) -> Awaitable[Done]:
-        task = asyncio.create_task(self._open(message))
-        self._openings.add(task)
-        task.add_done_callback(self._openings.discard)
+    def _begin(self, change: Coroutine[Any, Any, Done]) -> Awaitable[Done]:
+        """A task of its own, since it is done to its end whoever goes away."""
+        task = asyncio.create_task(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
         return task
 
     async def _open(self, message: OpenDomain) -> Done:
@@ -210,7 +212,7 @@ class WorkerServer:
                     epoch=self._dataflow.hosted.epoch,
                 )
             if host is not None:
-                await self._ask(lambda hosted, batch: hosted.close(index, batch), message.epoch)
+                await self._give_up(index, message.epoch)
             store, sync, close = await self._store(message)
             try:
                 await self._ask(
@@ -227,7 +229,7 @@ class WorkerServer:
                 )
             except HeadraceError:
                 if close is not None:
-                    await asyncio.to_thread(close)
+                    await self._apart(close)
                 raise
         return Done()
 
@@ -240,8 +242,19 @@ class WorkerServer:
 
     async def _close(self, message: CloseDomain) -> Done:
         async with self._lock(message.domain):
-            await self._ask(lambda hosted, batch: hosted.close(message.domain, batch), message.epoch)
+            await self._give_up(message.domain, message.epoch)
         return Done()
+
+    async def _give_up(self, index: DomainIndex, epoch: int) -> None:
+        """Returns when the store is closed, and so may be opened elsewhere: whoever finds it locked kills this process.
+        So a report, which says that the domain is not here, waits for this, too."""
+        close = await self._ask(lambda hosted, batch: hosted.close(index, batch), epoch)
+        if close is not None:
+            await self._apart(close)
+
+    async def _apart(self, close: Callable[[], None]) -> None:
+        """On a thread of its own: other domains go on meanwhile."""
+        await asyncio.to_thread(close)
 
     def _lock(self, domain: DomainIndex) -> asyncio.Lock:
         return self._changing.setdefault(domain, asyncio.Lock())

@@ -1,9 +1,11 @@
 """Which worker hosts which domain. Pure: the same facts give the same placement, whoever leads.
 
 A domain stays where it is for as long as its worker is there; what is lost goes where there is least. A worker that
-joins is given domains by moving as few as possible, since each that moves loses its partial state. How many domains a
-worker has decides; how much they weigh decides between equals (weights change from hour to hour, and a placement that
-followed them would never rest).
+joins is given domains by moving as few as possible, since each that moves loses its partial state, and of those that
+will do the one that was opened last: it has lost its state already. So after a loss what was lost moves on to
+who comes back, and views that did not notice the loss do not notice the return either. How many domains a worker has
+decides; how much they weigh decides between equals (weights change from hour to hour, and a placement that followed
+them would never rest).
 """
 
 from __future__ import annotations
@@ -74,17 +76,18 @@ def _next_move(
     hosts: Mapping[DomainIndex, str],
     load: Load,
 ) -> tuple[DomainIndex, str] | None:
-    heaviest = sorted(workers, key=lambda name: (*_burden(name, hosts, load), name), reverse=True)
-    for giver in heaviest:
-        own = [domain for domain, host in hosts.items() if host == giver]
-        # The lightest is moved: of two that are as good, the one whose state is missed least.
-        for domain in sorted(own, key=lambda domain: (load.get(domain, 0.0), -domain)):
-            able = _able(domain, workers, placement)
-            if not able:
-                continue
-            taker = min(able, key=lambda name: (*_burden(name, hosts, load), name))
-            if _count(giver, hosts) - _count(taker, hosts) > 1:
-                return domain, taker
+    def rank(domain: DomainIndex) -> tuple[float, ...]:
+        """From who has most, what was opened last, and the lightest: what is missed least."""
+        count, weight = _burden(hosts[domain], hosts, load)
+        return -count, -placement[domain].incarnation, -weight, load.get(domain, 0.0), -domain
+
+    for domain in sorted((domain for domain, host in hosts.items() if host in workers), key=rank):
+        able = _able(domain, workers, placement)
+        if not able:
+            continue
+        taker = min(able, key=lambda name: (*_burden(name, hosts, load), name))
+        if _count(hosts[domain], hosts) - _count(taker, hosts) > 1:
+            return domain, taker
     return None
 
 

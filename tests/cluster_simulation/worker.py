@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster
 
 OPENING = 0.02
-"""Seconds that opening a shard takes, at most."""
+"""Seconds that opening a shard takes, and closing one, at most."""
 
 
 class SimulatedServer(WorkerServer):
@@ -44,6 +44,10 @@ class SimulatedServer(WorkerServer):
         await asyncio.sleep(worker.cluster.random.random() * OPENING)
         store = disks.open(place, process, worker.host, incarnation)
         return store, store.sync, lambda: disks.close(place, process, incarnation)
+
+    async def _apart(self, close: Callable[[], None]) -> None:
+        await asyncio.sleep(self._worker.cluster.random.random() * OPENING)
+        close()
 
 
 class SimulatedWorker:

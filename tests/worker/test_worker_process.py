@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -46,7 +47,7 @@ from worker.messages import (
 from worker.process import running
 from worker.reader_map import BoundLookup
 from worker.schema_version import version_of
-from worker.shards import read_owner
+from worker.shards import Shard, read_owner
 from worker.wire import ProtocolError, connect, greeting
 from zookeeper.descriptors import WorkerDescriptor
 from zookeeper.memory import MemoryZooKeeper
@@ -100,6 +101,31 @@ async def test_domains_move_while_others_serve(tmp_path: Path) -> None:
         owner = read_owner(shard_directory(tmp_path, 0))
         assert owner is not None
         assert (owner.worker, owner.incarnation) == ("a", led.homes[BASE][1])
+
+
+async def test_others_go_on_while_a_shard_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing takes long. A report does not come before its end: whoever opened a shard that is locked would kill."""
+    may_close, is_closing, close = threading.Event(), threading.Event(), Shard.close
+
+    def slow(shard: Shard) -> None:
+        is_closing.set()
+        may_close.wait()
+        close(shard)
+
+    monkeypatch.setattr(Shard, "close", slow)
+    async with leading(tmp_path, SQL, names=("a",), shards=2, groups=1) as led:
+        try:
+            closing = asyncio.ensure_future(led.controls["a"].request(CloseDomain(led.epoch, BASE)))
+            assert await asyncio.to_thread(is_closing.wait, 10)
+            report = asyncio.ensure_future(led.controls["a"].request(Report(led.epoch)))
+            other = next(n for n in range(STORIES) if led.reader("VoteCount", (n,))[0] != BASE)
+            await led.write(Insert("votes", ((other, 77),)))
+            assert not closing.done()
+            assert not report.done()
+        finally:
+            may_close.set()
+        assert await closing == Done()
+        assert set((await report).domains) == {1}
 
 
 async def test_what_a_leader_may_ask(tmp_path: Path) -> None:

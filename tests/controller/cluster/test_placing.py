@@ -77,6 +77,21 @@ def test_a_balance_takes_the_fewest_moves(seed: int) -> None:
     assert len(moves) == needed, f"seed {seed}"
 
 
+@pytest.mark.parametrize("lost", [0, 2, 3])
+def test_what_was_lost_moves_on_to_who_comes_back(lost: int) -> None:
+    """Of four domains on three workers one or two are lost; whoever returns is given none of the others."""
+    hosts = {0: "a", 1: "a", 2: "b", 3: "c"}
+    back = hosts[lost]
+    placement = given(hosts)
+    homeless = [domain for domain, each in placement.items() if each.worker == back]
+    load = {domain: float(domain) for domain in placement}
+    for domain, worker in place(homeless, workers(*({"a", "b", "c"} - {back})), placement, load=load).items():
+        placement[domain] = Assignment(worker, 2)
+    moves = rebalance(workers("a", "b", "c"), placement, load=load)
+    assert len(moves) == 1
+    assert moves.keys() <= set(homeless)
+
+
 def test_what_is_drained_is_not_balanced() -> None:
     placement = given({0: "drained", 1: "drained", 2: "drained", 3: "a", 4: "b"})
     assert rebalance(workers("a", "b"), placement) == {}
