@@ -6,7 +6,7 @@ Survivors may not have heard of a shard's last writes, but whoever had them answ
 from __future__ import annotations
 
 from domains.packets import Clock, Refused, Written
-from domains.sharding import table_of
+from domains.sharding import base_shard
 from migrations.plan import State
 
 
@@ -23,11 +23,10 @@ class Acknowledged:
                 if position > positions.get(base, 0):
                     positions[base] = position
 
-    def forget(self, before: State, after: State) -> None:
-        """A table that was dropped, or is another one of its name, begins anew. One that was altered is forgotten too:
-        better nothing is said of it than of another."""
-        was, now = before.catalog.tables, after.catalog.tables
+    def forget(self, state: State) -> None:
+        """Of tables that were dropped nothing is to be known. (A table that has the name of one counts under another:
+        ``base_shard``. An altered one counts on, and what it may lose is still to be named.)"""
+        there = {base_shard(schema.name, schema.generation, 0, 1) for schema in state.catalog.tables.values()}
         for base in list(self.positions):
-            table = table_of(base, after.shards).lower()
-            if table not in now or now[table] != was.get(table):
+            if (base if state.shards == 1 else base.rpartition("@")[0]) not in there:
                 del self.positions[base]

@@ -95,7 +95,7 @@ class ClusterDeployment(Serving):
     def _adopted(self, before: State, after: State) -> None:
         self.changed(before, after)
         self._hosts.forget(set(after.flow.readers.values()))
-        self._hosts.acknowledged.forget(before, after)
+        self._hosts.acknowledged.forget(after)
 
     def _moved(self) -> None:
         """Every look-up names the maps that it reads."""
