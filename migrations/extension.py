@@ -18,7 +18,7 @@ from domains.packets import lane_of, link_between
 from domains.types import TableSchema
 from migrations.dataflow import Dataflow, Placement
 from migrations.joint_graph import JointGraph
-from migrations.materialize import Need, Needs, drives_of, indexes_of, keeps
+from migrations.materialize import Need, Needs, drives_of, has_own_state, indexes_of, keeps, rests_on_bases
 from migrations.sharding import in_two_phases, of_base, standing
 
 
@@ -93,7 +93,11 @@ class Extension:
             running = self.flow.nodes[index]
             if need.complete and index not in self.flow.complete:
                 continue
-            if kept is not Kept.NONE and running.materialization is Kept.NONE:
+            if (
+                kept is not Kept.NONE
+                and running.materialization is Kept.NONE
+                and not self._settles_for_none(index, kept)
+            ):
                 continue
             resolved = [self._resolve(parent) for parent in self._joint.node(logical).parents]
             if all(self._sees(at, source) for at, source in zip(running.parents, resolved, strict=True)):
@@ -218,6 +222,8 @@ class Extension:
         if isinstance(node.operator, Egress):
             return
         kept = keeps(node, need, self.flow.node)
+        if self._settles_for_none(node.index, kept):
+            kept = Kept.NONE
         if isinstance(node.operator, Ingress):
             fed = self.flow.nodes[node.parents[0]].materialization
             assert (kept is Kept.FULL) == (fed is Kept.FULL), f"{node} is {kept}, and its egress is {fed}"
@@ -228,6 +234,13 @@ class Extension:
             reason=need.complete if kept is Kept.FULL else "",
             drives=drives_of(node, need, self.flow.node),
         )
+
+    def _settles_for_none(self, index: NodeIndex, kept: Kept) -> bool:
+        """Whether the partial state of a placed node is not needed. Before a node is placed that cannot be told: a link
+        above it may part it from its base tables."""
+        above = self.flow.ancestors(index) - {index}
+        stateful = has_own_state(self.flow.node(index))
+        return kept is Kept.PARTIAL and not stateful and rests_on_bases(map(self.flow.node, above))
 
     def _extend(self, node: Node, need: Need, needs: Needs) -> None:
         """A running node keeps its materialization; look-ups that are new to it get an index, or pass on."""

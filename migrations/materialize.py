@@ -5,7 +5,7 @@ Needs flow from the readers up, children before parents:
 * a reader is partial by those of its key columns that have a provenance; with none of them it is full;
 * a partial state hands each of its look-ups on to its parents (that is how its holes are filled);
 * a join needs both inputs by the join columns, as *state*: filters and unions over state will do, a join will not
-  (nor will a projection of a join, which then keeps its own, narrower rows);
+  (nor will a projection of a join, which then keeps its own, narrower rows), unless it rests on base tables alone;
 * whatever a full state is computed from must be *complete*: no partial state above it, or it would miss updates;
 * a look-up that has no provenance, or is by no columns at all, needs a full state.
 
@@ -132,6 +132,16 @@ def keeps(node: Node, need: Need, node_of: NodeOf) -> Kept:
     if lost or (need.stateful and holds_for_join(node, node_of)):
         return Kept.FULL if need.complete else Kept.PARTIAL
     return Kept.NONE
+
+
+def rests_on_bases(ancestors: Iterable[Node]) -> bool:
+    """Whether a node with these ancestors is computed from base tables by operators that keep nothing.
+
+    Then a join needs no state of it: a look-up there is never a hole and is exact as of this step, and so is every
+    delta that comes from it, so that what it was before the step is what it is now without them.
+    """
+    stateless = (Base, Filter, Project, Union, Join)
+    return all(isinstance(each.operator, stateless) and each.materialization is Kept.NONE for each in ancestors)
 
 
 def indexes_of(node: Node, need: Need, kept: Kept) -> tuple[Columns, ...]:
