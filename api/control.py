@@ -26,6 +26,7 @@ from api.gate import Gate
 from api.limits import MAX_BODY_BYTES
 from api.metrics import Requests
 from api.version import VERSION
+from controller.cluster import draining
 from controller.cluster.candidate import Candidate
 from controller.cluster.leader_status import directory_of
 from controller.cluster.rebuilding import rebuild_lost
@@ -90,12 +91,12 @@ def create_control_app(candidate: Candidate) -> FastAPI:
 
     @app.post("/v1/workers/{name}/drain")
     async def drain(name: str) -> dict[str, Any]:
-        await (await candidate.leading()).drain(name)
+        await draining.drain(await candidate.leading(), name)
         return {"worker": name, "drained": True}
 
     @app.delete("/v1/workers/{name}/drain")
     async def undrain(name: str) -> dict[str, Any]:
-        await (await candidate.leading()).undrain(name)
+        await draining.undrain(await candidate.leading(), name)
         return {"worker": name, "drained": False}
 
     @app.post("/v1/rebuild")

@@ -7,8 +7,9 @@
                                                      └──────────┘
 
 One task *steers*: it alone recovers and moves domains. Migrations run beside it, in times of calm only
-(``performing.py``). Nothing here asks for the time of day, for chance or for a thread: on a loop with virtual time,
-with handles and an authority in memory, the same leader runs in a simulation, step for step as its seed has it.
+(``performing.py``); what an operator decides, the next round carries out (``draining.py``, ``rebuilding.py``). Nothing
+here asks for the time of day, for chance or for a thread: on a loop with virtual time, with handles and an authority in
+memory, the same leader runs in a simulation, step for step as its seed has it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from controller.cluster.building import BulkSettings, builder_of
@@ -26,14 +27,14 @@ from controller.cluster.fleet import Fleet, Timing
 from controller.cluster.handles import Connect, Deposed
 from controller.cluster.ledger import RETRY_SECONDS, Ledger
 from controller.cluster.performing import Calm, ClusterBook, ClusterExecutor
-from controller.cluster.placing import place, rebalance
+from controller.cluster.placing import rebalance
 from controller.cluster.rebuilding import Rebuilds
 from controller.cluster.recovery import Recovery, loads
 from controller.cluster.replica import Replica
 from controller.cluster.state import ClusterState
 from controller.executor import Interrupted
 from controller.migrator import Migrator
-from domains.errors import BadRequest, HeadraceError, NotFound, Unavailable
+from domains.errors import HeadraceError, Unavailable
 from domains.graph import DomainIndex
 from migrations.plan import one_domain
 from worker.messages import Report, WorkerReport
@@ -332,61 +333,10 @@ class Leader:
             self._moves = dict(moves)
             self.disturb("moving domains to workers that joined")
 
-    async def drain(self, worker: str) -> None:
-        """Have a worker's domains go to others, and give it none until its process is started anew.
-
-        :raises NotFound, BadRequest, Unavailable: nothing is changed.
-        """
-        if self.recovery is None:  # A leader may have its migrator a moment earlier.
-            raise Unavailable(f"the leader is not ready: {self.trouble}", hint="try again")
-        member = self.fleet.members.get(worker)
-        if member is None:
-            known = ", ".join(self.fleet.names()) or "none"
-            raise NotFound(f'no worker "{worker}" is there', hint=f"there are: {known}")
-        state = self.ledger.decided
-        own = [domain for domain, given in state.placement.items() if given.worker == worker]
-        others = {name: data for name, data in self.recovery.takers(self.fleet.names()).items() if name != worker}
-        stranded = sorted(set(own) - place(own, others, state.placement).keys())
-        if stranded:
-            raise BadRequest(
-                f'no other worker can take domain {stranded[0]} from "{worker}"',
-                hint="start another worker that has the same data directory",
-            )
-        process = member.descriptor.incarnation
-        await self._decide(lambda before: replace(before, draining={**before.draining, worker: process}))
-        self.disturb(f'draining worker "{worker}"')
-        try:
-            async with asyncio.timeout(self.settings.timing.calm_patience):
-                await self.calm.wait()
-        except TimeoutError:
-            raise Unavailable(
-                f'worker "{worker}" is given no more domains, but has not lost all of its own yet: {self.trouble}',
-                hint="they go to others as soon as that is over; look at the status",
-            ) from None
-        if any(given.worker == worker for given in self.ledger.decided.placement.values()):
-            raise Unavailable(f'worker "{worker}" has domains still: no other could take them', hint="see the status")
-
-    async def undrain(self, worker: str) -> None:
-        """Let a worker have domains again. Raises NotFound, Unavailable."""
-        self.serving()
-        if worker not in self.ledger.decided.draining:
-            raise NotFound(f'worker "{worker}" is not being drained')
-        await self._decide(
-            lambda before: replace(before, draining={n: p for n, p in before.draining.items() if n != worker})
-        )
+    def rebalance(self) -> None:
+        """Domains may have to be moved for the load to be even: look at once."""
         self._uneven = True
         self._news.set()
-
-    async def _decide(self, change: Callable[[ClusterState], ClusterState]) -> None:
-        def decide(before: ClusterState | None) -> ClusterState:
-            assert before is not None
-            return change(before)
-
-        try:
-            await self.ledger.change(decide, patience=self.settings.timing.commit_patience)
-        except Deposed as error:
-            self.deposed(error.message)
-            raise
 
     # --- waiting --------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from controller.cluster.draining import drain
 from controller.cluster.handles import Wire
 from controller.cluster.leader import Leader, LeaderSettings
 from domains.errors import Unavailable
@@ -55,7 +56,7 @@ class SimulatedController:
 
     async def drain(self, name: str) -> None:
         if self.leader is not None:
-            await self.leader.drain(name)
+            await drain(self.leader, name)
 
     def busy(self) -> str:
         """Why the cluster is not as it was decided, if it is not."""

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from controller.cluster.draining import drain, undrain
 from domains.errors import BadRequest, Unavailable
 from domains.graph import DomainIndex
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
@@ -200,7 +201,7 @@ def test_a_worker_joins_and_few_domains_move() -> None:
 def test_a_worker_is_drained() -> None:
     async def scenario() -> None:
         cluster, program = await started(3)
-        await cluster.led.drain("w2")
+        await drain(cluster.led, "w2")
         assert "w2" not in placement(cluster)
         assert not cluster.workers["w2"].hosted.hosts
         await program.vote(10)
@@ -304,8 +305,8 @@ def test_a_shard_that_nobody_can_open_does_not_stop_the_others() -> None:
         with pytest.raises(Unavailable, match="cannot be read"):
             await cluster.migrate("CREATE TABLE more (id BIGINT PRIMARY KEY)")
         with pytest.raises(Unavailable, match="is given no more domains"):
-            await cluster.led.drain("w2")
-        await cluster.led.undrain("w2")
+            await drain(cluster.led, "w2")
+        await undrain(cluster.led, "w2")
         cluster.workers["w1"].refuses.clear()
         await cluster.calm()
         assert not cluster.led.closed
@@ -333,7 +334,7 @@ def test_rows_stay_with_their_directory() -> None:
         await cluster.calm()
         assert placement(cluster) == {"w1": before["w1"], "w3": before["w2"]}
         with pytest.raises(BadRequest, match="no other worker can take domain"):
-            await cluster.led.drain("w3")
+            await drain(cluster.led, "w3")
         await program.vote(5)
         await program.check()
         await cluster.close()
