@@ -33,6 +33,7 @@ _BINARY = {
     "subtract": ("-", 9),
     "multiply": ("*", 10),
     "divide": ("/", 10),
+    "quotient": ("/", 10),
     "int_divide": ("DIV", 10),
     "modulo": ("%", 10),
     "mod": ("%", 10),

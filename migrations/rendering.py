@@ -40,6 +40,7 @@ _INFIX = {
     "subtract": "-",
     "multiply": "*",
     "divide": "/",
+    "quotient": "/",
     "int_divide": "DIV",
     "modulo": "%",
     "and": "AND",

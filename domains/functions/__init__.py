@@ -37,7 +37,7 @@ from domains.functions import (
     text_search,
 )
 from domains.functions.source import Emitter, Function
-from domains.functions.type_rules import UNSIGNED, common_type, comparison_type, numeric_type
+from domains.functions.type_rules import UNSIGNED, common_type, comparison_type, numeric_type, quotient_scale
 from domains.types import SqlType
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "common_type",
     "comparison_type",
     "numeric_type",
+    "quotient_scale",
     "result_type",
 ]
 

@@ -3,20 +3,22 @@
 INTEGER results are exact Python integers, also beyond 64 bits (MySQL refuses them; a column that they are written to
 does too). What passes MySQL's 65 digits is NULL, so that stacked views cannot grow numbers without end, and so is a
 DOUBLE that overflows. DECIMAL scales: the greater one for ``+ - %``, the sum for ``*`` (at most
-30), the left one plus four for ``/`` (INTEGER counts as scale 0).
+30), the left one plus four for ``/`` (INTEGER counts as scale 0). ``quotient`` is a ``/`` that is computed with
+further: it has more digits, and is cut.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
+from functools import partial
 from typing import Any
 
 from domains.expressions import Call
 from domains.functions.exact import DIVISION, EXACT, MAX_DIGITS, MAX_SCALE, TOWARDS_ZERO, quantum, rounded, zero
 from domains.functions.source import Emitter, Function, Types, registry
-from domains.functions.type_rules import capped_decimal, numeric_type
+from domains.functions.type_rules import capped_decimal, numeric_type, quotient_scale
 from domains.types import BIGINT, DOUBLE, Kind, SqlType, Value
 
 _LIMIT = 10**MAX_DIGITS
@@ -40,6 +42,12 @@ def _product_type(types: Types) -> SqlType:
 def _quotient_type(types: Types) -> SqlType:
     widest = _operand_type(types)
     return DOUBLE if widest.kind is Kind.DOUBLE else capped_decimal(numeric_type(types[0]).scale + 4)
+
+
+def _fine_quotient_type(types: Types) -> SqlType:
+    if _operand_type(types).kind is Kind.DOUBLE:
+        return DOUBLE
+    return capped_decimal(quotient_scale(*(numeric_type(t).scale for t in types)))
 
 
 def finite(source: str, name: str) -> str:
@@ -98,14 +106,14 @@ def _dividing(name: str, result: Callable[[Types], SqlType], implementation: Cal
     def value(emitter: Emitter, call: Call) -> str:
         types = tuple(a.type for a in call.arguments)
         widest = _operand_type(types)
-        chosen = implementation(result(types) if name == "divide" else widest)
+        chosen = implementation(result(types) if name in ("divide", "quotient") else widest)
         operands = _operands(emitter, call, widest.kind)
         return emitter.strict(operands, lambda x, y: f"{emitter.bind(chosen)}({x}, {y})")
 
     return Function(name, (2, 2), result, value)
 
 
-def _quotient(result: SqlType) -> Callable[[Any, Any], Value]:
+def _quotient(result: SqlType, context: Context = EXACT) -> Callable[[Any, Any], Value]:
     if result.kind is Kind.DOUBLE:
         return divide_doubles
     unit, nought = quantum(result.scale), zero(result.scale)
@@ -114,7 +122,7 @@ def _quotient(result: SqlType) -> Callable[[Any, Any], Value]:
         if not y:
             return None
         quotient = DIVISION.divide(x, y)
-        return EXACT.quantize(quotient, unit) or nought if quotient.adjusted() < MAX_DIGITS else None
+        return context.quantize(quotient, unit) or nought if quotient.adjusted() < MAX_DIGITS else None
 
     return divide
 
@@ -179,6 +187,7 @@ FUNCTIONS = registry(
     _ring("subtract", "-", EXACT.subtract, _operand_type),
     _ring("multiply", "*", EXACT.multiply, _product_type),
     _dividing("divide", _quotient_type, _quotient),
+    _dividing("quotient", _fine_quotient_type, partial(_quotient, context=TOWARDS_ZERO)),
     _dividing("int_divide", lambda _types: BIGINT, _integer_quotient),
     _dividing("modulo", _operand_type, _modulo),
     _dividing("mod", _operand_type, _modulo),

@@ -73,5 +73,14 @@ def comparison_type(left: SqlType, right: SqlType) -> SqlType:
     return common_type((numeric_type(left), numeric_type(right)))
 
 
+def quotient_scale(dividend: int, divisor: int) -> int:
+    """How many digits MySQL goes on computing with behind ``/``, of which four more than the dividend's are shown.
+
+    It keeps decimals in words of nine digits: those that both numbers take, and words for the four where they miss.
+    """
+    words, more = -(-dividend // 9) + -(-divisor // 9), 4 - -dividend % 9 - -divisor % 9
+    return min(9 * (words + (more > 0)), MAX_SCALE)
+
+
 def capped_decimal(scale: int) -> SqlType:
     return decimal_type(min(scale, MAX_SCALE))

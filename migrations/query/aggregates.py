@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Constant, Expression
-from domains.functions import call
+from domains.functions import call, quotient_scale
 from domains.graph import AggregateFunction
 from domains.types import BIGINT, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
 from migrations.parse import exp, text_of
 from migrations.query.calls import AGGREGATES, spelled
 from migrations.query.literals import LARGEST_SCALE
 from migrations.query.parameters import own_nodes
+from migrations.query.precision import precise
 from migrations.query.relation import Sorting
 
 _NODES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.GroupConcat)
@@ -36,6 +37,8 @@ class Summary:
     type: SqlType
     separator: str = ","
     order: tuple[Sorting, ...] = ()
+    shown: SqlType | None = None
+    """The type without the digits that are only computed with; None: it is ``type``."""
 
     @property
     def of_nothing(self) -> Value:
@@ -45,6 +48,16 @@ class Summary:
 
 def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, _NODES) or (isinstance(node, exp.Anonymous) and spelled(node)[0] in AGGREGATES)
+
+
+def is_operand(node: exp.Expr) -> bool:
+    """Whether a node's value is an operand of arithmetic, or rounded, be it by way of a COALESCE."""
+    above = node.parent
+    while isinstance(above, (exp.Paren, exp.Coalesce, exp.Case, exp.If)):
+        above = above.parent
+    if isinstance(above, exp.Anonymous):
+        return spelled(above)[0] in ("round", "truncate")
+    return isinstance(above, (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg))
 
 
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -59,8 +72,10 @@ def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
             yield part
 
 
-def summary(node: exp.Expr, translate: Translate) -> Summary:
+def summary(node: exp.Expr, translate: Translate, *, is_operand: bool = False) -> Summary:
     """The aggregate that a node means; ``translate`` gives expressions over the input's row.
+
+    ``is_operand``: it is computed with further, so that a mean has more digits than it would show.
 
     :raises Unsupported: an aggregate that is not done.
     """
@@ -76,10 +91,15 @@ def summary(node: exp.Expr, translate: Translate) -> Summary:
     argument = translate(parts[0])
     if isinstance(node, (exp.Min, exp.Max)):
         function = AggregateFunction.MIN if isinstance(node, exp.Min) else AggregateFunction.MAX
-        return Summary(function, argument, argument.type)
+        fine = precise(argument)
+        return Summary(function, fine, fine.type, shown=argument.type)
     function = AggregateFunction.SUM if isinstance(node, exp.Sum) else AggregateFunction.AVG
     argument = _number(argument)
-    return Summary(_DISTINCT[function] if is_distinct else function, argument, _sum_type(function, argument.type))
+    fine, shown = precise(argument), _sum_type(function, argument.type)
+    type = _sum_type(function, fine.type)
+    if is_operand and function is AggregateFunction.AVG and type.kind is Kind.DECIMAL:
+        type = decimal_type(max(type.scale, quotient_scale(fine.type.scale, 0)))
+    return Summary(_DISTINCT[function] if is_distinct else function, fine, type, shown=shown)
 
 
 def _arguments(node: exp.Expr) -> tuple[list[exp.Expr], bool]:

@@ -14,11 +14,12 @@ from domains.expressions import Constant, Expression, Field
 from domains.graph import AggregateCall, OrderTerm
 from domains.rewriting import fold
 from migrations.parse import exp
-from migrations.query.aggregates import Summary, aggregates_in, is_aggregate, summary
+from migrations.query.aggregates import Summary, aggregates_in, is_aggregate, is_operand, summary
 from migrations.query.block import Block
 from migrations.query.joins import Arranged, Leaf
 from migrations.query.parameters import own_nodes
 from migrations.query.plan import Plan, aggregated, projected
+from migrations.query.precision import shown
 from migrations.query.relation import SEVERAL
 from migrations.query.scalar import scalar
 from migrations.query.stage import Stage, Wide, stage_of
@@ -29,12 +30,16 @@ def group_rows(block: Block) -> None:
     """GROUP BY, and aggregates without it."""
     clause = block.node.args.get("group")
     nodes = _later_nodes(block.node)
-    aggregates = {node: None for part in nodes for node in aggregates_in(part)}
+    found = [node for part in nodes for node in aggregates_in(part)]
+    aggregates, operands = dict.fromkeys(found), {node for node in found if is_operand(node)}
     if clause is None and not aggregates:
         return
     block.stage.merge_parameters()
     groups = [] if clause is None else _group_expressions(block, clause)
-    summaries = {node: summary(node, lambda n: block.translate(n, "an aggregate")) for node in aggregates}
+    summaries = {
+        node: summary(node, lambda n: block.translate(n, "an aggregate"), is_operand=node in operands)
+        for node in aggregates
+    }
     groups += [c.expression for c in block.stage.carried if _joins_group(c, groups)]
     if clause is not None or groups:
         groups += _determined(block, groups, nodes)
@@ -165,7 +170,8 @@ def _enter_second_stage(
     if scalar and group:
         nothing = {len(group) + i: s.of_nothing for i, s in enumerate(distinct)}
         second.empties.append((Leaf(grouped, 0), nothing))
-    places = {node: grouped.field(len(group) + distinct.index(s)) for node, s in summaries.items()}
+    fields = {node: grouped.field(len(group) + distinct.index(s)) for node, s in summaries.items()}
+    places = {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()}
     block.stage, block.groups = second, tuple(groups)
     block.known = lambda node: _known(block, node, places)
 
@@ -200,7 +206,7 @@ def _column_name(plan: Plan, expression: Expression, index: int) -> str:
     return plan.columns[expression.position].name if isinstance(expression, Field) else f"computed_{index}"
 
 
-def _known(block: Block, node: exp.Expr, places: dict[exp.Expr, Field]) -> Expression | None:
+def _known(block: Block, node: exp.Expr, places: dict[exp.Expr, Expression]) -> Expression | None:
     """What a part of the SELECT list has become by grouping; None: it is computed from its own parts."""
     groups = block.groups or ()
     if is_aggregate(node):

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
+from domains import functions
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Call, Constant, Expression
-from domains.functions import call
 from domains.types import DATETIME, Kind
 from migrations.parse import exp, text_of
 from migrations.query import calls, literals
+from migrations.query.precision import call, precise
 from migrations.query.scope import Scope
 
 
@@ -228,7 +229,9 @@ def _coalesce(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 def _cast(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     target = literals.cast_target(node.args["to"])
     argument = scalar(node.this, scope, setting)
-    return call("cast", argument, type=target)
+    if target.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE):
+        argument = precise(argument)
+    return functions.call("cast", argument, type=target)
 
 
 def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:

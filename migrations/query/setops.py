@@ -15,6 +15,7 @@ from migrations.query.block import Plan
 from migrations.query.literals import literal
 from migrations.query.ordering import read_limit, sorting_direction
 from migrations.query.plan import projected, united
+from migrations.query.precision import precise
 from migrations.query.relation import (
     Carried,
     Context,
@@ -135,7 +136,7 @@ def _as(expression: Expression, target: SqlType) -> Expression:
     same = expression.type.kind is target.kind
     if same and (target.kind is not Kind.DECIMAL or expression.type.scale == target.scale):
         return expression
-    return fold(call("cast", expression, type=target))
+    return fold(call("cast", precise(expression), type=target))
 
 
 def _union(branches: Sequence[Relation]) -> Relation:

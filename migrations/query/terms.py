@@ -11,7 +11,7 @@ from domains.types import BOOL
 __all__ = ["and_parts", "conjunction", "equality", "moved", "null_rejected", "over", "positions", "substituted"]
 
 _STRICT = frozenset(
-    "eq ne lt le gt ge like regexp not xor cast negate add subtract multiply divide int_divide modulo".split()  # noqa: SIM905
+    "eq ne lt le gt ge like regexp not xor cast negate add subtract multiply divide quotient int_divide modulo".split()  # noqa: SIM905
 )
 """Functions that are NULL as soon as one argument is."""
 

@@ -12,6 +12,7 @@ from domains.errors import ConstraintViolation, SqlError
 from domains.expressions import Constant, Expression
 from domains.types import TableColumn, TableSchema, Value
 from migrations.parse import exp, text_of
+from migrations.query.precision import precise
 from migrations.query.scalar import Setting, scalar
 from migrations.query.scope import Scope
 from migrations.statements.constants import coerced
@@ -37,7 +38,7 @@ def _assignment(
     node = item.args["expression"]
     if is_default(node):
         return position, Constant(default_of(column, now), column.type)
-    expression = scalar(node, scope, setting)
+    expression = precise(scalar(node, scope, setting))
     if isinstance(expression, Constant):
         return position, Constant(coerced(expression.value, column), column.type)
     return position, expression

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.campaign.kinds import DATE, DBL, INT, TXT, Kind, Type, dec, draw
-from tests.campaign.terms import Term, arithmetic, as_text, call, constant, exact, quotient, same, wider
+from tests.campaign.terms import Term, arithmetic, as_text, call, constant, exact, multiple, quotient, same, wider
 
 _PATTERNS = ("a%", "%b", "_", "%a%", "a_c", "%", "2%", "")
 _COMPARISONS = ("=", "=", "=", "<>", "!=", "<", "<=", ">", ">=", "<=>")
@@ -262,12 +262,14 @@ class Expressions:
         return same(INT, f"({{0}} {operator} ({slots}))", one, *values)
 
     def output(self) -> Term:
-        """What a SELECT may show: a column, an expression, or a quotient, which nothing is computed from further."""
+        """What a SELECT may show: a column, an expression, or a quotient or a multiple of one, as they are."""
         random = self.random
         if self.scope and random.random() < 0.6:
             return random.choice(self.scope)
         if not self.plain and random.random() < 0.15:
             left = self.value(random.choice((INT, INT, dec(2), DBL)), 1)
             right = self.value(INT, 0)
+            if left.type.kind is not Kind.DBL and random.random() < 0.4:
+                return multiple(left, right, self.leaf(INT))
             return quotient(left, right)
         return self.value(self.any_type(), 2)

@@ -10,7 +10,7 @@ import calendar
 import re
 import sqlite3
 from datetime import date, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 Number = int | float
@@ -31,6 +31,14 @@ def my_dec(x: Number, scale: int) -> float:
 
 def my_quot(a: Number, b: Number, scale: int) -> float | None:
     return None if b == 0 else rounded(exact(a) / exact(b), scale)
+
+
+def my_multiple(a: Number, b: Number, factor: int, digits: int, scale: int) -> float | None:
+    """The quotient is cut after its digits, and only the product is rounded."""
+    if b == 0:
+        return None
+    quotient = (exact(a) / exact(b)).quantize(Decimal(1).scaleb(-digits), ROUND_DOWN)
+    return rounded(quotient * factor, scale)
 
 
 def my_fdiv(a: Number, b: Number) -> float | None:
@@ -217,9 +225,9 @@ class DistinctConcatenation(Concatenation):
 
 
 _ANY_NULL = (
-    my_dec, my_quot, my_fdiv, my_div, my_mod, my_floor, my_ceil, my_round, my_int, my_sign, my_num, my_text_int,
-    my_text, my_like, my_substring, my_left, my_right, my_lpad, my_locate, my_replace, my_date_add, my_datediff,
-    my_date_part, my_date_format, my_last_day,
+    my_multiple, my_dec, my_quot, my_fdiv, my_div, my_mod, my_floor, my_ceil, my_round, my_int, my_sign, my_num,
+    my_text_int, my_text, my_like, my_substring, my_left, my_right, my_lpad, my_locate, my_replace, my_date_add,
+    my_datediff, my_date_part, my_date_format, my_last_day,
 )  # fmt: skip
 
 

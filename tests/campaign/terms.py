@@ -124,6 +124,17 @@ def quotient(left: Term, right: Term) -> Term:
     return Term(type, "({0} / {1})", f"my_quot({{0}}, {{1}}, {type.scale})", (left, right))
 
 
+def multiple(left: Term, right: Term, factor: Term) -> Term:
+    """``left / right * factor`` of exact numbers, where ``right`` and ``factor`` are integers.
+
+    The quotient has whole words of nine digits while it is computed with; what is shown has four more than ``left``.
+    """
+    type = dec(left.type.scale + 4)
+    digits = 9 * -(-type.scale // 9)
+    judged = f"my_multiple({{0}}, {{1}}, {{2}}, {digits}, {type.scale})"
+    return Term(type, "({0} / {1} * {2})", judged, (left, right, factor))
+
+
 def as_text(term: Term) -> Term:
     """What the term looks like inside CONCAT."""
     if term.type.kind in (Kind.TXT, Kind.DATE):
