@@ -5,6 +5,11 @@ cursor and feeds the rows that it passed as insertions; an update goes to the bu
 been passed, and their look-ups see only such rows. So at every moment they hold exactly what their operators give
 over what has been fed, and at the end that is everything.
 
+The largest table comes first. A joined row comes about when the last of its base rows is fed, so that most rows are
+fed where there is nothing yet to join them with, and a row of the last table brings all of its rows at once: a group
+of theirs is made once, where otherwise each slice would change most groups and all that stands on them. Only what
+would bring very many at once, a table of a few rows, goes before everything.
+
 State that was full before is fed whole when the backfill *begins*: with the first slice, or with the first rows that
 another domain feeds, whichever comes first. From then on look-ups may see it; a row that came before would meet it
 twice, once as state and once as what is fed.
@@ -12,7 +17,7 @@ twice, once as state and once as what is fed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from domains import graph
 from domains.forward import ForwardPass
@@ -22,6 +27,12 @@ from domains.operators.edges import Base
 from domains.storage import Store
 from domains.types import Delta, Row
 from domains.vertex import Vertex
+
+FIRST_ROWS = 20
+"""Of a table, since nobody knows what its rows bring along. By the time that these take, whoever gives the limits can
+choose the next (``worker/pace.py``)."""
+FAN_OUT = 1_000
+"""Rows of the largest table to one of another, on average: joining so many is some milliseconds."""
 
 
 class Backfill:
@@ -36,7 +47,7 @@ class Backfill:
         for vertex in bases:
             assert isinstance(vertex.operator, Base)
             self._bases.setdefault(vertex.operator.table, []).append(vertex)
-        self._waiting = list(self._bases)
+        self._waiting = in_order({table: store.table(table).row_count for table in self._bases})
         self._cursor: bytes | None = None
         self._done: set[str] = set()
         self.rows = 0
@@ -66,20 +77,26 @@ class Backfill:
         """Whether a stored row has been fed. Tables that feed nothing here are not looked up here either."""
         if table in self._done:
             return True
-        if not self._waiting or table != self._waiting[0] or self._cursor is None:
+        if self.unseen(table):
             return False
         return self._store.table(table).before(row, self._cursor)
+
+    def unseen(self, table: str) -> bool:
+        """Whether no row of the table has been fed."""
+        return table not in self._done and (table not in self._waiting[:1] or self._cursor is None)
 
     def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
         """What building vertices see of stored rows that were found by ``columns`` at ``key``."""
         del columns, key
-        return [delta for delta in rows if self.visible(table, delta[0])]
+        return rows if table in self._done else [delta for delta in rows if self.visible(table, delta[0])]
 
     def slice(self, limit: int) -> list[tuple[Vertex, list[Delta]]]:
         """Move the cursor by at most ``limit`` rows; what to feed to which base vertices."""
         if not self._waiting:
             return []
         table = self._waiting[0]
+        if self._cursor is None:
+            limit = min(limit, FIRST_ROWS)
         rows, self._cursor = self._store.table(table).scan(self._cursor, limit)
         self.rows += len(rows)
         if self._cursor is None:
@@ -98,6 +115,12 @@ class Backfill:
         return [
             (vertex, vertex.operator.cut(rows)) for vertex in self._bases[table] if isinstance(vertex.operator, Base)
         ]
+
+
+def in_order(rows: Mapping[str, int]) -> list[str]:
+    """Tables in the order in which they are fed, by how many rows they have."""
+    bound = max(rows.values(), default=0) // FAN_OUT
+    return sorted(rows, key=lambda table: (rows[table] >= bound, -rows[table], table))
 
 
 def whole_state(vertex: Vertex) -> list[Delta]:

@@ -207,7 +207,7 @@ class Domain:
 
     def building_pass(self, step: Step) -> ForwardPass:
         assert self.backfill is not None
-        act = ForwardPass(self.store, building=True, seen=self.backfill.seen)
+        act = ForwardPass(self.store, building=True, seen=self.backfill)
         step.passes.append(act)
         return act
 

@@ -7,7 +7,8 @@ was computed from one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 from domains.deltas import at_most, key_function
 from domains.graph import Columns
@@ -17,9 +18,15 @@ from domains.storage import Store
 from domains.types import Delta, Row
 from domains.vertex import Vertex
 
-Seen = Callable[[str, Columns, Row, list[Delta]], list[Delta]]
-"""Of a base table's stored rows that were found by these columns at this key, what vertices see that are being
-backfilled."""
+
+class Seen(Protocol):
+    """What vertices that are being backfilled see of a base table: ``backfill.py``, ``replay.py``."""
+
+    def unseen(self, table: str) -> bool:
+        """Whether that is nothing, so that it need not be looked up."""
+
+    def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
+        """Of its stored rows that were found by these columns at this key, those that they see."""
 
 
 class Peek:
@@ -101,6 +108,8 @@ class Pull(Peek):
 def find_in_base(store: Store, vertex: Vertex, columns: Columns, keys: Sequence[Row], seen: Seen | None) -> list[Found]:
     base = vertex.operator
     assert isinstance(base, Base)
+    if seen is not None and seen.unseen(base.table):
+        return [()] * len(keys)
     stored = tuple(base.columns[column] for column in columns)
     table_store = store.table(base.table)
     unique = table_store.schema.primary_key
@@ -113,5 +122,5 @@ def find_in_base(store: Store, vertex: Vertex, columns: Columns, keys: Sequence[
     else:
         found = table_store.find_many(stored, keys)
     if seen is not None:
-        found = [seen(base.table, stored, key, rows) for key, rows in zip(keys, found, strict=True)]
+        found = [seen.seen(base.table, stored, key, rows) for key, rows in zip(keys, found, strict=True)]
     return [base.cut(rows) for rows in found]

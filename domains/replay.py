@@ -185,6 +185,10 @@ class Replay:
                 self._later[table] = Later([*dict.fromkeys([*ways, *([unique] if unique else [])])])
                 self._read[table] = position
 
+    def unseen(self, table: str) -> bool:
+        """Whether no row of the table is seen: the states were made of all tables."""
+        return False
+
     def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
         """What building vertices see of stored rows that were found by ``columns`` (positions in the stored row)."""
         if self.phase is Phase.FOLLOWING:

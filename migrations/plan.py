@@ -30,7 +30,7 @@ from migrations.query.relation import Relation
 from migrations.query.view import PlannedView, plan_view
 
 SLICE_ROWS = 2_000
-"""Base rows a slice of a backfill: some 10 ms of work, so that reads and writes between slices do not notice."""
+"""Base rows a slice of a backfill, at most: how many it are is a question of time (``worker/pace.py``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from domains.types import Row
 from worker.batch import Answerer, Batch, LinkPacket, Look
 from worker.flusher import Deliver, Flusher
 from worker.hosted import Hosted
+from worker.pace import Paces
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap, ReaderSnapshot
 from worker.reading_together import Together, Wanted
 from worker.token_waits import TokenWait
@@ -91,6 +92,7 @@ class Dataflow:
         self.failed: HeadraceError | None = None
         self.listeners: list[Callable[[], None]] = []
         """Called from the flusher after each run of batches, and when a step has failed."""
+        self._paces = Paces()
         self._outbound_waiting = outbound_waiting
         self._inbox: deque[Input] = deque()
         self._always: deque[Input] = deque()
@@ -248,7 +250,7 @@ class Dataflow:
         def run(batch: Batch, answer: Answerer) -> None:
             if epoch is not None:
                 self.hosted.check(epoch)
-            batch.answers.append((answer, self.hosted.perform(domain, command, batch)))
+            batch.answers.append((answer, self._paces.perform(self.hosted, domain, command, batch)))
 
         future: Future[Progress] = Future()
         self._put(run, future, limited=False, always=epoch is not None and not isinstance(command, (Feed, Follow)))

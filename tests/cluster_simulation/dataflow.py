@@ -20,6 +20,7 @@ from worker.batch import Batch
 from worker.dataflow import Dataflow
 from worker.flusher import BATCHES_WAITING, Deliver, Flusher
 from worker.hosted import Hosted
+from worker.pace import Paces
 from worker.reader_map import ReaderLayout
 
 
@@ -128,6 +129,7 @@ class SimulatedDataflow(Dataflow):
         self.reader_map = self.map  # type: ignore[assignment]
         self.failed = None
         self.listeners = []
+        self._paces = Paces(lambda: 0.0)  # How long a slice takes here is nothing that a seed decides.
         self._outbound_waiting = outbound_waiting
         self._inbox = deque()
         self._always = deque()

@@ -1,0 +1,54 @@
+"""How large slices are: by a clock that the rows themselves move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from domains.commands import Feed, Progress
+from worker.pace import FIRST_ROWS, GROWTH, SLICE_SECONDS, SLICE_SECONDS_MAX, Pace, Sliced
+
+
+@dataclass
+class Feeding:
+    """Rows of which each costs so many seconds."""
+
+    cost: float
+    time: float = 0.0
+    slices: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pace = Pace(lambda: self.time)
+
+    def feed(self, times: int, *, others: float = 0.0) -> None:
+        for _ in range(times):
+            self.pace.perform(Feed(2_000), self._fed)
+            self.time += others
+
+    def _fed(self, command: Sliced) -> Progress:
+        self.slices.append(command.limit)
+        self.time += command.limit * self.cost
+        return Progress(command.limit, False)
+
+
+def test_a_slice_has_as_many_rows_as_its_time_allows() -> None:
+    dear = Feeding(100e-6)
+    dear.feed(3)
+    assert dear.slices == [FIRST_ROWS, round(SLICE_SECONDS / 100e-6), round(SLICE_SECONDS / 100e-6)]
+    dear.cost = 1.0
+    dear.feed(3)
+    assert dear.slices[-2:] == [1, 1], "and one row at least, or it would never end"
+
+
+def test_a_slice_grows_by_steps_and_to_the_limit_of_its_command() -> None:
+    cheap = Feeding(1e-7)
+    cheap.pace.rows = 20
+    cheap.feed(5)
+    assert cheap.slices == [20, 20 * GROWTH, 20 * GROWTH**2, 20 * GROWTH**3, 2_000]
+
+
+def test_whoever_keeps_the_thread_busy_leaves_half_of_it() -> None:
+    feeding = Feeding(100e-6)
+    feeding.feed(5, others=0.02)
+    assert feeding.slices[-1] == round(0.02 / 100e-6)
+    feeding.feed(3, others=5.0)
+    assert feeding.slices[-1] == round(SLICE_SECONDS_MAX / 100e-6)

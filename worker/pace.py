@@ -1,0 +1,72 @@
+"""How many rows a sliced command does at once, so that others wait for a slice no longer than they would notice.
+
+What a row costs is known only when it is done: one of a table that nothing joins yet costs a microsecond, one that a
+thousand others are joined with a few thousand. So slices begin small and grow to what fits into ``SLICE_SECONDS``.
+What is measured is the processor time of the one thread that does it, so that a busy machine makes no slice smaller.
+
+Where other work keeps the thread busy, a slice may take as long as that did since the one before: a backfill has half
+of the thread then, and comes to its end however much is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from domains.commands import BuildIndex, Command, Feed, Follow, Progress, StartReplay
+from domains.graph import DomainIndex
+from worker.batch import Batch
+from worker.hosted import Hosted
+
+Sliced = Feed | Follow | BuildIndex | StartReplay
+
+SLICE_SECONDS = 0.002
+"""Who wants the dataflow thread waits so long, and a read, which asks for Python's lock three or four times, as often.
+Less would cost more: handing a slice over takes 0.3 ms."""
+SLICE_SECONDS_MAX = 0.05
+FIRST_ROWS = 250
+GROWTH = 4
+"""How many times as many rows the next slice may have."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """Of one command that is given again and again. ``now`` is in seconds."""
+
+    now: Callable[[], float]
+    rows: int = FIRST_ROWS
+    """Of the next slice, at most."""
+    ended: float | None = None
+    """When the last slice did."""
+
+    def perform(self, command: Sliced, act: Callable[[Sliced], Progress]) -> Progress:
+        """One slice: the command with no more rows than its own limit says."""
+        began = self.now()
+        others = 0.0 if self.ended is None else began - self.ended
+        progress = act(replace(command, limit=min(command.limit, self.rows)))
+        self.ended = self.now()
+        if progress.rows:
+            allowed = min(max(SLICE_SECONDS, others), SLICE_SECONDS_MAX)
+            fits = round(progress.rows * allowed / max(self.ended - began, 1e-6))
+            self.rows = max(1, min(fits, GROWTH * progress.rows))
+        return progress
+
+
+class Paces:
+    """Of all commands of one thread that are under way in slices."""
+
+    def __init__(self, now: Callable[[], float] = time.thread_time) -> None:
+        self._now = now
+        self._under_way: dict[tuple[DomainIndex, type[Sliced]], Pace] = {}
+
+    def perform(self, hosted: Hosted, domain: DomainIndex, command: Command, batch: Batch) -> Progress:
+        """See :meth:`Hosted.perform`."""
+        if not isinstance(command, Sliced):
+            return hosted.perform(domain, command, batch)
+        which = domain, type(command)
+        pace = self._under_way.pop(which, None) or Pace(self._now)  # Where it fails, nobody goes on with it.
+        progress = pace.perform(command, lambda slice: hosted.perform(domain, slice, batch))
+        if not progress.finished:
+            self._under_way[which] = pace
+        return progress
