@@ -23,7 +23,7 @@ from domains.graph import Columns, DomainIndex, NodeIndex
 from domains.ingress import Hole, Ingresses, Sources
 from domains.links import Links
 from domains.lookups import Pull
-from domains.memory import accounted_bytes, evict_least_used
+from domains.memory import evict_least_used
 from domains.operators.edges import Reader
 from domains.packets import (
     Effect,
@@ -134,7 +134,7 @@ class Domain:
 
     def accounted_bytes(self) -> int:
         """The bytes of all state and readers, as accounted."""
-        return accounted_bytes(self.vertices)
+        return self.vertices.accounted_bytes()
 
     # --- writes and updates -----------------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
                 continue
             for key in list(index.keys()):
                 _check_entry(domain, peek, vertex, index, key, reader_rows)
+    summed = sum(index.bytes for vertex in domain.vertices for index in vertex.indexes.values())
+    assert domain.accounted_bytes() == summed, f"{domain.accounted_bytes()} bytes are accounted, not {summed}"
     for vertex, columns, key in domain.ingresses.pending:
         assert key not in vertex.indexes[columns], f"{vertex} has {key} filled and pending"
 

@@ -27,10 +27,6 @@ SHARE = 16
 a scan of composite keys is paid for by many victims."""
 
 
-def accounted_bytes(vertices: Iterable[Vertex]) -> int:
-    return sum(index.bytes for vertex in vertices for index in vertex.indexes.values())
-
-
 def evict_least_used(vertices: Iterable[Vertex], act: ForwardPass, excess: int) -> int:
     """Choose victims worth ``excess`` accounted bytes and start their eviction; answers how many keys go."""
     partial = [
