@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import itemgetter
 
 from domains.description import describe
-from domains.expressions import Expression, Field
+from domains.expressions import Expression
 from domains.functions.generation import defined, emitter
 from domains.rewriting import fields_of, fold, is_constant, remap
 from domains.types import Delta, Row, Value
@@ -32,7 +31,6 @@ __all__ = [
     "compile_filter_batch",
     "compile_predicate",
     "compile_project_batch",
-    "compile_projection",
     "describe",
     "fields_of",
     "fold",
@@ -62,11 +60,6 @@ def compile_predicate(e: Expression) -> Callable[[Row], bool]:
     return function
 
 
-def compile_projection(es: Sequence[Expression]) -> Callable[[Row], Row]:
-    """The row of the expressions' values for a row."""
-    return _projection(tuple(es))
-
-
 def compile_filter_batch(e: Expression) -> Callable[[list[Delta]], list[Delta]]:
     """The deltas whose rows the predicate is true for, in their order, as a new list."""
     return _filter_batch(e)
@@ -75,17 +68,6 @@ def compile_filter_batch(e: Expression) -> Callable[[list[Delta]], list[Delta]]:
 def compile_project_batch(es: Sequence[Expression]) -> Callable[[list[Delta]], list[Delta]]:
     """The deltas with projected rows, in their order and with their weights; equal ones are not consolidated."""
     return _project_batch(tuple(es))
-
-
-@lru_cache(_MOST_COMPILED)
-def _projection(es: tuple[Expression, ...]) -> Callable[[Row], Row]:
-    positions = [e.position for e in es if isinstance(e, Field)]
-    if len(positions) == len(es) > 1:
-        return itemgetter(*positions)  # In C: half the time of a Python function.
-    emit = emitter()
-    source = _row([emit.value(fold(e)) for e in es])
-    function: Callable[[Row], Row] = defined(f"def operator(r):\n    return {source}", emit)
-    return function
 
 
 @lru_cache(_MOST_COMPILED)

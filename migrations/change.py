@@ -29,7 +29,7 @@ from migrations.plan import (
 )
 from migrations.query.relation import Relation
 from migrations.query.view import PlannedView, asks
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Entry
 from migrations.statements.adhoc import AdHoc, ad_hoc_name
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (
@@ -114,14 +114,6 @@ def _worked_out(state: State, entry: Entry, placement: Placement, parsed: Sequen
         work.forget_ad_hoc(name)
     work.readers.update((name.lower(), None) for name in entry.readers)
     return work.finish(entry, placement)
-
-
-def play(recipe: Recipe, placement: Placement, *, partial: bool = True, shards: int = 1) -> State:
-    """The state that a recipe comes to in a deployment of so many shards."""
-    state = State(partial=partial, shards=shards)
-    for entry in recipe.entries:
-        state = change_of(state, entry, placement).state
-    return state
 
 
 def build_index(schema: TableSchema, columns: Columns, shards: int = 1) -> list[PlanStep]:

@@ -1,6 +1,6 @@
-"""Which shards a write goes to, and which shard answers a look-up: what the outside of the domains must know.
+"""Which shards a write goes to: what the outside of the domains must know.
 
-Both follow from the schema and the plan alone, so every process that knows the recipe finds the same shard.
+It follows from the schema alone, so every process that knows the recipe finds the same shards.
 
 A write that goes to several shards is several writes: each is applied whole or not at all, but one may be refused (a
 UNIQUE key) where another was done. An INSERT of one row, and an UPDATE or DELETE whose WHERE names the value of the
@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from domains.errors import Unsupported
-from domains.graph import NodeIndex, Reader
 from domains.packets import Delete, Insert, Operation, Update
 from domains.sharding import shard_of
 from domains.types import Row, TableSchema
-from migrations.dataflow import Dataflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +118,3 @@ def _shards_of(operation: Update | Delete, schema: TableSchema, factor: int) -> 
         if column == schema.shard_column:
             return sorted({shard_of(value, factor) for value in values if value is not None}) or [0]
     return list(range(factor))
-
-
-def shard_of_key(flow: Dataflow, reader: NodeIndex, key: Row) -> int:
-    """The number of the shard in which the reader has this key."""
-    sharding = flow.sharding[reader]
-    operator = flow.nodes[reader].operator
-    assert isinstance(operator, Reader)
-    if sharding.shards == 1:
-        return sharding.first
-    at = next(at for at, column in enumerate(operator.key) if column in sharding.columns)
-    return sharding.first + shard_of(key[at], sharding.shards)

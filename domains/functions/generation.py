@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from domains.expressions import Call, Expression
+from domains.expressions import Call
 from domains.functions import FUNCTIONS
 from domains.functions.source import Emitter
 from domains.types import Value
@@ -32,8 +32,3 @@ def evaluate_constant(e: Call) -> Value:
     source = emit.value(e)
     value: Value = defined(f"def operator(r):\n    return {source}", emit)(())
     return value
-
-
-def source_of(e: Expression) -> str:
-    """The Python that an expression becomes, for tests and the curious."""
-    return emitter().value(e)

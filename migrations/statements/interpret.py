@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from domains.errors import BadRequest, Unsupported
+from domains.errors import Unsupported
 from domains.types import Value
 from migrations.catalog import Catalog
 from migrations.parse import Parsed, exp, parse, text_of
@@ -16,14 +16,11 @@ from migrations.statements.constants import (
     Argument,
     check_params,
     constant_of,
-    count_placeholders,
     placeholders,
     scalars,
 )
 from migrations.statements.literal_nodes import literal_node
 from migrations.statements.statement import ConstantSelect, SelectStatement, Statement
-
-__all__ = ["count_placeholders", "interpret", "interpret_one", "split"]
 
 
 def split(sql: str) -> list[Parsed]:
@@ -42,21 +39,6 @@ def split(sql: str) -> list[Parsed]:
             single.set("tables", [name.copy()])
             statements.append(Parsed(single, text_of(single)))
     return statements
-
-
-def interpret(sql: str, catalog: Catalog, params: Sequence[Any] = (), *, now: str) -> Iterator[Statement]:
-    """The statements of a text in order, all against one catalog; ``params`` are handed out in the order of the text.
-
-    For texts in which nothing depends on DDL before it. Else :func:`split`, :func:`interpret_one`, perform, repeat.
-    """
-    statements = split(sql)
-    counts = [count_placeholders(parsed) for parsed in statements]
-    if sum(counts) != len(params):
-        raise BadRequest(f"the text has {sum(counts)} parameters, but {len(params)} values are given")
-    at = 0
-    for parsed, count in zip(statements, counts, strict=True):
-        yield interpret_one(parsed, catalog, params[at : at + count], now)
-        at += count
 
 
 def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:

@@ -20,11 +20,11 @@ from domains.types import Row
 from migrations.plan import plan_start
 from migrations.query.view import PlannedView
 from migrations.recipe import Entry
-from migrations.routing import shard_of_key
 from tests.campaign.in_bulk import BulkMigrations
 from tests.campaign.planned import Planned
 from tests.campaign.subject import Answer, Setting
 from tests.migrations.evaluate import sorted_rows
+from tests.shard_of_key import shard_of_key
 from tests.simulation.recovery import recover
 from tests.simulation.simulation import Simulation
 

@@ -18,13 +18,14 @@ from domains.errors import HeadraceError, OutOfOrder
 from domains.graph import DomainIndex, NodeIndex, Reader
 from domains.packets import Clock, Insert, Once, Operation, Written
 from domains.types import Row
-from migrations.routing import NumberedPart, shard_of_key, split, split_numbered
+from migrations.routing import NumberedPart, split, split_numbered
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
 from tests.campaign.planned import NOW
 from tests.campaign.simulated import keys_of, rows_of
 from tests.cluster_simulation.loop import Process
+from tests.shard_of_key import shard_of_key
 from worker.messages import EvictRequest, Pages, ReadRequest, Role, WriteRequest
 from worker.reader_map import BoundLookup
 from worker.schema_version import version_of

@@ -66,8 +66,9 @@ from migrations.dataflow import Dataflow
 from migrations.extension import Extension
 from migrations.joint_graph import JointGraph
 from migrations.plan import MigrationPlan, State, plan_addition, plan_start
-from migrations.routing import shard_of_key, split
+from migrations.routing import split
 from tests.migrations.evaluate import evaluate
+from tests.shard_of_key import shard_of_key
 from tests.simulation.bulk import BulkMigration, is_bulk
 from tests.simulation.recovery import recover
 from tests.simulation.simulation import Simulation

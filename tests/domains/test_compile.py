@@ -12,7 +12,6 @@ from domains.compile import (
     compile_filter_batch,
     compile_predicate,
     compile_project_batch,
-    compile_projection,
     describe,
     fields_of,
     fold,
@@ -22,7 +21,7 @@ from domains.compile import (
 from domains.errors import TypeViolation, Unsupported
 from domains.expressions import Call, Constant, Expression, Field
 from domains.functions import FUNCTIONS, call
-from domains.functions.generation import source_of
+from domains.functions.generation import emitter
 from domains.types import (
     BIGINT,
     BLOB,
@@ -48,6 +47,11 @@ def number(value: int) -> Constant:
 
 def text(value: str) -> Constant:
     return Constant(value, TEXT)
+
+
+def source_of(e: Expression) -> str:
+    """The Python that an expression becomes."""
+    return emitter().value(e)
 
 
 # --- the shape of the generated code --------------------------------------------------------------------------------
@@ -78,11 +82,10 @@ def test_equal_expressions_share_a_function() -> None:
 
 def test_projection_shapes() -> None:
     row = (7, "a", None)
-    assert compile_projection([])(row) == ()
-    assert compile_projection([TITLE])(row) == ("a",)
-    assert compile_projection([TITLE, ID])(row) == ("a", 7)
-    assert compile_projection([ID, call("add", ID, number(1)), Constant(None, NULL)])(row) == (7, 8, None)
     batch: list[Delta] = [(row, 2), ((8, "b", None), -1)]
+    assert compile_project_batch([TITLE])(batch) == [(("a",), 2), (("b",), -1)]
+    computed = [ID, call("add", ID, number(1)), Constant(None, NULL)]
+    assert compile_project_batch(computed)(batch) == [((7, 8, None), 2), ((8, 9, None), -1)]
     assert compile_project_batch([TITLE, ID])(batch) == [(("a", 7), 2), (("b", 8), -1)]
     assert compile_project_batch([])(batch) == [((), 2), ((), -1)]
 
@@ -214,9 +217,7 @@ def substituted(e: Expression, values: list[Expression]) -> Expression:
 def test_a_batch_is_its_rows(e: Expression, batch: list[Delta]) -> None:
     is_true, value = compile_predicate(e), compile_expression(e)
     assert compile_filter_batch(e)(batch) == [d for d in batch if is_true(d[0])]
-    pairs = compile_projection([COLUMNS[0], e])
-    assert compile_project_batch([COLUMNS[0], e])(batch) == [(pairs(row), weight) for row, weight in batch]
-    assert [pairs(row) for row, _ in batch] == [(row[0], value(row)) for row, _ in batch]
+    assert compile_project_batch([COLUMNS[0], e])(batch) == [((row[0], value(row)), weight) for row, weight in batch]
 
 
 # --- the tree -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from domains.compile import compile_predicate, compile_projection
+from domains.compile import compile_predicate, compile_project_batch
 from domains.graph import (
     Aggregate,
     AggregateCall,
@@ -98,10 +98,9 @@ def _operator(operator: Any, parents: list[Bag], tables: Tables, columns: list[A
             holds = compile_predicate(predicate)
             return Counter({row: n for row, n in parents[0].items() if holds(row)})
         case Project(expressions):
-            project = compile_projection(expressions)
             result: Bag = Counter()
-            for row, n in parents[0].items():
-                result[project(row)] += n
+            for row, n in compile_project_batch(expressions)(list(parents[0].items())):
+                result[row] += n
             return result
         case Union():
             return sum(parents, Counter())

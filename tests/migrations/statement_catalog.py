@@ -58,6 +58,11 @@ def one(sql: str, *params: Any, catalog: Catalog = CATALOG) -> Statement:
     return interpret_one(parsed, catalog, params, NOW)
 
 
+def each(sql: str, catalog: Catalog = CATALOG) -> list[Statement]:
+    """The statements of a text without parameters, all against one catalog."""
+    return [interpret_one(parsed, catalog, (), NOW) for parsed in split(sql)]
+
+
 def schema_of(sql: str, catalog: Catalog = CATALOG) -> TableSchema:
     statement = one(sql, catalog=catalog)
     assert isinstance(statement, (CreateTable, AlterTable, CreateIndex, DropIndex)), statement

@@ -14,10 +14,10 @@ from migrations.catalog import Catalog
 from migrations.change import change_of
 from migrations.plan import State, one_domain
 from migrations.recipe import Entry
-from migrations.routing import Split, shard_of_key, split, split_numbered
-from migrations.statements.interpret import interpret
+from migrations.routing import Split, split, split_numbered
 from migrations.statements.statement import WriteStatement
-from tests.migrations.statement_catalog import NOW
+from tests.migrations.statement_catalog import one
+from tests.shard_of_key import shard_of_key
 
 SHARDS = 4
 TABLES = """
@@ -39,7 +39,7 @@ CATALOG: Catalog = state().catalog
 
 
 def operation_of(sql: str) -> Operation:
-    (statement,) = interpret(sql, CATALOG, now=NOW)
+    statement = one(sql, catalog=CATALOG)
     assert isinstance(statement, WriteStatement)
     return statement.operation
 

@@ -13,7 +13,8 @@ from migrations.catalog import Catalog
 from migrations.joint_graph import JointGraph
 from migrations.query.view import plan_view
 from migrations.statements.adhoc import AdHoc, parameterise, verbatim
-from migrations.statements.interpret import count_placeholders, interpret_one, split
+from migrations.statements.constants import count_placeholders
+from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import CreateView, Explain, PendingWrite, SelectStatement, Statement
 from tests.migrations.statement_catalog import NOW, perform
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from domains.errors import BadRequest, HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported
-from migrations.statements.interpret import count_placeholders, interpret, split
+from domains.errors import HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported
+from migrations.statements.constants import count_placeholders
+from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (
     ConstantSelect,
     Describe,
@@ -121,16 +122,16 @@ def test_what_is_wrong_is_said(sql: str, kind: type[HeadraceError], message: str
     assert str(caught.value).startswith(message)
 
 
-def test_several_statements_share_the_parameters_in_order() -> None:
+def test_several_statements_of_a_text_have_parameters_of_their_own() -> None:
     text = "INSERT INTO votes VALUES (?, ?); ; SELECT id FROM stories WHERE id = ?; SHOW TABLES;"
-    assert [count_placeholders(parsed) for parsed in split(text)] == [2, 1, 0]
-    first, second, third = interpret(text, CATALOG, (1, 2, 3), now=NOW)
+    parsed = split(text)
+    assert [count_placeholders(each) for each in parsed] == [2, 1, 0]
+    values = ((1, 2), (3,), ())
+    first, second, third = (interpret_one(*each, NOW) for each in zip(parsed, [CATALOG] * 3, values, strict=True))
     assert isinstance(first, WriteStatement)
     assert isinstance(second, SelectStatement)
     assert second.params == (3,)
     assert third == ShowTables()
-    with pytest.raises(BadRequest, match="the text has 3 parameters, but 1 values are given"):
-        list(interpret(text, CATALOG, (1,), now=NOW))
 
 
 def test_what_only_looks_like_a_parameter_is_none() -> None:

@@ -7,17 +7,17 @@ import pytest
 from domains.errors import HeadraceError, LimitExceeded, SqlError, SqlSyntaxError, Unsupported
 from domains.types import TableSchema
 from migrations.catalog import Catalog
-from migrations.change import change_of, entries_of, play
+from migrations.change import change_of, entries_of
 from migrations.parse import parse
 from migrations.plan import State, one_domain
 from migrations.recipe import Entry, Recipe
-from migrations.statements.interpret import interpret
 from migrations.statements.statement import CreateTable
-from tests.migrations.statement_catalog import NOW, perform
+from tests.migrations.statement_catalog import each, one, perform
+from tests.played_recipe import play
 
 
 def made(sql: str, shards: int = 4) -> TableSchema:
-    (statement,) = interpret(sql, Catalog(shards=shards), now=NOW)
+    statement = one(sql, catalog=Catalog(shards=shards))
     assert isinstance(statement, CreateTable)
     return statement.schema
 
@@ -68,7 +68,7 @@ def test_what_is_written_wrong_is_told_with_its_place(clause: str) -> None:
 
 def refused(sql: str, catalog: Catalog) -> HeadraceError:
     with pytest.raises(HeadraceError) as caught:
-        list(interpret(sql, catalog, now=NOW))
+        each(sql, catalog)
     return caught.value
 
 
@@ -132,8 +132,8 @@ def test_a_row_does_not_move_to_another_shard(sql: str) -> None:
 
 
 def test_it_may_where_there_is_one_shard() -> None:
-    list(interpret("UPDATE tags SET tag = 3; UPDATE stories SET author = 1", CATALOG, now=NOW))
-    list(interpret("UPDATE stories SET id = id + 1", perform(TABLES.replace("SHARDS 1", ""), Catalog()), now=NOW))
+    each("UPDATE tags SET tag = 3; UPDATE stories SET author = 1", CATALOG)
+    each("UPDATE stories SET id = id + 1", perform(TABLES.replace("SHARDS 1", ""), Catalog()))
 
 
 def test_the_column_is_not_dropped() -> None:

@@ -22,7 +22,7 @@ from domains.packets import Filled, Insert, LinkUpdate, Operation, Written, link
 from domains.sharding import physical, shard_of
 from domains.types import Row
 from migrations.plan import State, plan_start
-from migrations.routing import shard_of_key
+from tests.shard_of_key import shard_of_key
 from worker import dataflow as dataflow_module
 from worker.batch import LinkPacket
 from worker.dataflow import Dataflow

@@ -19,7 +19,7 @@ from domains.graph import DomainIndex, NodeIndex, Reader
 from domains.packets import Clock, Delete, Failed, Filled, Insert, Outcome, Written
 from domains.sharding import physical, shard_of
 from domains.types import Row
-from migrations.routing import shard_of_key
+from tests.shard_of_key import shard_of_key
 from worker.batch import Look
 from worker.messages import NotHere
 from worker.reader_map.layout import reader_id

@@ -8,7 +8,6 @@ opened again: what reached the disk is then unknown, and RocksDB itself refuses 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -66,16 +65,6 @@ def _options(create: bool) -> Options:
 
 class StorageInUse(StorageFailure):
     """Another process has the directory, or another store of this one."""
-
-
-@dataclass(frozen=True, slots=True)
-class StorageStatistics:
-    """For ``status``; all in bytes."""
-
-    on_disk: int
-    """Tables and write-ahead log."""
-    memtables: int
-    block_cache: int
 
 
 class DatabaseView:
@@ -204,14 +193,6 @@ class Database:
             # After a failure RocksDB says the same again, and whoever closes has been told.
             if not failed_before:
                 self._fail("close", error)
-
-    def statistics(self) -> StorageStatistics:
-        files = (entry for entry in self.path.iterdir() if entry.suffix in (".sst", ".log"))
-        return StorageStatistics(
-            on_disk=sum(entry.stat().st_size for entry in files),
-            memtables=self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0,
-            block_cache=self._db.property_int_value("rocksdb.block-cache-usage") or 0,
-        )
 
     def _refuse_after_failure(self) -> None:
         if self._failed is not None:

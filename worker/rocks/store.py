@@ -19,7 +19,7 @@ from domains.types import Delta, TableSchema
 from worker.rocks import layout
 from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.cut import TableCut
-from worker.rocks.database import Database, StorageStatistics
+from worker.rocks.database import Database
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.log import log_key, read_log, trim_log
 from worker.rocks.numbers import StreamNumbers
@@ -229,9 +229,6 @@ class RocksStore:
             found.counters.auto_increment,
             self._database.view() if rows else None,
         )
-
-    def statistics(self) -> StorageStatistics:
-        return self._database.statistics()
 
 
 def _to_json(document: dict[str, Any]) -> bytes:

@@ -23,12 +23,13 @@ from domains.packets import Failed, Publish
 from domains.types import Delta, Row
 from migrations.plan import State
 from migrations.recipe import Entry
-from migrations.routing import shard_of_key, split
+from migrations.routing import split
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
 from tests.cluster_simulation.loop import VirtualLoop
 from tests.controller.cluster.memory_archive import MemoryArchive
+from tests.shard_of_key import shard_of_key
 from worker.batch import Batch, Drop, LinkPacket, Look
 from worker.hosted import Hosted
 from worker.messages import (

@@ -6,9 +6,9 @@ import pytest
 
 from controller.cluster.acknowledged import Acknowledged
 from domains.packets import Written
-from migrations.change import play
 from migrations.plan import one_domain
 from migrations.recipe import Entry, Recipe
+from tests.played_recipe import play
 
 CREATED = "CREATE TABLE Votes (id INT PRIMARY KEY)"
 

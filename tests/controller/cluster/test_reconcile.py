@@ -11,9 +11,9 @@ from controller.cluster.state import Assignment, ClusterState
 from domains.commands import AddNodes, AlterTable, CreateTable, DropTable
 from domains.graph import DomainIndex, Ingress, Materialization, NodeIndex
 from domains.types import TableSchema
-from migrations.change import play
 from migrations.plan import State, one_domain
 from migrations.recipe import Entry, Recipe
+from tests.played_recipe import play
 from worker.messages import DomainReport, WorkerReport
 
 SHARDS = 3
