@@ -28,12 +28,6 @@ FROM votes
 WHERE comment_id IS NOT NULL
 GROUP BY comment_id;
 
-CREATE VIEW story_score AS
-SELECT story_id, upvotes - downvotes AS score FROM votes_per_story;
-
-CREATE VIEW comment_score AS
-SELECT comment_id, upvotes - downvotes AS score FROM votes_per_comment;
-
 CREATE VIEW story_with_votes AS
 SELECT s.id, s.short_id, s.created_at, s.user_id, s.url, s.title, s.markeddown_description, s.is_expired,
        s.is_moderated, s.merged_story_id, s.user_is_author,
@@ -147,13 +141,13 @@ SELECT user_id, COUNT(*) AS stories_count FROM stories GROUP BY user_id;
 CREATE VIEW comments_per_user AS
 SELECT user_id, COUNT(*) AS comments_count FROM comments GROUP BY user_id;
 
--- What others (and the user) think of all that the user has written.
+-- What others (and the user) think of all that the user has written: one sum a user, and none for each thing written.
 CREATE VIEW user_karma AS
-SELECT written.user_id, SUM(written.score) AS karma
+SELECT written.user_id, SUM(written.vote) AS karma
 FROM (
-  SELECT s.user_id, v.score FROM stories s JOIN story_score v ON v.story_id = s.id
+  SELECT s.user_id, v.vote FROM stories s JOIN votes v ON v.story_id = s.id WHERE v.comment_id IS NULL
   UNION ALL
-  SELECT c.user_id, v.score FROM comments c JOIN comment_score v ON v.comment_id = c.id
+  SELECT c.user_id, v.vote FROM comments c JOIN votes v ON v.comment_id = c.id
 ) AS written
 GROUP BY written.user_id;
 

@@ -15,7 +15,8 @@
 --   Login          user_by_name
 --
 -- What is asked of one user's marks and votes is partial by the user (PARTIAL_BY, a comment to other databases): they
--- are few, and the first page of a user is one hole instead of one for each of 51 stories.
+-- are few, and the first page of a user is one hole instead of one for each of 51 stories. Not so comment_votes_of_user:
+-- few pages ask for it, and all that a user has ever voted for would be kept a second time.
 
 -- Every page ----------------------------------------------------------------------------------------------------
 
@@ -116,9 +117,9 @@ CREATE EXT VIEW stories_by_id AS
 SELECT id, short_id, title, user_id, upvotes, downvotes, score FROM story_with_votes WHERE id IN (?);
 
 CREATE EXT VIEW comment_votes_of_user AS
-SELECT /*+ PARTIAL_BY(user_id) */ user_id, comment_id, id, vote, reason
+SELECT user_id, comment_id, id, vote, reason
 FROM votes
-WHERE user_id = ? AND comment_id IN (?);
+WHERE comment_id IS NOT NULL AND user_id = ? AND comment_id IN (?);
 
 -- User ----------------------------------------------------------------------------------------------------------
 
