@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from migrations.plan import SLICE_ROWS
 from worker.dataflow import BATCH_INPUTS
+from worker.pace import SLICE_SECONDS
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("headrace", "api", "controller", "worker", "migrations", "domains", "zookeeper", "loadgen")
@@ -255,4 +255,4 @@ def test_the_false_friends_are_named() -> None:
 def test_figures_of_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     assert f"at most {BATCH_INPUTS}\n" in text
-    assert f"in slices of {SLICE_ROWS:,} rows" in text
+    assert f"in slices of some {SLICE_SECONDS * 1000:g} ms" in text
