@@ -9,7 +9,8 @@ believes only what it hears itself: a member stays one while it answers heartbea
 
 A connection that breaks and can be made again is no loss, but what was asked over it may be undone: that is announced
 as a *shake*. A process that was lost and is heard again joins again, as any other does; what it still hosts is old by
-then and is closed.
+then and is closed. In both cases what was said over the connection before may arrive yet, at any time: that is counted
+(``again``), and a recovery raises the epoch before anything else, so that it is refused.
 """
 
 from __future__ import annotations
@@ -90,6 +91,10 @@ class Fleet:
     watcher: Watcher
     members: dict[str, Member] = field(default_factory=dict)
     registered: dict[str, WorkerDescriptor] = field(default_factory=dict)
+    again: int = 0
+    """How often a process was connected to that had been before. A process that is new has nothing on its way to it."""
+    _met: dict[str, int] = field(default_factory=dict)
+    """The latest incarnation of each worker that was connected to."""
     _absent: set[str] = field(default_factory=set)
     """Registered, but nobody listens at their addresses: dead, and not yet forgotten by ZooKeeper."""
     _joining: dict[str, tuple[WorkerDescriptor, asyncio.Task[None]]] = field(default_factory=dict)
@@ -209,6 +214,8 @@ class Fleet:
     def _admit(self, member: Member) -> None:
         name = member.descriptor.name
         self._absent.discard(name)
+        self.again += self._met.get(name) == member.descriptor.incarnation
+        self._met[name] = member.descriptor.incarnation
         _log.info('worker "%s" is there', name)
         self.members[name] = member
         member.watch = asyncio.create_task(self._watch(member))
@@ -257,6 +264,7 @@ class Fleet:
         handle = await self.connect(member.descriptor)
         self._drop(member.handle)
         member.handle = handle
+        self.again += 1
         self.watcher.shaken(member.descriptor.name)
 
     def _lose(self, member: Member, reason: str) -> None:

@@ -96,6 +96,8 @@ class Leader:
         """Set at whatever the steering task or somebody else may be waiting for."""
         self._newcomers: dict[str, None] = {}
         self._moves: dict[DomainIndex, str] = {}
+        self._fenced = 0
+        """As many of the times that a process was connected to again have been followed by a greater epoch."""
         self._uneven = False
         """Whether domains may have to be moved for the load to be even."""
         self._balance_at = 0.0
@@ -281,6 +283,7 @@ class Leader:
                 continue
             try:
                 self._newcomers.clear()
+                await self._fence()
                 outcome = await self.recovery.round(self._moves)
             except Interrupted as error:
                 self.trouble = error.message
@@ -301,6 +304,13 @@ class Leader:
                 self.trouble = "; ".join(f"domain {d}: {why}" for d, why in sorted(self.closed.items()))
                 pause = min(2 * pause, RETRY_MAX)
             await self._until_news(loop.time() + (pause if self.closed else timing.retry))
+
+    async def _fence(self) -> None:
+        """Have refused what may be on its way yet over connections that were given up: see ``recovery.py``."""
+        again = self.fleet.again
+        if again != self._fenced:
+            await self.ledger.change(_next_epoch, patience=0.0)
+            self._fenced = again
 
     async def _greet(self) -> None:
         """Who joined may have domains that are no longer its own, from before it was lost: they are to be closed."""
@@ -348,3 +358,8 @@ class Leader:
             return
         finally:
             self._news.clear()
+
+
+def _next_epoch(before: ClusterState | None) -> ClusterState:
+    assert before is not None
+    return before.next_epoch()

@@ -19,8 +19,9 @@ What excludes each race:
   ingresses that are new (``reconcile.py``).
 * *An answer from what is half built.* Reads and upqueries of such nodes are held until ``Activate``, which comes when
   all rows have arrived everywhere (``barrier.all_lanes``).
-* *A command of this leader's own past.* The epoch has grown, and workers refuse the older one; one that was taken
-  before is reflected by the report.
+* *A command of this leader's own past.* Over one connection it comes before the report that is asked later, which
+  reflects it. One that was sent over a connection before (the network had it for a while) may come at any time: so
+  where a process was connected to again, the epoch grows before the reports are asked, and workers refuse the older.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from itertools import combinations
+from itertools import permutations
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,7 @@ KINDS = {
     "betrayal": 5,
     "late_packets": 5,
     "slow_links": 4,
+    "late_rows": 3,
     "late_leader": 4,
     "ambush": 12,
 }
@@ -90,6 +91,9 @@ class Faults:
             task.cancel()
         cluster.network.weather = Weather()
         cluster.network.late.clear()
+        for worker in cluster.workers.values():
+            if worker.is_up:
+                worker.dataflow.memory_limit = cluster.memory_limit
         cluster.network.join()
         if not cluster.zookeeper.running:
             cluster.zookeeper.start()
@@ -334,8 +338,9 @@ class Faults:
         late = self.random.choice((1.0, 2.0, 4.0, 8.0))
         self.cluster.say(f"what {leader.process} says to workers takes {late} s longer")
         for worker in self.cluster.every_worker:
-            self.cluster.network.late[frozenset((leader.process, worker.process))] = late
-        await asyncio.sleep(self.random.random() * 0.5)
+            self.cluster.network.late[leader.process, worker.process] = late
+        # It is told to change something meanwhile, perhaps; and it goes on until its session is over.
+        await asyncio.sleep(self.random.random() * self.random.choice((0.5, 2.0)))
         await self._cut_off(leader.process)
         self.cluster.network.late.clear()
 
@@ -350,11 +355,17 @@ class Faults:
         cluster, late = self.cluster, self.random.choice((0.1, 0.5, 2.0))
         workers = [worker.process for worker in cluster.workers.values()]
         cluster.say(f"whatever goes from worker to worker takes {late} s longer")
-        for one, other in combinations(workers, 2):
-            cluster.network.late[frozenset((one, other))] = late
+        for one, other in permutations(workers, 2):
+            cluster.network.late[one, other] = late
         await asyncio.sleep(2.0 + self._pause())
         cluster.network.late.clear()
         cluster.say("links are as fast as before")
+
+    async def _late_rows(self) -> None:
+        """A worker is lost while much is on its way between the others, of what is built again then."""
+        self._later(self._slow_links())
+        await asyncio.sleep(0.1 + self.random.random())
+        await self._kill_worker()
 
     async def _weather(self) -> None:
         self.cluster.network.weather = Weather(

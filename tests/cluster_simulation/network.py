@@ -105,7 +105,7 @@ class Transport(asyncio.Transport):
 
     def _put(self, data: bytes | None) -> None:
         loop = self.network.loop
-        late = self.network.late.get(frozenset((self.process, self.other.process)), 0.0)
+        late = self.network.late.get((self.process, self.other.process), 0.0)
         self._last = max(self._last, loop.time() + self.network.delay(self._weather) + late)
         self._way.append(data)
         loop.call_at(self._last, self.arrive, context=self.network.context)
@@ -177,8 +177,8 @@ class Network:
         self.silent: list[Transport] = []
         """Whose other end is gone, without their knowing."""
         self.parted: set[frozenset[Process]] = set()
-        self.late: dict[frozenset[Process], float] = {}
-        """Pairs between which everything takes so many seconds longer."""
+        self.late: dict[tuple[Process, Process], float] = {}
+        """What the one sends to the other takes so many seconds longer."""
         self.vanishing = False
         self._ports = 7000
         self.context = Context()
