@@ -13,7 +13,7 @@ from tests.campaign.kinds import INT, Kind, Type
 from tests.campaign.queries import Compound, Cut, OrderKey, Output, Query, Select, Source, Stored, View
 from tests.campaign.rendering import mysql, nested, parameters
 from tests.campaign.schema import Table
-from tests.campaign.terms import Parameter, Term, both, call, placeholder, same
+from tests.campaign.terms import Parameter, Term, as_numbers, both, call, placeholder, same
 
 
 @dataclass
@@ -164,7 +164,10 @@ class Queries:
         left = [term for source in sources for term in source.columns()]
         pairs = [(a, b) for a in left for b in new.columns() if a.type.kind == b.type.kind and a.type.kind != Kind.DBL]
         parts: list[Term] = []
-        if pairs:
+        others = [(a, b) for a in left for b in new.columns() if _meets(a, b)]
+        if others and random.random() < 0.06:
+            parts.append(same(INT, "({0} = {1})", *as_numbers(*random.choice(others))))
+        elif pairs:
             for one, two in random.sample(pairs, min(len(pairs), random.choices((1, 2), (5, 1))[0])):
                 parts.append(same(INT, "({0} = {1})", *((one, two) if random.random() < 0.7 else (two, one))))
         expressions = Expressions(random, [*left, *new.columns()])
@@ -190,7 +193,11 @@ class Queries:
             return Term(INT, f"({name} ({mysql(query)}))", f"({name} ({nested(query)}))", nested=(query,))
         outer = random.choice(expressions.scope)
         candidates = [term for term in inside.scope if term.type.kind == outer.type.kind]
-        term = random.choice(candidates) if candidates else inside.leaf(outer.type)
+        others = [term for term in inside.scope if _meets(outer, term)]
+        if others and random.random() < 0.3:
+            outer, term = as_numbers(outer, random.choice(others))
+        else:
+            term = random.choice(candidates) if candidates else inside.leaf(outer.type)
         query = Select((Output(term, "x0"),), sources, where)
         name = random.choice(("IN", "IN", "NOT IN"))
         text = f"({{0}} {name} ({mysql(query)}))"
@@ -261,6 +268,12 @@ class Queries:
 
 def stored(table: Table) -> Stored:
     return Stored(table.name, tuple((column.name, column.type) for column in table.columns))
+
+
+def _meets(one: Term, two: Term) -> bool:
+    """Whether they are of different kinds that are compared as numbers."""
+    kinds = {one.type.kind, two.type.kind}
+    return len(kinds) == 2 and kinds <= {Kind.INT, Kind.DEC, Kind.TXT}
 
 
 def _cast_to(term: Term, type: Type) -> Term:

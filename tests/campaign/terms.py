@@ -142,6 +142,13 @@ def as_text(term: Term) -> Term:
     return Term(term.type, "{0}", f"my_text({{0}}, {term.type.scale})", (term,))
 
 
+def as_numbers(*terms: Term) -> tuple[Term, ...]:
+    """Terms as they are compared where some are texts and some are numbers."""
+    return tuple(
+        Term(term.type, "{0}", "my_num({0})", (term,)) if term.type.kind is Kind.TXT else term for term in terms
+    )
+
+
 def both(terms: tuple[Term, ...] | list[Term]) -> Term | None:
     """The conjunction, None of nothing."""
     if not terms:
