@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from asyncio import gather
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_to_bytes
 
 from api.encoding import parse
 from api.kept_answers import Kept, KeptAnswers, pieces_of
 from controller.deployment import Deployment, PreparedLookup, Reading, in_one_state
-from domains.errors import BadRequest, LimitExceeded
+from domains.errors import BadRequest, LimitExceeded, NotFound
 from domains.packets import Clock
 
 MAX_PREPARED = 4096
@@ -119,8 +120,11 @@ class Lookups:
         return found
 
     def try_page(self, view: str, parameters: Mapping[str, Sequence[str]]) -> bytes | None:
-        """The body ``{"rows":[…]}`` if the answer is there, else None."""
-        rows = self.prepared(view).try_page(parameters)
+        """The body ``{"rows":[…]}`` if the answer is there, else None: also where the view is not known *yet*."""
+        try:
+            rows = self.prepared(view).try_page(parameters)
+        except NotFound:
+            return None
         return None if rows is None else b'{"rows":[' + rows + b"]}"
 
     async def page(self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None) -> bytes:
@@ -129,7 +133,7 @@ class Lookups:
 
     async def pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
         """The body ``{"results":[[…],…]}`` for many keys, in their order. Only the misses are awaited."""
-        tried = None if token is not None else in_one_state(lambda reading: self._tried(view, keys, reading))
+        tried = None if token is not None else self._tried_alone(view, keys)
         return b'{"results":' + _listed(await self._whole(view, keys, tried, token)) + b"}"
 
     # --- several views --------------------------------------------------------------------------------------------
@@ -142,21 +146,23 @@ class Lookups:
         if token is None:
             pieces = pieces_of(body)
             if pieces is not None and len(pieces) <= MAX_LOOKUPS:
-                asked = in_one_state(lambda reading: self._by_pieces(pieces, reading))
-                if asked is not None:
-                    return asked
+                with suppress(NotFound):  # One that is not known yet is found below.
+                    asked = in_one_state(lambda reading: self._by_pieces(pieces, reading))
+                    if asked is not None:
+                        return asked
         return self.ask_for(parse_lookups(body), token)
 
     def ask_for(self, wanted: Sequence[tuple[str, list[Any]]], token: Clock | None) -> Asked:
         """The same for look-ups that are parsed."""
         if token is None:
-            return in_one_state(lambda reading: self._by_keys(wanted, reading))
+            with suppress(NotFound):
+                return in_one_state(lambda reading: self._by_keys(wanted, reading))
         late = [Late(place, view, keys, None) for place, (view, keys) in enumerate(wanted)]
         return Asked([b""] * len(wanted), late)
 
     async def finish(self, asked: Asked, token: Clock | None) -> bytes:
         """The body, once what is missing is filled, side by side."""
-        if token is not None:
+        if token is not None or any(each.tried is None for each in asked.late):
             awaited = await gather(*(self._deployment.pages(each.view, each.keys, token=token) for each in asked.late))
             whole = [cast(Pages, pages) for pages in awaited]
         else:
@@ -223,6 +229,13 @@ class Lookups:
     def _tried(self, view: str, keys: list[Any], reading: Reading) -> Pages:
         """What is there now."""
         return self.prepared(view).try_pages(keys, reading)
+
+    def _tried_alone(self, view: str, keys: list[Any]) -> Pages | None:
+        """The same; None where the view is not known yet, and the deployment is to look for it."""
+        try:
+            return in_one_state(lambda reading: self._tried(view, keys, reading))
+        except NotFound:
+            return None
 
     async def _whole(self, view: str, keys: list[Any], tried: Pages | None, token: Clock | None) -> Pages:
         if tried is None:

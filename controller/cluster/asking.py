@@ -29,8 +29,6 @@ FIRST_PAUSE = 0.005
 """Seconds until a request is tried again. A recovery takes hundreds of times that, but what was merely old in the
 directory is new by then."""
 LONGEST_PAUSE = 0.1
-REFRESH_SECONDS = 0.2
-"""For ZooKeeper to say what is decided. It takes some 2 ms; while it is away, a try must not wait for it."""
 GRACE_SECONDS = 1.0
 
 
@@ -89,7 +87,7 @@ class Asking:
                     f"domain {domain} is not served now: {failure.message}",
                     hint="its worker is away or being replaced; try again, GET /v1/status shows how far it is",
                 ) from failure
-            await self._refreshed()
+            await self._directory.catch_up()
             over = outdated()
             if over is not None:
                 raise over from failure
@@ -124,13 +122,6 @@ class Asking:
                 return await self._connections.to(owner)
         except TimeoutError:
             raise ConnectionLost(f'worker "{owner.name}" was not reached in time') from None
-
-    async def _refreshed(self) -> None:
-        """Where ZooKeeper does not answer, what is known has to do."""
-        refreshing = asyncio.ensure_future(self._directory.refresh())
-        if self._directory.connected:
-            await asyncio.wait([refreshing], timeout=REFRESH_SECONDS)
-        refreshing.cancel()
 
     def _moved(self) -> None:
         for asked in list(self._asked):

@@ -27,7 +27,8 @@ from controller.cluster.overview import PATIENCE, Overview, with_leaders_view
 from controller.cluster.reader_maps import ReaderMaps
 from controller.deployment import Archived, MigrationStatus
 from controller.serving import Serving
-from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, Unavailable
+from controller.view_lookup import ViewLookup
+from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, NotFound, Unavailable, UnknownName
 from migrations.parse import Parsed
 from migrations.plan import State
 from migrations.recipe import Entry
@@ -100,6 +101,26 @@ class ClusterDeployment(Serving):
     def _moved(self) -> None:
         """Every look-up names the maps that it reads."""
         self.retire_all()
+
+    # --- names that another process has made a moment ago ---------------------------------------------------------
+
+    async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+        return await self._known(lambda: super(ClusterDeployment, self).made_anew(attempt))
+
+    async def _ready(self, view: str) -> ViewLookup:
+        return await self._known(lambda: super(ClusterDeployment, self)._ready(view))
+
+    async def _known(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+        """What the attempt answers; where a name in it is unknown, and this process is behind, once more. (Names are
+        looked up before anything is done.)"""
+        before = self.state
+        try:
+            return await attempt()
+        except (NotFound, UnknownName):
+            await self.directory.catch_up()
+            if self.state is before:
+                raise
+        return await attempt()
 
     # --- changes of the graph -----------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ from zookeeper.errors import AuthorityError
 
 RETRY_SECONDS = 0.5
 """Until what could not be read is read again: when ZooKeeper comes back it announces that too."""
+CATCH_UP_SECONDS = 0.2
+"""For ZooKeeper to say what is decided. It takes some 2 ms; while it is away, a request must not wait for it."""
 
 _log = logging.getLogger("headrace.api")
 
@@ -93,6 +95,13 @@ class Directory:
         self._waiting.append(read)
         self._wanted.set()
         await read
+
+    async def catch_up(self) -> None:
+        """``refresh``, but where ZooKeeper does not answer soon, what is known has to do."""
+        refreshing = asyncio.ensure_future(self.refresh())
+        if self.connected:
+            await asyncio.wait([refreshing], timeout=CATCH_UP_SECONDS)
+        refreshing.cancel()
 
     def _announced(self, change: Change) -> None:
         self._wanted.set()

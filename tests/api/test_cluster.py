@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from cluster_deployment import SHARDS, InProcess, open_cluster
 
+from api.lookups import Lookups
 from controller.cluster.deployment import ClusterDeployment
 from controller.cluster.directory import Directory
 from controller.cluster.overview import views_of
-from domains.errors import AlreadyExists, NoLeader, NotFound, NotServed, OutcomeUnknown, Unavailable
+from domains.errors import AlreadyExists, NoLeader, NotFound, NotServed, OutcomeUnknown, Unavailable, UnknownName
 from domains.graph import DomainIndex
 from domains.packets import Once
 from worker.messages import Role, WriteRequest
@@ -94,6 +95,43 @@ async def test_another_process_sees_what_this_one_defined(cluster: InProcess) ->
     with pytest.raises(NotFound):
         await cluster.page("Count", {})
     await eventually(lambda: "count" not in other.state.catalog.views)
+    await other.directory.close()
+
+
+async def test_what_another_process_defined_a_moment_ago_is_looked_for(
+    cluster: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Directory, "_announced", lambda self, change: None)  # ZooKeeper announces nothing here.
+    other = await another(cluster)
+    lookups = Lookups(other)
+
+    async def by_sql() -> None:
+        await other.execute("INSERT INTO made VALUES (1)")
+
+    async def by_rows() -> None:
+        await other.insert("made", [{"id": 1}])
+
+    async def by_page() -> None:
+        assert lookups.try_page("MadeView", {"id": ["1"]}) is None
+        assert await lookups.page("MadeView", {"id": ["1"]}, None) == b'{"rows":[]}'
+
+    async def by_lookup() -> None:
+        assert await lookups.pages("MadeView", [[1]], None) == b'{"results":[[]]}'
+
+    async def by_lookups() -> None:
+        asked = lookups.ask(b'{"lookups":[{"view":"MadeView","keys":[[1]]}]}', None)
+        assert await lookups.finish(asked, None) == b'{"results":[[[]]]}'
+
+    for use in (by_sql, by_rows, by_page, by_lookup, by_lookups):
+        await cluster.execute("CREATE TABLE made (id INT PRIMARY KEY)")
+        await cluster.execute("CREATE VIEW MadeView AS SELECT id FROM made WHERE id = ?")
+        await use()
+        await cluster.execute("DROP VIEW MadeView")
+        await cluster.execute("DROP TABLE made")
+        with pytest.raises((NotFound, UnknownName)):
+            await other.execute("SELECT id FROM made")
+        with pytest.raises(NotFound):
+            await lookups.page("MadeView", {"id": ["1"]}, None)
     await other.directory.close()
 
 
