@@ -13,6 +13,11 @@ from migrations.backfill.spark.launching import SparkFailed, SparkJob, check_jav
 from migrations.backfill.spark.settings import SparkSettings
 
 
+def order_of(job: Job) -> dict[str, str]:
+    """What the child is told, and what ``bulk.run`` takes."""
+    return {"job": b64encode(pickle.dumps(job)).decode("ascii")}
+
+
 class SparkRunner:
     """See :class:`migrations.backfill.runner.BulkRunner`."""
 
@@ -25,8 +30,7 @@ class SparkRunner:
         check_java()
 
     def start(self, job: Job) -> SparkRun:
-        what = {"job": b64encode(pickle.dumps(job)).decode("ascii")}
-        return SparkRun(job, SparkJob("bulk", what, self._settings))
+        return SparkRun(job, SparkJob("bulk", order_of(job), self._settings))
 
 
 class SparkRun:
@@ -34,10 +38,10 @@ class SparkRun:
 
     def __init__(self, job: Job, child: SparkJob) -> None:
         self._job = job
-        self._child = child
+        self.child = child
 
     def progress(self) -> JobProgress:
-        told: dict[str, Any] = self._child.progress
+        told: dict[str, Any] = self.child.progress
         return JobProgress(
             rows=told.get("rows", 0),
             total=max(self._job.rows, told.get("rows", 0)),
@@ -49,7 +53,7 @@ class SparkRun:
 
     def results(self) -> tuple[StateFile, ...] | None:
         try:
-            files = self._child.result()
+            files = self.child.result()
         except SparkFailed as error:
             raise BulkFailed(error.message, hint="nothing was changed; try again") from error
         except HeadraceError:
@@ -57,4 +61,4 @@ class SparkRun:
         return None if files is None else tuple(StateFile(**file) for file in files)
 
     def cancel(self) -> None:
-        self._child.cancel()
+        self.child.cancel()

@@ -1,0 +1,103 @@
+"""A server's migration by Spark: the whole way of ``CREATE VIEW``, with the session's own JVM in place of the child's.
+
+``tests/cluster/test_bulk_migration.py`` has the real child for a cluster; it takes a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from controller.bulk.source import STAGING
+from controller.local import LocalDeployment
+from domains.errors import Unavailable
+from migrations.backfill.job import Job, JobProgress, StateFile
+from migrations.backfill.spark import bulk
+from migrations.backfill.spark.launching import SparkJob
+from migrations.backfill.spark.reporting import Reporter
+from migrations.backfill.spark.runner import SparkRunner, order_of
+from tests.controller.test_bulk import RANKING, check_ranking, ended, fill, write_on_for
+from tests.migrations.spark.conftest import SMALL
+from worker.archiving import ArchiveOptions
+
+VIEW, *_ = RANKING.split(";")
+
+
+class SessionRun:
+    def __init__(self, job: Job, files: Future[list[dict[str, Any]]]) -> None:
+        self._job, self._files = job, files
+
+    def progress(self) -> JobProgress:
+        return JobProgress(self._job.rows, self._job.rows, 0, len(self._job.stages))
+
+    def results(self) -> tuple[StateFile, ...] | None:
+        return tuple(StateFile(**file) for file in self._files.result()) if self._files.done() else None
+
+    def cancel(self) -> None:
+        self._files.exception()
+
+
+class SessionRunner(SparkRunner):
+    """What the child does with the order that it is given, in a thread; the first order is a killed child's."""
+
+    def __init__(self, spark: SparkSession, thread: ThreadPoolExecutor) -> None:
+        super().__init__(SMALL)
+        self._spark, self._thread = spark, thread
+        self.killed: SparkJob | None = None
+        self.begun, self.written = Future[None](), Event()
+        """The job goes on once there are writes that it does not know of."""
+
+    def check(self) -> None:
+        if self.begun.done():
+            raise Unavailable("only one view is built so, and what a SELECT of the test needs is not")
+
+    def start(self, job: Job) -> Any:
+        if self.killed is None:
+            run = super().start(job)
+            self.killed = run.child
+            self.killed.process.kill()
+            return run
+        self.begun.set_result(None)
+        return SessionRun(job, self._thread.submit(self._run, order_of(job)))
+
+    def _run(self, order: dict[str, str]) -> list[dict[str, Any]]:
+        assert self.written.wait(60)
+        return bulk.run(self._spark, order, Reporter(io.StringIO()))
+
+
+async def test_a_view_is_built_by_spark_while_the_server_writes_once_no_driver_is_killed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        archive = ArchiveOptions(str(tmp_path / "archive"))
+        runner = SessionRunner(spark, thread)
+        deployment = await LocalDeployment.open(
+            tmp_path / "data", archive=archive, runners=(runner,), spark_threshold=50
+        )
+        try:
+            await fill(deployment)
+            killed = await ended(deployment, (await deployment.migrate(VIEW)).id)
+            assert killed.error is not None
+            assert killed.error[0] == "bulk_failed", killed.error
+            assert "ended with code -9" in killed.error[1]
+            migration = await deployment.migrate(VIEW)
+            async with asyncio.timeout(60):
+                await asyncio.wrap_future(runner.begun)
+            await write_on_for(deployment, 5)
+            runner.written.set()
+            status = await ended(deployment, migration.id)
+            assert status.error is None
+            assert status.backfill is not None
+            assert status.backfill.way == "spark"
+            await check_ranking(deployment)
+            await write_on_for(deployment, 5)
+            await check_ranking(deployment)
+            assert not (Path(archive.url) / STAGING).exists()
+        finally:
+            await deployment.close()
