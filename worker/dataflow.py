@@ -12,6 +12,7 @@ slows down who writes, and two workers that are both full still take from each o
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -41,6 +42,9 @@ INBOX_MAX = 10_000
 fast."""
 BATCH_INPUTS = 128
 """Inputs to one batch: enough that one sync and one publish are shared, few enough that the first is not held long."""
+BATCH_SECONDS = 0.05
+"""After so long a batch takes no further input. While a server is cold one page may fill for as long as that, and all
+that have come meanwhile would be answered together: when the last of them is filled."""
 OUTBOUND_MAX = 16 * 2**20
 """Bytes on their way to other workers past which nothing more is begun. A tenth of a second of a fast network; with
 less, a brief hiccup of one worker would be felt by all who write, and with more it would only be felt later."""
@@ -314,23 +318,24 @@ class Dataflow:
     # --- the thread ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            inputs = self._next()
-            if not inputs:
-                return
+        inputs: deque[Input] = deque()
+        while inputs or (inputs := deque(self._next())):
             batch = Batch()
+            until = time.perf_counter() + BATCH_SECONDS
+            taken: list[Input] = []
             try:
-                for one in inputs:
-                    self._take(one, batch)
+                while inputs and (not taken or time.perf_counter() < until):
+                    taken.append(inputs.popleft())
+                    self._take(taken[-1], batch)
                 self.hosted.finish(batch)
             except Exception as error:
-                self._fail(error, inputs)
+                self._fail(error, [*taken, *inputs])
                 return
             if batch:
                 self.flusher.hand(batch)
 
     def _next(self) -> list[Input]:
-        """The inputs of the next batch, when there are any; none when there will be no more."""
+        """The inputs of the next batch, or of several, when there are any; none when there will be no more."""
         with self._arrived:
             while True:
                 taken = [self._always.popleft() for _ in range(min(len(self._always), BATCH_INPUTS))]

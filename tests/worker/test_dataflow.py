@@ -39,6 +39,8 @@ CREATE VIEW Karma AS SELECT author, COUNT(*) AS n FROM votes JOIN stories ON sto
 """
 SHARDS, GROUPS = 2, 3
 BASE = DomainIndex(0)
+PATIENCE = 10.0
+"""Seconds; nothing here takes so long unless it is wrong."""
 
 
 class Pair:
@@ -351,3 +353,23 @@ def test_the_number_of_shards_of_a_directory_is_fixed(tmp_path: Path) -> None:
             with pytest.raises(StorageFailure, match=f"has {shards} shards, not {other}"):
                 open_embedded(path, groups=2, memory_limit=2**30, shards=other)
         open_embedded(path, groups=1, memory_limit=2**30, shards=shards).close()
+
+
+def test_nobody_waits_for_all_that_others_have_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second input begins when the first is answered, though both are taken at once."""
+    monkeypatch.setattr(dataflow_module, "BATCH_SECONDS", 0.0)
+    dataflow = Dataflow(tmp_path / "readers", memory_limit=2**30)
+    dataflow.start()
+    go, answered = threading.Event(), threading.Event()
+    try:
+        dataflow.control(lambda *_: go.wait(PATIENCE))
+        first = dataflow.control(lambda *_: 1)
+        second = dataflow.control(lambda *_: answered.wait(PATIENCE))
+        go.set()
+        assert first.result(PATIENCE) == 1
+        answered.set()
+        assert second.result(PATIENCE)
+    finally:
+        go.set()
+        answered.set()
+        dataflow.close()
