@@ -100,13 +100,14 @@ class ReaderIndex(Index):
         return ()
 
     def touch(self, key: Row) -> None:
-        size = self.once.pop(key, None)
+        once, protected = self.once, self.protected
+        size = once.pop(key, None)
         if size is None:
-            size = self.protected.pop(key, None)
+            size = protected.pop(key, None)
         if size is None:
             return
-        self.protected[key] = size
-        if len(self.protected) > PROTECTED * len(self) // 100:
+        protected[key] = size
+        if len(protected) > PROTECTED * (len(once) + len(protected)) // 100:
             self._demote()
 
     def _demote(self) -> None:
