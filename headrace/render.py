@@ -23,8 +23,8 @@ PIPED_WIDTH = 10_000
 
 
 def console(*, stderr: bool = False) -> Console:
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
+    made = Console(stderr=stderr, highlight=False, emoji=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, emoji=False, width=PIPED_WIDTH)
 
 
 def result_lines(result: Result) -> Iterator[RenderableType]:

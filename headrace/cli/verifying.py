@@ -69,7 +69,7 @@ def verify(
 
 def _bar(*, quiet: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    out = Console(stderr=True)
+    out = Console(stderr=True, emoji=False)
     return Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal)
 
 

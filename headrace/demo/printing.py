@@ -21,7 +21,7 @@ class Printer:
     """Prints the parts of the story, each as it happens."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False)
+        self.console = console or Console(highlight=False, emoji=False)
         if self.console.width > WIDTH or not self.console.is_terminal:
             self.console.width = WIDTH
 

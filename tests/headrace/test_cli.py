@@ -111,6 +111,7 @@ def test_errors_of_the_server(url: str) -> None:
         (["sql", "-f", "absent.sql"], 'cannot read "absent.sql"'),
         (["status", "--config", "absent.toml"], 'cannot read the settings file "absent.toml"'),
         (["serve", "--port", "99999"], 'setting "port" from the command line'),
+        (["worker", "--zookeeper", "a:x:y"], '"a:x:y" is no address of ZooKeeper'),
     ],
 )
 def test_wrong_use(arguments: list[str], says: str, headrace: Headrace) -> None:
