@@ -353,19 +353,29 @@ class Faults:
     async def _slow_links(self) -> None:
         """What workers send one another takes long; what leaders and clients say does not."""
         cluster, late = self.cluster, self.random.choice((0.1, 0.5, 2.0))
-        workers = [worker.process for worker in cluster.workers.values()]
         cluster.say(f"whatever goes from worker to worker takes {late} s longer")
-        for one, other in permutations(workers, 2):
-            cluster.network.late[one, other] = late
+        self._slow_down(late)
         await asyncio.sleep(2.0 + self._pause())
         cluster.network.late.clear()
         cluster.say("links are as fast as before")
 
     async def _late_rows(self) -> None:
-        """A worker is lost while much is on its way between the others, of what is built again then."""
-        self._later(self._slow_links())
-        await asyncio.sleep(0.1 + self.random.random())
-        await self._kill_worker()
+        """Workers are lost, one after another, while much is on its way between the others: also of what is built again
+        then, and was sent before."""
+        cluster, late = self.cluster, self.random.choice((0.1, 0.5, 2.0))
+        for _ in range(4):
+            self._slow_down(late)
+            await asyncio.sleep(0.2 + self.random.random())
+            name = self._some_worker()
+            if name is not None:
+                cluster.kill(cluster.workers[name].process)
+                await asyncio.sleep(0.2 * self.random.random())
+                self._start_the_dead()
+        cluster.network.late.clear()
+
+    def _slow_down(self, late: float) -> None:
+        for one, other in permutations([worker.process for worker in self.cluster.workers.values()], 2):
+            self.cluster.network.late[one, other] = late
 
     async def _weather(self) -> None:
         self.cluster.network.weather = Weather(

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster_simulation.mutants import FOUND_BY, MUTANTS, NOT_FOUND_YET, mutated
+from tests.cluster_simulation.mutants import HUNTS, MUTANTS, Hunt, mutated
 from tests.cluster_simulation.run import run_seed
 
-FIRST = 6000
-QUICK = ("answers-before-the-sync",)
-"""Found by nearly every seed in which a worker dies."""
-QUICK_SEEDS = 12
-SEEDS = 60
 
-
-def is_found(name: str, seeds: int) -> bool:
+def is_found(name: str) -> bool:
+    hunt = HUNTS.get(name, Hunt())
     with mutated(name):
-        return any(run_seed(seed, only=FOUND_BY.get(name, ())) is not None for seed in range(FIRST, FIRST + seeds))
+        return any(run_seed(seed, only=hunt.faults) is not None for seed in range(hunt.first, hunt.first + hunt.seeds))
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_gross_mistake_is_found_soon(name: str) -> None:
-    assert is_found(name, QUICK_SEEDS)
+@pytest.mark.parametrize("name", [name for name, hunt in HUNTS.items() if hunt.is_quick])
+def test_a_mistake_is_found_soon(name: str) -> None:
+    assert is_found(name)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - {*QUICK, *NOT_FOUND_YET}))
+@pytest.mark.parametrize("name", sorted(name for name in MUTANTS if not HUNTS.get(name, Hunt()).is_quick))
 def test_a_mistake_is_found(name: str) -> None:
-    assert is_found(name, SEEDS)
+    assert is_found(name)
