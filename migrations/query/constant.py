@@ -49,6 +49,8 @@ def constant_select(relation: exp.Expr, setting: Setting = Setting()) -> Constan
 
 
 def _evaluated(relation: exp.Select, setting: Setting) -> ConstantRows:
+    if not relation.expressions:
+        raise SqlError("the SELECT list is empty")
     scope = Scope(())
     expressions: list[Expression] = []
     names: list[str] = []

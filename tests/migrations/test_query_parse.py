@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from domains.errors import SqlSyntaxError, UnknownName
+from domains.errors import SqlError, SqlSyntaxError, UnknownName
 from domains.types import BIGINT, TableColumn, TableSchema
 from migrations.catalog import Catalog, names_read
 from migrations.parse import exp, parse, parse_select, position, quote
@@ -103,6 +103,8 @@ def test_select_without_from() -> None:
     assert [column.name for column in answer.columns][:2] == ["two", "7 / 2"]
     assert constant_select(parse_select("SELECT 1 WHERE 1 > 2")).rows == ()
     assert constant_select(parse_select("SELECT 1 LIMIT 0")).rows == ()
+    with pytest.raises(SqlError, match="the SELECT list is empty"):
+        constant_select(parse_select("SELECT"))
     assert not reads_nothing(parse_select("SELECT 1 FROM t"))
 
 
