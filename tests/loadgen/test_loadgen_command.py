@@ -16,6 +16,9 @@ from typing import Any
 import httpx
 import pytest
 from test_http_target import closed_port
+from typer.testing import CliRunner
+
+from headrace.cli import app
 
 HEADRACE = (sys.executable, "-m", "headrace")
 DATA = ("--data-scale", "0.002", "--in-flight", "8")
@@ -192,8 +195,14 @@ def test_every_workload_runs_against_nothing(workload: str, tmp_path: Path) -> N
     assert result["points"][0]["failed"] == 0
 
 
-def test_unknown_names_are_told() -> None:
-    done = headrace("loadgen", "lobsters", "--target", "null:", "--variant", "odd", code=1)
-    assert 'no variant "odd"' in done.stderr
-    done = headrace("loadgen", "crud", "--target", "gopher://x", code=1)
-    assert "no target of the kind" in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["lobsters", "--target", "null:", "--variant", "odd"], 'no variant "odd"'),
+        (["crud", "--target", "gopher://x"], "no target of the kind"),
+    ],
+)
+def test_unknown_names_are_told(arguments: list[str], says: str) -> None:
+    done = CliRunner().invoke(app, ["loadgen", *arguments])
+    assert done.exit_code == 1
+    assert says in str(done.exception)
