@@ -100,6 +100,13 @@ class _Parser(MySQLParser):
         self.ddl_query = (start, self._prev.end + 1) if query is not None else None
         return query
 
+    def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
+        """sqlglot makes a text of every amount, and ``1.5`` DAY are two days, but ``'1.5'`` DAY is one."""
+        interval: exp.Interval = super()._parse_interval_span(this, parse_function_unit)
+        if this.is_number and not this.is_int:
+            interval.set("this", this)
+        return interval
+
     def _parse_replace(self) -> exp.Expr:
         """``REPLACE INTO …`` is an ``exp.Insert`` whose ``alternative`` is ``REPLACE``."""
         insert: exp.Expr = self._parse_insert()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from domains.errors import SqlError, Unsupported
-from domains.expressions import Constant
+from domains.expressions import Constant, Expression
 from domains.functions import UNSIGNED
 from domains.types import (
     BIGINT,
@@ -95,6 +95,13 @@ def _hexadecimal(digits: str) -> Constant:
         return Constant(bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits), BLOB)
     except ValueError:
         raise SqlError(f'"{digits[:40]}" is not hexadecimal') from None
+
+
+def among_numbers(e: Expression) -> Expression:
+    """Where a number is wanted: a hexadecimal literal is an integer there, of its last eight bytes."""
+    if isinstance(e, Constant) and isinstance(e.value, bytes):
+        return Constant(int.from_bytes(e.value[-8:], "big"), UNSIGNED)
+    return e
 
 
 def cast_target(target: exp.DataType) -> SqlType:

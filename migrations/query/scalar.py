@@ -7,14 +7,14 @@ has become, what time it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from domains import functions
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Call, Constant, Expression
-from domains.types import DATETIME, Kind
+from domains.types import DATETIME, DOUBLE, Kind
 from migrations.parse import exp, text_of
 from migrations.query import calls, literals
 from migrations.query.precision import call, precise
@@ -60,6 +60,8 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.BitwiseRightShift: "shift_right",
 }
 _UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negate", exp.BitwiseNot: "bit_not"}
+_NUMBERS = frozenset((Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE))
+_ARITHMETIC = frozenset(("add", "subtract", "multiply", "divide", "int_divide", "modulo"))
 _ROW_COMPARISONS = {"eq": "and", "ne": "or"}
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
@@ -135,7 +137,7 @@ def _binary(name: str, node: exp.Expr, scope: Scope, setting: Setting) -> Expres
         return calls.shifted(value, _amount(interval, scope, setting), interval, back=name == "subtract")
     ours, theirs = _row(left), _row(right)
     if ours is None and theirs is None:
-        return call(name, scalar(left, scope, setting), scalar(right, scope, setting))
+        return call(name, *_operands_of(name, (left, right), scope, setting))
     if ours is None or theirs is None or len(ours) != len(theirs):
         raise SqlError("a row is compared with a row of another length")
     if name not in _ROW_COMPARISONS:
@@ -144,6 +146,15 @@ def _binary(name: str, node: exp.Expr, scope: Scope, setting: Setting) -> Expres
     return call(
         _ROW_COMPARISONS[name], *(call(name, scalar(a, scope, setting), scalar(b, scope, setting)) for a, b in pairs)
     )
+
+
+def _operands_of(name: str, nodes: Sequence[exp.Expr], scope: Scope, setting: Setting) -> list[Expression]:
+    """What the operands mean; a hexadecimal literal is a number in arithmetic, and where it meets a number."""
+    found = [scalar(node, scope, setting) for node in nodes]
+    if name not in _ARITHMETIC and all(e.type.kind not in _NUMBERS for e in found):
+        return found
+    pairs = zip(nodes, found, strict=True)
+    return [literals.among_numbers(e) if isinstance(node, exp.HexString) else e for node, e in pairs]
 
 
 def _row(node: exp.Expr) -> list[exp.Expr] | None:
@@ -183,12 +194,17 @@ def _in(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
         raise SqlError("IN wants a list in parentheses, or a SELECT")
     row = _row(node.this)
     if row is None:
-        return call("in", scalar(node.this, scope, setting), *(scalar(v, scope, setting) for v in node.expressions))
+        return call("in", *_operands_of("in", (node.this, *node.expressions), scope, setting))
     return call("or", *(scalar(exp.EQ(this=node.this, expression=v), scope, setting) for v in node.expressions))
 
 
 def _between(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
-    return call("between", *(scalar(part, scope, setting) for part in (node.this, node.args["low"], node.args["high"])))
+    """All three are compared as one type, so that ``'10' BETWEEN '9' AND 11`` is true."""
+    parts = _operands_of("between", (node.this, node.args["low"], node.args["high"]), scope, setting)
+    kinds = {part.type.kind for part in parts}
+    if Kind.TEXT in kinds and kinds & _NUMBERS and not kinds & {Kind.DATE, Kind.DATETIME}:
+        parts = [functions.call("cast", part, type=DOUBLE) if part.type.kind is Kind.TEXT else part for part in parts]
+    return call("between", *parts)
 
 
 def _like(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
@@ -229,8 +245,8 @@ def _coalesce(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 def _cast(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     target = literals.cast_target(node.args["to"])
     argument = scalar(node.this, scope, setting)
-    if target.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE):
-        argument = precise(argument)
+    if target.kind in _NUMBERS:
+        argument = literals.among_numbers(argument) if isinstance(node.this, exp.HexString) else precise(argument)
     return functions.call("cast", argument, type=target)
 
 
