@@ -23,8 +23,8 @@ def shown(path: Path) -> Iterator[list[str]]:
     """The words behind ``headrace`` of each command, without its comment."""
     text = path.read_text("utf-8").replace("\\\n", " ")
     inline = re.sub(r"```.*?```", "", text, flags=re.S)
-    commands = [*re.findall(r"`(?:\.venv/bin/)?headrace( [^`]+)`", inline)]
-    for block in BLOCK.findall(text):
+    commands = re.findall(r"`(?:\.venv/bin/)?headrace( [^`]+)`", inline)
+    for block in [*BLOCK.findall(text), "\n".join(re.findall(r"^ {4}(headrace .*)$", inline, re.M))]:
         commands += [found for line in block.splitlines() for found in COMMAND.findall(line.split(" #")[0])]
     for command in commands:
         words = re.sub(r"[\[\]…]", " ", " ".join(command.split()))
