@@ -11,21 +11,24 @@ A piece between ``},{`` is a look-up only if it is JSON by itself, within its br
 the body is the list of just these objects, whatever stands in their strings. A body that is written otherwise (spaces,
 another field, a ``},{`` in a string) is parsed as a whole, and means the same.
 
-An answer stands while its reader's version does (``worker/reader_map/layout.py``), which is read in the same state of
-the map as the answer was: what is given out again is exactly what reading anew would give. Holes are not kept.
+An answer stands while its reader's version does, and then while the states of its own keys do
+(``worker/reader_map/layout.py``). Both were read in the same state of the map as the answer was: what is given out
+again is exactly what reading anew would give. Holes are not kept.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from controller.deployment import PreparedLookup
+from controller.deployment import PreparedLookup, Reading
 
 KEPT_BYTES = 16 * 2**20
 """Of pieces and answers of one process, about: a front page of 51 stories takes 20 kB. With less, a busy site's pages
 push each other out; with more, it is memory that answers nothing, since versions change."""
 ANSWER_MAX = 2**18
 """Bytes of one answer. What is larger is seldom asked for twice, and would push out what is."""
+MARKERS_MAX = 64
+"""Keys of an answer whose states are kept with it: to look at one takes a half of what reading it does."""
 OVERHEAD = 250
 """Bytes that an entry takes beside its texts."""
 
@@ -49,8 +52,30 @@ class Kept:
     """How many."""
     answer: bytes
     """``[[row, …], …]``: the rows of each key."""
+    markers: list[bytes] | None = None
+    """Of the reader's keys that it was read of, if they are not too many."""
+    states: list[bytes | None] = field(default_factory=list)
+    """Those of the keys."""
     told: bool = False
     """Whether the look-up was told of the keys."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, about."""
+        states = sum([len(state or b"") for state in self.states])
+        return len(self.answer) + sum(map(len, self.markers or ())) + states + OVERHEAD
+
+    def stands(self, reading: Reading) -> bool:
+        """Whether reading anew would give the same answer."""
+        if self.lookup.stale:
+            return False
+        version = self.lookup.version(reading)
+        if version != self.version:
+            if self.markers is None or self.lookup.states(self.markers, reading) != self.states:
+                return False
+            assert version is not None
+            self.version = version
+        return True
 
 
 class KeptAnswers:
@@ -78,8 +103,9 @@ class KeptAnswers:
         if len(kept.answer) > ANSWER_MAX:
             return
         if piece not in self._young:
-            self._young_bytes += len(piece) + len(kept.answer) + OVERHEAD
+            size = len(piece) + kept.size
+            self._young_bytes += size
             if self._young_bytes > self._half:
                 self._old, self._young = self._young, {}
-                self._young_bytes = len(piece) + len(kept.answer) + OVERHEAD
+                self._young_bytes = size
         self._young[piece] = kept

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_to_bytes
 
 from api.encoding import parse
-from api.kept_answers import Kept, KeptAnswers, pieces_of
+from api.kept_answers import MARKERS_MAX, Kept, KeptAnswers, pieces_of
 from controller.deployment import Deployment, PreparedLookup, Reading, in_one_state
 from domains.errors import BadRequest, LimitExceeded, NotFound
 from domains.packets import Clock
+from domains.types import Row
 
 MAX_PREPARED = 4096
 """Prepared look-ups kept. A name counts once for each way of writing it in upper and lower case, so that without a
@@ -193,7 +194,7 @@ class Lookups:
         for piece, kept in zip(pieces, known, strict=True):
             if not isinstance(kept, Kept):
                 self._read_piece(piece, kept or _parsed(piece), asked, reading)
-            elif kept.lookup.stale or kept.lookup.version(reading) != kept.version:
+            elif not kept.stands(reading):
                 self._read_piece(piece, _parsed(piece), asked, reading)
             else:
                 if kept.lookup.again(kept.keys, kept.told):
@@ -205,8 +206,8 @@ class Lookups:
     def _read_piece(self, piece: bytes, parsed: tuple[str, list[Any]], asked: Asked, reading: Reading) -> None:
         """Add its answer, or what is late of it."""
         view, keys = parsed
-        lookup = self.prepared(view)
-        pages = lookup.try_pages(keys, reading)
+        lookup, rows = self.prepared(view), list[Row]()
+        pages = lookup.try_pages(keys, reading, rows)
         if None in pages:
             asked.late.append(Late(len(asked.answers), view, keys, pages))
             asked.answers.append(b"")
@@ -215,7 +216,9 @@ class Lookups:
         asked.answers.append(answer)
         version = lookup.version(reading)
         if version is not None:
-            self._kept.keep(piece, Kept(lookup, version, len(keys), answer))
+            markers = lookup.markers(rows) if len(rows) <= MARKERS_MAX else None
+            states = [] if markers is None else lookup.states(markers, reading)
+            self._kept.keep(piece, Kept(lookup, version, len(keys), answer, markers, states))
 
     def _by_keys(self, wanted: Sequence[tuple[str, list[Any]]], reading: Reading) -> Asked:
         asked = Asked([], [])

@@ -68,31 +68,30 @@ class Binding:
 
     def from_text(self, text: Mapping[str, Sequence[str]]) -> BoundLookup:
         """Query-string values by parameter name; a repeated name is an IN list."""
-        given: list[list[Any] | None] = [None] * len(self.parameters)
+        given: list[Any] = [[]] * len(self.parameters)
         for name, values in text.items():
             given[self._at(name)] = list(values)
         return self._bind(given)
 
     def from_json(self, key: Any) -> BoundLookup:
         """A list of values by position, or an object by name; an IN list is a list of values."""
-        given: list[list[Any] | None] = [None] * len(self.parameters)
-        if isinstance(key, Mapping):
-            for name, value in key.items():
-                given[self._at(name)] = list(value) if isinstance(value, list) else [value]
-        elif isinstance(key, (list, tuple)):
+        if isinstance(key, (list, tuple)):
             if len(key) != len(self.parameters):
                 raise BadRequest(
                     f'a key of view "{self.view}" has {len(self.parameters)} values, not {len(key)}',
                     hint=self._hint(),
                 )
-            given = [list(value) if isinstance(value, list) else [value] for value in key]
-        else:
+            return self._bind(key)
+        if not isinstance(key, Mapping):
             raise BadRequest(f'a key of view "{self.view}" is a list or an object', hint=self._hint())
+        given: list[Any] = [[]] * len(self.parameters)
+        for name, value in key.items():
+            given[self._at(name)] = value
         return self._bind(given)
 
     def from_arguments(self, arguments: Sequence[Any]) -> BoundLookup:
         """One argument for each parameter; a tuple or list is an IN list."""
-        return self._bind([list(a) if isinstance(a, (list, tuple)) else [a] for a in arguments])
+        return self._bind([list(a) if isinstance(a, tuple) else a for a in arguments])
 
     # --- how ----------------------------------------------------------------------------------------------------
 
@@ -109,21 +108,34 @@ class Binding:
             return "the view has no parameters"
         return "its parameters are " + ", ".join(f'"{name}"' for name in self._names)
 
-    def _bind(self, given: Sequence[list[Any] | None]) -> BoundLookup:
-        """An IN list of whole numbers, which most are, is 0.3 µs a key so, and 5 in the general way below."""
-        if self._integers:
-            lists: list[Collection[Value]] = []
-            for at, low, high, is_list in self._integers:
-                values = given[at]
-                if not values or set(map(type, values)) != {int} or (len(values) > 1 and not is_list):
-                    return self._bind_any(given)
-                if min(values) < low or max(values) > high:
-                    return self._bind_any(given)
-                lists.append(dict.fromkeys(values))
-            return BoundLookup(*self._places(lists))
-        return self._bind_any(given)
+    def _bind(self, given: Sequence[Any]) -> BoundLookup:
+        """Of each parameter its value, or a list of them; an empty list where it is missing."""
+        bound = self._of_integers(given) if self._integers else None
+        return (
+            self._bind_any([each if isinstance(each, list) else [each] for each in given]) if bound is None else bound
+        )
 
-    def _bind_any(self, given: Sequence[list[Any] | None]) -> BoundLookup:
+    def _of_integers(self, given: Sequence[Any]) -> BoundLookup | None:
+        """Whole numbers and lists of them, as most keys are: 0.1 µs each, and 5 in the general way below.
+
+        None where one is anything else, or beyond what its column holds.
+        """
+        lists: list[Collection[Value]] = []
+        for at, low, high, is_list in self._integers:
+            values = given[at]
+            if type(values) is int:
+                if not low <= values <= high:
+                    return None
+                lists.append((values,))
+                continue
+            if type(values) is not list or set(map(type, values)) != {int} or (len(values) > 1 and not is_list):
+                return None
+            if min(values) < low or max(values) > high:
+                return None
+            lists.append(dict.fromkeys(values))
+        return BoundLookup(*self._places(lists))
+
+    def _bind_any(self, given: Sequence[list[Any]]) -> BoundLookup:
         equal: dict[int, list[Value]] = {}
         low: dict[int, Bound] = {}
         high: dict[int, Bound] = {}

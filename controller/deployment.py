@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from domains.errors import BadRequest
 from domains.graph import Parameter
 from domains.packets import Clock, Once
-from domains.types import Column, TableSchema
+from domains.types import Column, Row, TableSchema
 from migrations.statements.duplicates import REFUSED, OnDuplicate
 from worker.reader_map import Reading, in_one_state
 
@@ -138,11 +138,20 @@ class PreparedLookup(Protocol):
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading) -> list[bytes | None]:
-        """The same for many keys given as JSON values (lists by position or objects by name), in their order."""
+    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> list[bytes | None]:
+        """The same for many keys given as JSON values (lists by position or objects by name), in their order.
+
+        ``rows`` takes the reader's keys that were looked up for it.
+        """
 
     def version(self, reading: Reading) -> bytes | None:
         """As long as it is the same, so are all answers that were read; None where that cannot be told."""
+
+    def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
+        """Where the states of these keys are, for :meth:`states`; None where that is not in one place."""
+
+    def states(self, markers: Sequence[bytes], reading: Reading) -> list[bytes | None]:
+        """As long as these are the same, so is the answer that was read of their keys, whatever else was published."""
 
     def again(self, keys: int, told: bool) -> bool:
         """An answer for so many keys was given once more. Whether :meth:`tell` is to be called with the keys; ``told``

@@ -58,6 +58,9 @@ class ShardedLookup(ViewLookup):
             found.append(reading[shard.client].version(shard.layout.version_key) or NO_VERSION)
         return b"".join(found)
 
+    def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
+        return None  # They would be each shard's own; what is kept stands with the version of all.
+
     def look(self, bound: BoundLookup, reading: Reading) -> bytes | None:
         divided = self.divided(bound)
         if len(divided) == 1:

@@ -65,11 +65,13 @@ class ViewLookup:
         self._count(page, (key,))
         return page
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> list[bytes | None]:
         if self._many:
             values = single_integers(keys)
             pages = None if values is None else self._integer_pages(values, reading)
             if pages is not None and values is not None:
+                if rows is not None:
+                    rows += [(value,) for value in values]
                 missing = pages.count(None)
                 self.misses += missing
                 self.hits += len(pages) - missing
@@ -77,14 +79,24 @@ class ViewLookup:
                 if missing or self._telling.owed:
                     self._tell_of(values, pages)
                 return pages
-        from_json, read = self.binding.from_json, self.read
-        return [read(from_json(key), reading) for key in keys]
+        bounds = list(map(self.binding.from_json, keys))
+        if rows is not None:
+            for bound in bounds:
+                rows += bound.keys
+        return [self.read(bound, reading) for bound in bounds]
 
     def version(self, reading: Reading) -> bytes | None:
         """Stands as long as everything that was read here does; None where that cannot be told."""
         if self._client is None:
             return None
         return reading[self._client].version(self._version_key)
+
+    def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
+        return None if self._client is None or self._layout is None else self._layout.markers(rows)
+
+    def states(self, markers: Sequence[bytes], reading: Reading) -> list[bytes | None]:
+        assert self._client is not None
+        return reading[self._client].states(markers)
 
     # --- what depends on how many shards there are ----------------------------------------------------------------
 

@@ -44,7 +44,7 @@ from domains.errors import (
 )
 from domains.graph import Parameter, ParameterKind
 from domains.packets import Clock, Once
-from domains.types import BIGINT, TEXT, Column, SqlType, TableColumn, TableSchema
+from domains.types import BIGINT, TEXT, Column, Row, SqlType, TableColumn, TableSchema
 
 VIEW = re.compile(r"CREATE\s+(?:EXT\s+)?VIEW\s+(\w+)\s+AS\s+(.*)", re.I | re.S)
 PARAMETER = re.compile(r"([\w.]+)\s*(=|>=|<=|>|<|IN)\s*\(?\?", re.I)
@@ -70,11 +70,17 @@ class FakeLookup:
     def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | None:
         return self._hit(self._deployment.key_of_text(self.info, text))
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> list[bytes | None]:
         return [self._hit(self._deployment.key_of_json(self.info, key)) for key in keys]
 
     def version(self, reading: Reading) -> bytes | None:
         return None
+
+    def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
+        return None
+
+    def states(self, markers: Sequence[bytes], reading: Reading) -> list[bytes | None]:
+        raise AssertionError("there are no markers")
 
     def again(self, keys: int, told: bool) -> bool:
         raise AssertionError("an answer without a version is not kept")

@@ -157,3 +157,21 @@ async def test_what_is_kept_still_tells_of_its_keys(local: LocalDeployment, monk
     for _ in range(200):
         await answer(lookups, body)
     assert 2 * 2 <= len(told) - before <= 2 * 8, "one in sixty-four"
+
+
+@pytest.mark.parametrize("local", [1], indirect=True)
+async def test_an_answer_stands_while_its_own_keys_do(local: LocalDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookups = Lookups(local)
+    await local.execute("INSERT INTO votes (story_id, user_id) VALUES (1, 1), (2, 1), (1, 2)")
+    body = asking(("VotesOfUser", [[1, [1, 2, 3]]]))
+    expected = await answer(lookups, body)
+    kept = lookups.ask(body, None).body()
+    read: list[bytes] = []
+    monkeypatch.setattr(lookups, "_read_piece", lambda piece, *others: read.append(piece))
+    await local.execute("INSERT INTO votes (story_id, user_id) VALUES (3, 2)")
+    await answer(Lookups(local), asking(("VotesOfUser", [[2, [1]]])))
+    assert lookups.ask(body, None).body() == kept == expected
+    assert not read, "another key's rows and another key's fill"
+    await local.execute("INSERT INTO votes (story_id, user_id) VALUES (3, 1)")
+    lookups.ask(body, None)
+    assert len(read) == 1

@@ -63,6 +63,8 @@ READERS = [
     reader((4,), seek=(3,), order=((3, False), (0, True))),
     reader((4,), seek=(1, 2), order=((3, True),)),
     reader((5,), seek=(1,), empty=(0, None, None)),
+    reader((4,), seek=(3,)),
+    reader((4,), seek=(1, 3)),
 ]
 LAYOUTS = {NodeIndex(at): ReaderLayout(at * 7, found, COLUMNS) for at, found in enumerate(READERS)}
 
@@ -137,6 +139,7 @@ class ReaderMapMachine(RuleBasedStateMachine):
         self.map = ReaderMap(self.directory.name, initial_size=data.draw(st.sampled_from([2**15, 2**24])))
         self.client = self.map.client()
         self.model: dict[tuple[NodeIndex, Row], Bag] = {}
+        self.stood: dict[tuple[bytes, bytes | None], bytes | None] = {}
 
     def teardown(self) -> None:
         if hasattr(self, "map"):
@@ -208,6 +211,18 @@ class ReaderMapMachine(RuleBasedStateMachine):
                         assert read(answer) == (whole or [])[: found.limit]
 
     @invariant()
+    def a_page_stands_as_long_as_its_state(self) -> None:
+        if not hasattr(self, "map"):
+            return
+        with self.client.snapshot() as snapshot:
+            for node, layout in LAYOUTS.items():
+                keys = sorted({self.key_of(node, (a, b)) for a in (None, 1, 2) for b in ("k", LONG)}, key=repr)
+                markers = layout.markers(keys)
+                for key, marker, state in zip(keys, markers, snapshot.states(markers), strict=True):
+                    page = snapshot.page(layout, key, limit=1000)
+                    assert self.stood.setdefault((marker, state), page) == page
+
+    @invariant()
     def bytes_are_those_of_the_entries(self) -> None:
         if not hasattr(self, "map"):
             return
@@ -235,6 +250,11 @@ class ReaderMapMachine(RuleBasedStateMachine):
         many = self.client.rows(layout, keys, seeks, low, high, limit=1000)
         one = self.client.page(layout, keys[0], seeks[0], low, high, limit=1000)
         assert (many is None) == (None in bags)
+        for _ in range(2):  # the second time with what was remembered of the first
+            with self.client.snapshot() as snapshot:
+                assert snapshot.rows(layout, keys, seeks, low, high) == self.client.rows(layout, keys, seeks, low, high)
+                plain = self.client.page(layout, keys[0], seeks[0], low, high)
+                assert snapshot.page(layout, keys[0], seeks[0], low, high) == plain
         if found.limit is None and not found.offset:
             assert self.client.rows(layout, keys, seeks, low, high) == many, "the way without a limit is another one"
         for answer, taken, asked in ((one, bags[:1], seeks[:1]), (many, bags, seeks)):

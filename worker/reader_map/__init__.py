@@ -25,6 +25,7 @@ filled and has no rows is present with an empty value. The two are never confuse
 ``holding.py``      all that a reader holds, walked
 ``reading.py``      :class:`Reading`: the maps as one request sees them, for all of its look-ups
 ``recent.py``       pages of whole-number keys that were read since their reader last changed
+``sought.py``       :class:`SoughtRows`: what is sought within keys, found while these stay as they are
 ``telling.py``      :class:`Telling`: which hits the domain hears of, that it may keep what is read again
 ``environment.py``  the only module that imports lmdb: flags, growth, errors
 ==================  ============================================================================================

@@ -28,13 +28,14 @@ ENTRY_OVERHEAD = 16
 
 
 class Application:
-    """Applies one publish. ``net_bytes`` is what the reader's entries have grown by."""
+    """Applies one publish in the transaction of ``version``. ``net_bytes``: what the reader's entries have grown by."""
 
-    def __init__(self, transaction: Transaction, layout: ReaderLayout) -> None:
+    def __init__(self, transaction: Transaction, layout: ReaderLayout, version: bytes) -> None:
         self._get = transaction.get
         self._put = transaction.put
         self._delete = transaction.delete
         self._cursor: Cursor = transaction.cursor()
+        self._version = version
         self._layout = layout
         self._veil = layout.veil if layout.concealed else None
         """Where the marker stands instead. A concealed reader is full, and so has only one key."""
@@ -73,7 +74,7 @@ class Application:
         elif count == 1:
             value = self._layout.one(rows[0][0])
         else:
-            value = many(count, self._insert(marker, rows))
+            value = many(count, self._insert(marker, rows), self._version)
         self._put(self._veil or marker, value)
         self._account(1, marker, value)
 
@@ -93,6 +94,8 @@ class Application:
                 continue  # a hole: a fill will bring these rows
             if len(changes) > 2 or (len(changes) == 2 and changes[0][0] == changes[1][0]):
                 changes = _consolidated(changes)
+                if not changes:
+                    continue  # as it was, and so is its version
             if not old or old[0] == OPEN_BRACE:
                 new = self._change_few(marker, old, changes)
             else:
@@ -130,7 +133,7 @@ class Application:
         cut |= self._insert(marker, [delta for delta in changes if delta[1] > 0])
         count += sum([weight for _, weight in changes])
         assert count >= 0, "more rows retracted than there were"
-        return many(count, cut) if count else b""
+        return many(count, cut, self._version) if count else b""
 
     # --- entries ------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ For each filled key of a reader there is a *marker* under ``reader id ‖ key``;
 ==========================  ==================================================================================
 (nothing)                   filled, no rows
 ``{…} [00 ‖ suffix]``       filled, this one row: its JSON, and its suffix where the reader has any
-``2a ‖ count``              so many rows, one entry each
-``7e ‖ count``              the same, and the suffix of some entry did not fit into its key
+``2a ‖ count ‖ version``    so many rows, one entry each
+``7e ‖ count ‖ version``    the same, and the suffix of some entry did not fit into its key
 ==========================  ==================================================================================
 
 and where there have been two rows or more, an *entry* for each under ``reader id ‖ key ‖ suffix ‖ tie ‖ ordinal`` with
@@ -19,7 +19,8 @@ The one marker of a full reader that is being built stands under another key, it
 has a hole until it is revealed. Its entries stand in their places; nobody finds them without the marker.
 
 Each reader also has a *version*: the number of the last transaction that published to it. As long as it stands, so does
-every answer that was read out of this reader, and whoever has kept one need not read it again.
+every answer that was read out of this reader, and whoever has kept one need not read it again. The same holds for one
+key and its marker's value: that is all of its rows, or has the number of the last transaction that changed one of them.
 
 LMDB keys have 511 bytes. A key of more than :data:`KEY_LIMIT` is replaced by ``ff`` and its digest of 32 bytes, which
 no two keys share (and no value's encoding begins with ``ff``). A suffix that does not fit is cut, the whole of it is
@@ -59,12 +60,16 @@ VERSION = b"\xff" * 3 + b"\xfe"
 
 _pack_reader = struct.Struct(">I").pack
 pack_ordinal = _pack_reader
-_pack_state = struct.Struct(">BQ").pack
+_pack_state = struct.Struct(">BQ8s").pack
+_COUNT = slice(1, 9)
+"""Of a state: where the count is."""
 pack_version = struct.Struct(">Q").pack
+_pack_integer = struct.Struct(">sQ").pack
 
 
 INTEGER_ZERO = int.from_bytes(encode_value(0)[1:], "big")
 """What is added to an INTEGER so that its 8 bytes sort as it does."""
+INTEGER_TAG = encode_value(0)[:1]
 
 
 def reader_id(node: NodeIndex, shard: int) -> int:
@@ -99,6 +104,7 @@ class ReaderLayout:
             key_encoder([types[at] for at in reader.seek[:count]]) for count in range(len(reader.seek) + 1)
         ]
         """Of the values for so many of the seek columns."""
+        self._seeks_integer = _is_integer(types, reader.seek)
         positions = (*reader.seek, *(term.column for term in reader.order))
         descending = (False,) * len(reader.seek) + tuple(term.descending for term in reader.order)
         self.suffix: Encoder = row_encoder(positions, [types[at] for at in positions], descending)
@@ -107,9 +113,13 @@ class ReaderLayout:
         self.json: Encoder = json_encoder(columns[: reader.visible])
         """Of a row: the JSON object that is answered, of its visible columns."""
         self.empty = self.json(reader.empty) if reader.empty is not None else None
+        self.unordered = not reader.order and self.empty is None and reader.limit is None and not reader.offset
+        """Whether rows are answered one after another as they lie, and nothing else is."""
         self.plain = not reader.seek and reader.limit is None and not reader.offset
         """Whether a look-up by key alone answers all rows of the key."""
-        self.follows = self.plain and not reader.order and self.empty is None
+        self.sought = bool(reader.seek) and self.unordered
+        """Whether a look-up by key and all seek values answers the rows with these, value by value (``sought.py``)."""
+        self.follows = not reader.seek and self.unordered
         """Whether, besides, the rows of several keys are those of each, one after another."""
 
     def marker(self, key: Row) -> bytes:
@@ -136,6 +146,15 @@ class ReaderLayout:
             return self.integer_markers([value for (value,) in keys])  # type: ignore[misc]
         except (struct.error, TypeError):  # one is NULL or beyond 64 bits
             return list(map(self.marker, keys))
+
+    def seek_starts(self, seeks: Sequence[Row]) -> list[bytes]:
+        """Of values for all seek columns each once: what the suffixes of the rows that have them begin with."""
+        if self._seeks_integer:
+            try:
+                return [_pack_integer(INTEGER_TAG, INTEGER_ZERO + value) for (value,) in dict.fromkeys(seeks)]  # type: ignore[operator]
+            except (struct.error, TypeError):  # one is NULL or beyond 64 bits
+                pass
+        return list(map(self.encode_seek[-1], dict.fromkeys(seeks)))
 
     def one(self, row: Row) -> bytes:
         """The marker's value for this one row."""
@@ -166,13 +185,13 @@ def split_one(value: bytes) -> tuple[bytes, bytes]:
     return json, suffix
 
 
-def many(count: int, cut: bool) -> bytes:
-    """The marker's value for rows that have entries."""
-    return _pack_state(MANY_CUT if cut else MANY, count)
+def many(count: int, cut: bool, version: bytes) -> bytes:
+    """The marker's value for rows that have entries, as the transaction of this version leaves them."""
+    return _pack_state(MANY_CUT if cut else MANY, count, version)
 
 
 def count_of(value: bytes) -> int:
     """How many rows a marker with this value has."""
     if not value:
         return 0
-    return 1 if value[0] == OPEN_BRACE else int.from_bytes(value[1:], "big")
+    return 1 if value[0] == OPEN_BRACE else int.from_bytes(value[_COUNT], "big")

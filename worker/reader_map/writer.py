@@ -93,7 +93,7 @@ def _apply(transaction: Transaction, publications: Sequence[Publication]) -> dic
     net: dict[int, int] = {}
     version = pack_version(transaction.id())
     for layout, publish in _merged(publications):
-        application = Application(transaction, layout)
+        application = Application(transaction, layout, version)
         application.apply(publish)
         if layout.reader_id not in net:
             transaction.put(layout.version_key, version)
