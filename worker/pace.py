@@ -37,18 +37,15 @@ class Pace:
     now: Callable[[], float]
     rows: int = FIRST_ROWS
     """Of the next slice, at most."""
-    ended: float | None = None
-    """When the last slice did."""
 
-    def perform(self, command: Sliced, act: Callable[[Sliced], Progress]) -> Progress:
-        """One slice: the command with no more rows than its own limit says."""
+    def perform(self, command: Sliced, act: Callable[[Sliced], Progress], others: float) -> Progress:
+        """One slice: the command with no more rows than its own limit says. ``others`` are the seconds that went to
+        what is not sliced since the last slice."""
         began = self.now()
-        others = 0.0 if self.ended is None else began - self.ended
         progress = act(replace(command, limit=min(command.limit, self.rows)))
-        self.ended = self.now()
         if progress.rows:
             allowed = min(max(SLICE_SECONDS, others), SLICE_SECONDS_MAX)
-            fits = round(progress.rows * allowed / max(self.ended - began, 1e-6))
+            fits = round(progress.rows * allowed / max(self.now() - began, 1e-6))
             self.rows = max(1, min(fits, GROWTH * progress.rows))
         return progress
 
@@ -59,14 +56,20 @@ class Paces:
     def __init__(self, now: Callable[[], float] = time.thread_time) -> None:
         self._now = now
         self._under_way: dict[tuple[DomainIndex, type[Sliced]], Pace] = {}
+        self._ended = 0.0
+        """When the last slice did, whosever it was: were the slices of one domain time of others to the next domain's,
+        they would make each other longer and longer."""
 
     def perform(self, hosted: Hosted, domain: DomainIndex, command: Command, batch: Batch) -> Progress:
         """See :meth:`Hosted.perform`."""
         if not isinstance(command, Sliced):
             return hosted.perform(domain, command, batch)
         which = domain, type(command)
-        pace = self._under_way.pop(which, None) or Pace(self._now)  # Where it fails, nobody goes on with it.
-        progress = pace.perform(command, lambda slice: hosted.perform(domain, slice, batch))
-        if not progress.finished:
-            self._under_way[which] = pace
+        pace = self._under_way.get(which) or Pace(self._now)
+        others = self._now() - self._ended if self._under_way else 0.0
+        progress = pace.perform(command, lambda slice: hosted.perform(domain, slice, batch), others)
+        self._ended = self._now()
+        self._under_way[which] = pace
+        if progress.finished:
+            del self._under_way[which]
         return progress

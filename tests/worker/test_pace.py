@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 from domains.commands import Feed, Progress
-from worker.pace import FIRST_ROWS, GROWTH, SLICE_SECONDS, SLICE_SECONDS_MAX, Pace, Sliced
+from domains.graph import DomainIndex
+from worker.batch import Batch
+from worker.pace import FIRST_ROWS, GROWTH, SLICE_SECONDS, SLICE_SECONDS_MAX, Pace, Paces, Sliced
 
 
 @dataclass
@@ -21,8 +25,7 @@ class Feeding:
 
     def feed(self, times: int, *, others: float = 0.0) -> None:
         for _ in range(times):
-            self.pace.perform(Feed(2_000), self._fed)
-            self.time += others
+            self.pace.perform(Feed(2_000), self._fed, others)
 
     def _fed(self, command: Sliced) -> Progress:
         self.slices.append(command.limit)
@@ -48,7 +51,17 @@ def test_a_slice_grows_by_steps_and_to_the_limit_of_its_command() -> None:
 
 def test_whoever_keeps_the_thread_busy_leaves_half_of_it() -> None:
     feeding = Feeding(100e-6)
-    feeding.feed(5, others=0.02)
+    feeding.feed(3, others=0.02)
     assert feeding.slices[-1] == round(0.02 / 100e-6)
     feeding.feed(3, others=5.0)
     assert feeding.slices[-1] == round(SLICE_SECONDS_MAX / 100e-6)
+
+
+def test_domains_that_are_fed_side_by_side_do_not_make_each_others_slices_longer() -> None:
+    feeding = Feeding(100e-6)
+    hosted: Any = SimpleNamespace(perform=lambda domain, command, batch: feeding._fed(command))
+    paces = Paces(lambda: feeding.time)
+    for _ in range(20):
+        for domain in range(4):
+            paces.perform(hosted, DomainIndex(domain), Feed(2_000), Batch())
+    assert feeding.slices[4:] == [round(SLICE_SECONDS / 100e-6)] * 76
