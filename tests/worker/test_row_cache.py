@@ -9,7 +9,7 @@ import pytest
 
 from domains.types import BIGINT, TEXT, Row, TableColumn, TableSchema
 from worker.rocks import row_cache
-from worker.rocks.row_cache import RowCache
+from worker.rocks.row_cache import CacheRoom
 from worker.rocks.store import RocksStore
 
 COLUMNS = (TableColumn("id", BIGINT), TableColumn("owner", BIGINT), TableColumn("name", TEXT))
@@ -43,22 +43,27 @@ def test_look_ups_follow_writes(tmp_path: Path, primary_key: tuple[int, ...]) ->
     store.close()
 
 
-def test_it_stays_within_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_tables_together_stay_within_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_cache, "CACHE_BYTES", 5_000)
-    cache = RowCache()
+    room = CacheRoom()
+    caches = [room.new_cache() for _ in range(3)]
     for number in range(100):
-        cache.remember((0,), (number,), [((number, "x" * 100), 1)])
-        assert cache._bytes <= 5_000
-    assert 0 < len(cache.answers((0,))) < 20
-    cache.remember((0,), (1000,), [((1000, "x" * 10_000), 1)])
-    assert (1000,) not in cache.answers((0,))
+        caches[number % 3].remember((0,), (number,), [((number, "x" * 100), 1)])
+        assert room.held <= 5_000
+    assert 0 < sum(len(cache.answers((0,))) for cache in caches) < 20
+    caches[0].remember((0,), (1000,), [((1000, "x" * 10_000), 1)])
+    assert (1000,) not in caches[0].answers((0,))
+    for cache in caches:
+        room.give_up(cache)
+    assert room.held == 0
 
 
 def test_what_is_forgotten_is_no_longer_counted() -> None:
-    cache = RowCache()
+    room = CacheRoom()
+    cache = room.new_cache()
     rows = [((1, "a"), 1), ((1, "b"), 1)]
     cache.remember((0,), (1,), rows)
     cache.remember((0,), (1,), rows)
     cache.forget([((1, "c"), 1)])
-    assert cache._bytes == 0
+    assert room.held == 0
     assert not cache.answers((0,))

@@ -1,4 +1,4 @@
-"""Rows of one table that were found lately, kept decoded until a staged row changes the answer.
+"""Rows of tables that were found lately, kept decoded until a staged row changes the answer.
 
 A join against base rows asks for the same popular keys at every step: out of RocksDB an index entry with its row costs
 8 to 13 µs a key, from here 0.1. A write forgets the answers that its rows belong to before anything looks up again, so
@@ -16,8 +16,8 @@ from domains.state import row_bytes
 from domains.types import Delta, Row
 
 CACHE_BYTES = 16 * 2**20
-"""Of one table, some 40,000 rows of ordinary size: as many as a busy hour's popular ones. A cache that is full is
-emptied whole, since an order of use would cost more than the look-ups that it saves."""
+"""Of all tables of a store, some 40,000 rows of ordinary size: as many as a busy hour's popular ones. When they are
+full all are emptied, since an order of use would cost more than the look-ups that it saves."""
 ANSWER_BYTES = 250
 """An answer beside its rows: the key's tuple and the slot in the dict."""
 
@@ -40,12 +40,38 @@ class Way:
     """Writes since somebody asked."""
 
 
-class RowCache:
-    """Known-empty answers are not kept: a new row's uniqueness check would fill the cache with them."""
+class CacheRoom:
+    """What the caches of one store hold together."""
 
     def __init__(self) -> None:
+        self.held = 0
+        """Bytes."""
+        self._caches: list[RowCache] = []
+
+    def new_cache(self) -> RowCache:
+        cache = RowCache(self)
+        self._caches.append(cache)
+        return cache
+
+    def give_up(self, cache: RowCache) -> None:
+        """Its table is no longer there."""
+        cache.clear()
+        self._caches.remove(cache)
+
+    def makes(self, size: int) -> bool:
+        """Whether so many bytes may come; all caches are emptied where there are too many otherwise."""
+        if self.held + size > CACHE_BYTES:
+            for cache in self._caches:
+                cache.clear()
+        return size <= CACHE_BYTES
+
+
+class RowCache:
+    """Of one table. Known-empty answers are not kept: a new row's uniqueness check would fill the cache with them."""
+
+    def __init__(self, room: CacheRoom) -> None:
+        self._room = room
         self._ways: dict[Columns, Way] = {}
-        self._bytes = 0
 
     def answers(self, columns: Columns) -> Answers:
         """What is known by these columns; not to be changed by the caller."""
@@ -59,11 +85,9 @@ class RowCache:
         if not rows or key in self.answers(columns):
             return
         size = _weight(rows)
-        if self._bytes + size > CACHE_BYTES:
-            self.clear()
-            if size > CACHE_BYTES:
-                return
-        self._bytes += size
+        if not self._room.makes(size):
+            return
+        self._room.held += size
         self.answers(columns)[key] = rows
         self._ways[columns].sizes[key] = size
 
@@ -77,11 +101,11 @@ class RowCache:
             gone = {way.key_of(row) for row, _ in deltas} & known if way.idle <= IDLE_WRITES else set(known)
             for key in gone:
                 del way.answers[key]
-                self._bytes -= way.sizes.pop(key)
+                self._room.held -= way.sizes.pop(key)
 
     def clear(self) -> None:
+        self._room.held -= sum([sum(way.sizes.values()) for way in self._ways.values()])
         self._ways.clear()
-        self._bytes = 0
 
 
 def _weight(rows: list[Delta]) -> int:

@@ -23,6 +23,7 @@ from worker.rocks.database import Database
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.log import log_key, read_log, trim_log
 from worker.rocks.numbers import StreamNumbers
+from worker.rocks.row_cache import CacheRoom
 from worker.rocks.table import Counters, Pending, RocksTable
 
 FORMAT = 1
@@ -47,6 +48,7 @@ class RocksStore:
         self._keep_log = keep_log
         self._pending: Pending = {}
         self._tables: dict[str, RocksTable] = {}
+        self._room = CacheRoom()
         self._next_table = 1
         self._database = Database(Path(path), create=create)
         try:
@@ -83,6 +85,7 @@ class RocksStore:
                 counters=Counters(*marshal.loads(counters)),
                 identity=entry.get("identity") or token_hex(IDENTITY_BYTES),
                 save_catalog=self._save_catalog,
+                room=self._room,
             )
             if "identity" not in entry:  # An earlier version wrote it.
                 self._save_catalog(self._tables[schema.name], ())
@@ -103,6 +106,7 @@ class RocksStore:
             TableIndexes.declared(number, schema, declared_indexes(schema)),
             identity=identity or token_hex(IDENTITY_BYTES),
             save_catalog=self._save_catalog,
+            room=self._room,
         )
         self._save_catalog(table, ())
         self._tables[schema.name] = table
@@ -122,7 +126,7 @@ class RocksStore:
             {layout.table_prefix(layout.CATALOG, number): None, layout.table_prefix(layout.COUNTERS, number): None},
             delete_ranges=[(layout.table_prefix(kind, number), layout.table_end(kind, number)) for kind in kinds],
         )
-        del self._tables[name]
+        self._tables.pop(name).close()
 
     def table(self, name: str) -> RocksTable:
         table = self._tables.get(name)

@@ -21,7 +21,7 @@ from worker.rocks.codec import RowCodec
 from worker.rocks.database import Database
 from worker.rocks.indexes import Access, SecondaryIndex, TableIndexes
 from worker.rocks.numbers import StreamNumbers
-from worker.rocks.row_cache import RowCache
+from worker.rocks.row_cache import CacheRoom
 
 Pending = dict[bytes, bytes | None]
 """The step's write: key → value, None to delete. Shared by the tables of a store."""
@@ -59,6 +59,7 @@ class RocksTable:
         counters: Counters | None = None,
         identity: str,
         save_catalog: Callable[[RocksTable, Sequence[tuple[bytes, bytes]]], None],
+        room: CacheRoom,
     ) -> None:
         self._database = database
         self._pending = pending
@@ -67,6 +68,8 @@ class RocksTable:
         """Of this table and no other, also none of its name that is created when it was dropped."""
         self.indexes = indexes
         self._save_catalog = save_catalog
+        self._room = room
+        self._cache = room.new_cache()
         self._rows = layout.table_prefix(layout.ROWS, number)
         self._rows_end = layout.table_end(layout.ROWS, number)
         self.counters = counters or Counters()
@@ -78,7 +81,7 @@ class RocksTable:
 
     def _adopt(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
         self.schema = schema
-        self._cache = RowCache()
+        self._cache.clear()
         self.pads = pads
         self.codec = RowCodec(schema, pads)
         key = schema.primary_key
@@ -198,6 +201,10 @@ class RocksTable:
     @property
     def row_count(self) -> int:
         return self.counters.rows
+
+    def close(self) -> None:
+        """The table is dropped."""
+        self._room.give_up(self._cache)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
