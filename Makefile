@@ -13,7 +13,8 @@ PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
-JOBS ?= 2
+# One more than two cores: a fifth of their time, tests wait for processes, disks and deadlines.
+TEST_JOBS := 3
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## (.*)/  make \1\t\2/' | expand -t 16
@@ -35,7 +36,7 @@ serve: $(INSTALLED)  ## a server on headrace-data/, until Ctrl-C; PORT=
 	@$(BIN)/headrace serve $(if $(PORT),--port $(PORT))
 
 test: $(INSTALLED)  ## all tests; JOBS= processes, TESTS= paths or options of pytest
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+	@$(BIN)/python -m pytest -n $(or $(JOBS),$(TEST_JOBS)) --dist worksteal $(TESTS)
 
 check: $(INSTALLED)  ## ruff, mypy and the floors
 	@$(BIN)/ruff check .
@@ -51,7 +52,7 @@ fuzz: $(INSTALLED)  ## the differential campaign; SECONDS=60 SEED=1
 	@$(BIN)/python -m tests.campaign --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong; SECONDS=60 SEED=1 JOBS=2
-	@$(BIN)/python -m tests.cluster_simulation --seconds $(or $(SECONDS),60) --jobs $(JOBS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.cluster_simulation --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),2) $(if $(SEED),--seed $(SEED))
 
 crash: $(INSTALLED)  ## the long crash tests: kill -9 under writes, many rounds
 	@$(BIN)/python -m pytest -m long tests/crash

@@ -78,9 +78,10 @@ def _tried(ask: Callable[[], Any]) -> Any:
         return None
 
 
-def leader_of(db: Connection) -> str | None:
-    leader = db.status()["cluster"]["leader"]
-    return None if leader is None else str(leader["name"])
+def leader_of(db: Connection) -> dict[str, Any] | None:
+    """Name, host and port: a process that is started again has its name, and another port."""
+    leader: dict[str, Any] | None = db.status()["cluster"]["leader"]
+    return leader
 
 
 def workers_of(db: Connection) -> dict[str, list[int]]:
@@ -113,7 +114,7 @@ def test_up_write_read_lose_drain_stop_and_start_again(launch: Launch) -> None:
 
         # The leader dies: nobody notices, and changes are made by the next.
         leader = until(lambda: leader_of(db))
-        os.kill(running.pids()[leader], signal.SIGKILL)
+        os.kill(running.pids()[leader["name"]], signal.SIGKILL)
         vote(db, 3)
         assert votes(db) == [count + 1 for count in counted]
         until(lambda: leader_of(db) not in (None, leader))

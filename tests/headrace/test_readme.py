@@ -159,7 +159,7 @@ def test_the_two_commands(tmp_path: Path, environment: dict[str, str]) -> None:
         return run(["make", "-s", "-n", "-C", str(ROOT), *arguments], tmp_path, environment).splitlines()[-1].strip()
 
     assert planned("demo") == f"{COMMAND} demo"
-    assert planned("test").startswith(".venv/bin/python -m pytest -n 2")
+    assert planned("test", "JOBS=5").startswith(".venv/bin/python -m pytest -n 5 ")
     once = planned("demo", "ONCE=1", "SCALE=0.03", "PORT=0")
     assert once == f"{COMMAND} demo --once --scale 0.03 --port 0"
     assert "An eviction" in run(once.split(), tmp_path, environment)
