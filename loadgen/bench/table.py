@@ -136,7 +136,7 @@ def _sustained(measured: dict[str, Measured]) -> str:
                 name,
                 f"{point['offered']:,.0f}" if point else "none",
                 " ".join(f"{rate:,.0f}" for rate in sorted(each.rates)),
-                "–" if each.cpu_ms is None else f"{each.cpu_ms:.3f}",
+                "–" if each.cpu_ms is None else f"{each.cpu_ms:.3g}",
                 f"{shown['all']['sojourn']['p95']:.1f}",
                 f"{at_half['all']['sojourn']['p95']:.1f}" if at_half else "–",
                 pages or "–",
