@@ -67,8 +67,4 @@ async def undrain(leader: Leader, worker: str) -> None:
 
 
 async def _decide(leader: Leader, change: Callable[[ClusterState], ClusterState]) -> None:
-    def decide(before: ClusterState | None) -> ClusterState:
-        assert before is not None
-        return change(before)
-
-    await leader.ledger.change(decide, patience=leader.settings.timing.commit_patience)
+    await leader.ledger.amend(change, patience=leader.settings.timing.commit_patience)

@@ -309,7 +309,7 @@ class Leader:
         """Have refused what may be on its way yet over connections that were given up: see ``recovery.py``."""
         again = self.fleet.again
         if again != self._fenced:
-            await self.ledger.change(_next_epoch, patience=0.0)
+            await self.ledger.amend(ClusterState.next_epoch, patience=0.0)
             self._fenced = again
 
     async def _greet(self) -> None:
@@ -358,8 +358,3 @@ class Leader:
             return
         finally:
             self._news.clear()
-
-
-def _next_epoch(before: ClusterState | None) -> ClusterState:
-    assert before is not None
-    return before.next_epoch()

@@ -73,6 +73,15 @@ class Ledger:
                         raise unreachable(error) from error
                     await asyncio.sleep(RETRY_SECONDS)
 
+    async def amend(self, decide: Callable[[ClusterState], ClusterState], *, patience: float) -> ClusterState:
+        """:meth:`change`, once there is something decided: a leader's first act has seen to that."""
+
+        def amended(before: ClusterState | None) -> ClusterState:
+            assert before is not None
+            return decide(before)
+
+        return await self.change(amended, patience=patience)
+
     async def settle(self) -> None:
         """Find out whether a write in doubt was done. Raises AuthorityUnavailable, Deposed."""
         async with self._turn:

@@ -180,13 +180,12 @@ class ClusterBook:
         return self._replica.state
 
     async def enter(self, recipe: Recipe, state: State) -> None:
-        def decide(before: ClusterState | None) -> ClusterState:
+        def decide(before: ClusterState) -> ClusterState:
             # A recovery that has begun removes the nodes that this would have everybody use.
             self._executor.still_calm()
-            assert before is not None
             return before.with_recipe(recipe)
 
-        await self._ledger.change(decide, patience=self._timing.commit_patience)
+        await self._ledger.amend(decide, patience=self._timing.commit_patience)
         if self._ledger.decided.recipe == recipe:
             self._replica.adopt(recipe, state)
 

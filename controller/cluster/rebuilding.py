@@ -164,8 +164,7 @@ def _check_still_lost(leader: Leader, hosts: Mapping[DomainIndex, str]) -> None:
 async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock) -> None:
     members = leader.fleet.members
 
-    def decide(before: ClusterState | None) -> ClusterState:
-        assert before is not None
+    def decide(before: ClusterState) -> ClusterState:
         epoch = before.epoch + 1
         given = {}
         for domain, worker in hosts.items():
@@ -178,7 +177,7 @@ async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock
 
     leader.rebuilds.made.clear()
     leader.rebuilds.failed.clear()
-    await leader.ledger.change(decide, patience=leader.settings.timing.commit_patience)
+    await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
     leader.disturb(f"rebuilding shard {', '.join(map(str, hosts))} from the archive")
 
 

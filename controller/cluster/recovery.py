@@ -171,15 +171,14 @@ class Recovery:
         self.step = f"giving {_names([*hosts, *stranded])} to workers"
         _log.info("epoch %d: %s", state.epoch + 1, ", ".join(f"domain {d} to {w}" for d, w in sorted(hosts.items())))
 
-        def decide(before: ClusterState | None) -> ClusterState:
-            assert before is not None
+        def decide(before: ClusterState) -> ClusterState:
             self._check()
             epoch = before.epoch + 1
             given = {d: Assignment(w, epoch, self._fleet.members[w].descriptor.data) for d, w in hosts.items()}
             given |= {d: replace(before.placement[d], incarnation=epoch) for d in stranded}
             return replace(before, epoch=epoch, placement={**before.placement, **given})
 
-        decided = await self._ledger.change(decide, patience=0.0)
+        decided = await self._ledger.amend(decide, patience=0.0)
         self._unopened.update((domain, decided.epoch) for domain in stranded)
         self._check()
         return sorted(hosts)
