@@ -36,7 +36,8 @@ COLD_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """``server`` is headrace, mariadb, postgres, cached (Redis before MariaDB), redis (by itself) or null."""
+    """``server`` is headrace, headrace-cluster, mariadb, postgres, cached (Redis before MariaDB), redis (by itself) or
+    null."""
 
     workload: str
     server: str
@@ -46,7 +47,7 @@ class Round:
     """Where the sweep begins."""
     more: tuple[str, ...] = ()
     serve: tuple[str, ...] = ()
-    """Options of ``headrace serve``."""
+    """Options of ``headrace serve`` or ``up``."""
     label: str = ""
 
     @property
@@ -59,6 +60,7 @@ ROUNDS: tuple[Round, ...] = (
     Round("lobsters", "null", rate=500.0),
     Round("lobsters", "headrace", rate=50.0),
     Round("lobsters", "headrace", rate=50.0, serve=("--state", "full"), label="full"),
+    Round("lobsters", "headrace-cluster", rate=50.0),
     Round("lobsters", "mariadb", "hand-optimised"),
     Round("lobsters", "mariadb", "hand-optimised", durable=False),
     Round("lobsters", "mariadb", "natural", rate=1.0),
@@ -86,6 +88,8 @@ def started(this: Round, directory: Path) -> Iterator[str]:
                 yield "null:"
             case "headrace":
                 yield stack.enter_context(servers.headrace(directory, more=this.serve))
+            case "headrace-cluster":
+                yield stack.enter_context(servers.headrace_cluster(directory, more=this.serve))
             case "mariadb":
                 yield stack.enter_context(servers.mariadb(directory, durable=this.durable)) + this.workload
             case "postgres":

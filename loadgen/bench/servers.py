@@ -16,7 +16,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
+from urllib.request import urlopen
 
 from loadgen.pace.errors import LoadError
 
@@ -140,13 +142,30 @@ def headrace(directory: Path, *, port: int = 0, more: Sequence[str] = ()) -> Ite
 
 
 @contextmanager
-def _running(command: Sequence[str], port: int, log: Path) -> Iterator[None]:
-    """The process, from when it takes connections."""
+def headrace_cluster(directory: Path, *, port: int = 0, more: Sequence[str] = ()) -> Iterator[str]:
+    """The URL of ``headrace up`` as small as it gets: an api process and a worker of one shard, and what keeps them.
+
+    That is a controller, ZooKeeper and the supervisor: their time and memory count as the server's.
+    """
+    port = port or free_port()
+    data = ["--data", str(directory / "cluster"), "--port", str(port), "--log-level", "warning"]
+    parts = ["--workers", "1", "--shards", "1", "--controllers", "1", "--apis", "1", "--zookeepers", "1"]
+    command = [sys.executable, "-m", "headrace", "up", *data, *parts, *more]
+    with _running(command, port, directory / "cluster.log", serves=_is_well):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], port: int, log: Path, serves: Callable[[int], bool] | None = None
+) -> Iterator[None]:
+    """The process, from when it takes connections, or from when ``serves`` says of the port that it does."""
+    serves = serves or _takes
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     try:
         until = time.monotonic() + UP_WITHIN
-        while not _takes(port):
+        while not serves(port):
             if process.poll() is not None or time.monotonic() > until:
                 raise LoadError(f"{Path(command[0]).name} did not start", hint=_tail(log))
             time.sleep(0.05)
@@ -164,6 +183,15 @@ def _takes(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             return True
+    except OSError:
+        return False
+
+
+def _is_well(port: int) -> bool:
+    """A cluster takes connections before it serves."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1) as answer:
+            return bool(answer.status == HTTPStatus.OK)
     except OSError:
         return False
 

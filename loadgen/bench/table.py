@@ -163,8 +163,9 @@ def _remarks(result: Result, point: Result) -> str:
 
 
 def _ratios(measured: dict[str, Measured]) -> str:
-    """Headrace's natural program against each other round of its label: rate, and processor time each."""
-    ours = {each.result["label"]: each for each in measured.values() if _server(each) == "headrace"}
+    """Headrace's natural program, embedded, against each other round of its label: rate, and processor time each."""
+    embedded = [each for name, each in measured.items() if _server(each) == "headrace" and "cluster" not in name]
+    ours = {each.result["label"]: each for each in embedded}
     rows = []
     for name, each in measured.items():
         own = ours.get(each.result["label"])

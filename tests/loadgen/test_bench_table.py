@@ -52,6 +52,7 @@ def measured(tmp_path: Path) -> tuple[Path, Path]:
     (docs / "benchmarks.md").write_text(PAGE)
     turns: dict[str, list[Result]] = {
         "lobsters-headrace-natural": [result("lobsters", rate, 7.0) for rate in (900.0, 700.0, 100.0)],
+        "lobsters-headrace-cluster-natural": [result("lobsters", 800.0, 6.0)],
         "lobsters-mariadb-hand-optimised": [result("lobsters", 100.0, cpu) for cpu in (10.0, 9.0, 50.0)],
         "lobsters-mariadb-hand-optimised-half": [result("lobsters", 50.0, 5.0)] * 3,
         "lobsters-mariadb-hand-optimised-cold": [result("lobsters", 50.0, 5.0)] * 3,
@@ -101,6 +102,7 @@ def test_rounds_have_names_of_their_own() -> None:
     names = [each.name for each in ROUNDS]
     assert len(set(names)) == len(names)
     assert "lobsters-mariadb-hand-optimised-relaxed" in names
+    assert "lobsters-headrace-cluster-natural" in names
 
 
 def test_a_round_measures_and_is_not_measured_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
