@@ -10,8 +10,10 @@ of the thread then, and comes to its end however much is written.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from domains.commands import BuildIndex, Command, Feed, Follow, Progress, StartReplay
@@ -22,9 +24,12 @@ from worker.hosted import Hosted
 Sliced = Feed | Follow | BuildIndex | StartReplay
 
 SLICE_SECONDS = 0.001
-"""Who wants the dataflow thread waits so long, and a read, which asks for Python's lock three or four times, as often.
-With 2 ms a full view of a million rows took 5.1 s and not 7.3, and the p99 of other reads was 2.6 to 3.0 times a quiet
-server's, not 1.7 to 2.5. Less would cost more: handing a slice over takes 0.3 ms."""
+"""Who wants the dataflow thread waits so long: a write, and a read that misses. With 2 ms a view is there a fifth
+sooner, and a quarter fewer writes go on. Less would cost more: handing a slice over takes 0.3 ms."""
+LOCK_SECONDS = 0.0001
+"""Who wants Python's lock waits so long, and not until a slice is over: a read that hits asks for it three or four
+times. The p99 of reads was 3.3 times a quiet server's without this, and is 1.7 times with it."""
+USUAL_LOCK_SECONDS = sys.getswitchinterval()
 SLICE_SECONDS_MAX = 0.05
 FIRST_ROWS = 250
 GROWTH = 4
@@ -43,12 +48,23 @@ class Pace:
         """One slice: the command with no more rows than its own limit says. ``others`` are the seconds that went to
         what is not sliced since the last slice."""
         began = self.now()
-        progress = act(replace(command, limit=min(command.limit, self.rows)))
+        with _lending_the_lock():
+            progress = act(replace(command, limit=min(command.limit, self.rows)))
         if progress.rows:
             allowed = min(max(SLICE_SECONDS, others), SLICE_SECONDS_MAX)
             fits = round(progress.rows * allowed / max(self.now() - began, 1e-6))
             self.rows = max(1, min(fits, GROWTH * progress.rows))
         return progress
+
+
+@contextmanager
+def _lending_the_lock() -> Iterator[None]:
+    """Only within a slice: what is done at once is over sooner than it would be with the lock going to and fro."""
+    sys.setswitchinterval(LOCK_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(USUAL_LOCK_SECONDS)
 
 
 class Paces:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from domains.commands import Feed, Progress
 from domains.graph import DomainIndex
 from worker.batch import Batch
-from worker.pace import FIRST_ROWS, GROWTH, SLICE_SECONDS, SLICE_SECONDS_MAX, Pace, Paces, Sliced
+from worker.pace import (
+    FIRST_ROWS,
+    GROWTH,
+    LOCK_SECONDS,
+    SLICE_SECONDS,
+    SLICE_SECONDS_MAX,
+    USUAL_LOCK_SECONDS,
+    Pace,
+    Paces,
+    Sliced,
+)
 
 
 @dataclass
@@ -65,3 +78,16 @@ def test_domains_that_are_fed_side_by_side_do_not_make_each_others_slices_longer
         for domain in range(4):
             paces.perform(hosted, DomainIndex(domain), Feed(2_000), Batch())
     assert feeding.slices[4:] == [round(SLICE_SECONDS / 100e-6)] * 76
+
+
+def test_a_slice_lends_the_lock_and_nothing_else_does() -> None:
+    seen: list[float] = []
+
+    def fail(_: Sliced) -> Progress:
+        seen.append(sys.getswitchinterval())
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        Pace(lambda: 0.0).perform(Feed(1), fail, 0.0)
+    assert seen == [pytest.approx(LOCK_SECONDS)]
+    assert sys.getswitchinterval() == USUAL_LOCK_SECONDS
