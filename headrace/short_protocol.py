@@ -24,9 +24,10 @@ from typing import Any
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from api.hot_calls import Answer, HotCalls
+from headrace.http_protocol import HttpProtocol
 
 HEADS = 4096
 """Blocks of headers that are remembered, and request lines: a client has one for each length of a body. About 2 MB."""
@@ -81,19 +82,19 @@ class _Head:
         self.complete = True
 
 
-class ShortProtocol(HttpToolsProtocol):
-    """uvicorn's, with the short way before it where the application has one (``HotRoute.calls``)."""
+class ShortProtocol(HttpProtocol):
+    """The long way, with the short one before it where the application has one (``HotRoute.calls``)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._calls: HotCalls | None = getattr(self.app, "calls", None)
-        self._inside = False
-        """uvicorn's parser is within a request."""
         self._awaited = False
         """An answer of ours is; ``_held`` has arrived meanwhile."""
         self._held = b""
         self._closing = False
         """The answer under way is the last one."""
+        self._ended = False
+        """The client has said all; nothing follows ``_held``."""
         self._used = False
         """Since the timer for idle connections was set. It is not set anew with each request."""
         self._added: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
@@ -122,8 +123,7 @@ class ShortProtocol(HttpToolsProtocol):
 
     def _is_idle(self) -> bool:
         """Whether uvicorn has nothing under way, so that an answer may leave now."""
-        cycle: RequestResponseCycle | None = self.cycle  # there is none before the first request
-        under_way = cycle is not None and not cycle.response_complete
+        under_way = self.cycle is not None and not self.cycle.response_complete
         return not (self._calls is None or self._inside or under_way or self.flow.write_paused)
 
     def _answered(self, data: bytes) -> bytes | None:
@@ -159,6 +159,8 @@ class ShortProtocol(HttpToolsProtocol):
         if held and not self._closing:
             self.flow.resume_reading()
             self.data_received(held)
+        if self._ended and not self._awaited and not self.eof_received():
+            self.transport.close()
 
     # --- what leaves ----------------------------------------------------------------------------------------------
 
@@ -173,31 +175,24 @@ class ShortProtocol(HttpToolsProtocol):
         if self._closing:
             self.transport.close()
         elif self.timeout_keep_alive_task is None:
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+            self._expect_more()
         else:
             self._used = True
 
-    # --- uvicorn's own --------------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        self._inside = True
-        super().on_message_begin()
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._inside = False
+    # --- the long way's own ---------------------------------------------------------------------------------------
 
     def timeout_keep_alive_handler(self) -> None:
         """Closes a connection that was idle since the timer was set, after once to twice the time."""
         if self._used or self._awaited:
             self._used = False
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+            self.timeout_keep_alive_task = None
+            self._expect_more()
         else:
             super().timeout_keep_alive_handler()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        self._ended = True
+        return self._awaited or super().eof_received()
 
     def shutdown(self) -> None:
         if self._awaited:

@@ -3,98 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import uvicorn
-from fake_deployment import FakeDeployment
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from served_bytes import INSERT, LOOKUP, MANY, PAGE, STATUS, WITHIN, asked, one_answer, served
 
-from api.app import create_app
-from headrace.server import config as server_config
-from headrace.settings import Settings
+from headrace.http_protocol import HttpProtocol
 from headrace.short_protocol import ShortProtocol, body_length, target_of
-
-SCHEMA = """
-CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, author BIGINT NOT NULL, title TEXT);
-CREATE VIEW ById AS SELECT id, title FROM stories WHERE id = ?
-"""
-WITHIN = 10.0
-
-
-class Site:
-    """A server on a free port."""
-
-    def __init__(self, server: uvicorn.Server, deployment: FakeDeployment, ways: list[str]) -> None:
-        self.server = server
-        self.deployment = deployment
-        self.ways = ways
-        """Requests that went the long way."""
-        self.port: int = server.servers[0].sockets[0].getsockname()[1]
-
-    async def say(self, *parts: bytes, answers: int) -> list[bytes]:
-        """What it answers to the parts, each sent by itself, without the date."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        async with asyncio.timeout(WITHIN):
-            for part in parts:
-                writer.write(part)
-                await writer.drain()
-                await asyncio.sleep(0)
-            found = [await one_answer(reader) for _ in range(answers)]
-            writer.close()
-            await writer.wait_closed()
-        return found
-
-
-async def one_answer(reader: asyncio.StreamReader) -> bytes:
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = re.search(rb"content-length: (\d+)", head)
-    assert length is not None, head
-    return re.sub(rb"date: [^\r]*\r\n", b"", head) + await reader.readexactly(int(length[1]))
-
-
-@asynccontextmanager
-async def served(protocol: type[asyncio.Protocol] = ShortProtocol, **settings: Any) -> AsyncIterator[Site]:
-    deployment = FakeDeployment()
-    await deployment.execute(SCHEMA)
-    app, ways = create_app(deployment, max_body=20_000), []
-    real = app._route
-
-    async def counted(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            ways.append(scope["path"])
-        await real(scope, receive, send)
-
-    app._route = counted  # type: ignore[method-assign]
-    config = server_config(app, Settings())
-    assert config.http is ShortProtocol
-    config.http, config.port = protocol, 0
-    for name, value in settings.items():
-        setattr(config, name, value)
-    server = uvicorn.Server(config)
-    config.load()
-    server.lifespan = config.lifespan_class(config)
-    await server.startup()
-    await server.on_tick(0)
-    try:
-        yield Site(server, deployment, ways)
-    finally:
-        await server.shutdown()
-
-
-def asked(line: str, body: bytes = b"", headers: Sequence[str] = ()) -> bytes:
-    lines = [f"{line} HTTP/1.1", "host: x", *headers, f"content-length: {len(body)}", "", ""]
-    return "\r\n".join(lines).encode() + body
-
-
-INSERT = asked("POST /v1/tables/stories/rows", b'{"rows":[{"id":1,"author":2,"title":"one"}]}')
-PAGE = asked("GET /v1/views/ById?id=1")
-MANY = asked("POST /v1/lookups", b'{"lookups":[{"view":"ById","keys":[[1]]}]}')
-LOOKUP = asked("POST /v1/views/ById/lookup", b'{"keys":[[1],[2]]}')
-STATUS = asked("GET /healthz")
 
 ODD = [
     PAGE,
@@ -130,7 +45,7 @@ ODD = [
 @pytest.mark.parametrize("request_bytes", ODD, ids=range(len(ODD)))
 async def test_the_answer_is_that_of_the_long_way(request_bytes: bytes) -> None:
     said = []
-    for protocol in (HttpToolsProtocol, ShortProtocol):
+    for protocol in (HttpProtocol, ShortProtocol):
         async with served(protocol) as site:
             await site.say(INSERT, answers=1)
             said.append(await site.say(request_bytes, answers=1))
@@ -230,10 +145,8 @@ async def test_who_is_gone_is_not_answered() -> None:
             while not site.server.server_state.tasks:
                 await asyncio.sleep(0.001)
             writer.transport.abort()
-            while site.server.server_state.connections:
-                await asyncio.sleep(0.001)
             going.set()
-            while site.server.server_state.tasks:
+            while site.server.server_state.tasks or site.server.server_state.connections:
                 await asyncio.sleep(0.001)
 
 
