@@ -5,10 +5,13 @@ from __future__ import annotations
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from api.dependencies import shape_error
 from api.statuses import METHOD_NOT_ALLOWED, describe, error_body
 from domains.errors import BadRequest, HeadraceError, NotFound
+
+METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 
 
 def answer_errors(app: FastAPI) -> None:
@@ -37,8 +40,18 @@ async def _refused(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return await _known(request, NotFound(f'no such path "{path}"', hint="see /docs for all calls"))
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        hint = f"it takes {allowed}" if allowed else None
-        body = error_body(METHOD_NOT_ALLOWED, f'"{path}" does not take {request.method}', hint)
-        return Response(body, 405, dict(error.headers or {}), "application/json")
+        allowed = ", ".join(_methods_of(request))
+        body = error_body(METHOD_NOT_ALLOWED, f'"{path}" does not take {request.method}', f"it takes {allowed}")
+        return Response(body, 405, {"allow": allowed}, "application/json")
     return await _known(request, BadRequest(str(error.detail)))
+
+
+def _methods_of(request: Request) -> list[str]:
+    """All that the path takes. Starlette's refusal names those of one of its routes."""
+    methods = [method for method in METHODS if _takes(request, method)]
+    return sorted([*methods, "HEAD"] if "GET" in methods else methods)
+
+
+def _takes(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)

@@ -1,4 +1,4 @@
-"""The middleware around FastAPI's routes: it counts requests, bounds bodies and ends unexpected exceptions."""
+"""The middleware around FastAPI's routes: it counts requests, bounds bodies, answers HEAD and ends exceptions."""
 
 from __future__ import annotations
 
@@ -31,11 +31,16 @@ class Gate:
             return
         started = perf_counter()
         status = 0
+        asks_for_head = scope["method"] == "HEAD"
+        if asks_for_head:
+            scope = {**scope, "method": "GET"}  # What GET would answer, with nothing but its head.
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+            elif asks_for_head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:

@@ -199,6 +199,14 @@ async def test_explain(http: httpx.AsyncClient) -> None:
     assert plain.text == answer["explain"] + "\n"
 
 
+async def test_head_is_get_without_its_body(http: httpx.AsyncClient) -> None:
+    for path in ("/healthz", "/v1/views", "/v1/views/StoriesWithVC?id=9", "/v1/tables", "/v1/views/ByTitle/explain"):
+        got, head = await http.get(path), await http.head(path)
+        assert head.status_code == got.status_code == 200
+        assert (head.content, dict(head.headers)) == (b"", dict(got.headers))
+    assert (await http.head("/v1/views/Nothing")).status_code == 404
+
+
 async def test_operations(http: httpx.AsyncClient) -> None:
     assert (await http.get("/healthz")).json() == {"status": "ok"}
     status = (await http.get("/v1/status")).json()
