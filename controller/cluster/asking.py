@@ -29,6 +29,9 @@ FIRST_PAUSE = 0.005
 """Seconds until a request is tried again. A recovery takes hundreds of times that, but what was merely old in the
 directory is new by then."""
 LONGEST_PAUSE = 0.1
+PATIENCE = 4
+"""A pause is such a part of what was waited already. With pauses that double, a request could wait twice as long as the
+domain was away, and one that moves is away for some 40 ms."""
 GRACE_SECONDS = 1.0
 
 
@@ -64,7 +67,8 @@ class Asking:
         ``outdated`` is asked before each new try: an error ends it. Raises what the worker answers, NotServed,
         OutcomeUnknown; TimeoutError where a repeatable request got no answer in time.
         """
-        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         while True:
             failure: HeadraceError
             owner = self._directory.owner(domain)
@@ -82,6 +86,7 @@ class Asking:
                 if not repeatable:
                     raise
                 failure = error
+            pause = min(max(FIRST_PAUSE, (loop.time() - began) / PATIENCE), LONGEST_PAUSE)
             if loop.time() + pause >= deadline:
                 raise NotServed(
                     f"domain {domain} is not served now: {failure.message}",
@@ -92,7 +97,6 @@ class Asking:
             if over is not None:
                 raise over from failure
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _once(
         self,
