@@ -52,7 +52,7 @@ DOORS = {
     "rich": ("headrace/",),
     "pydantic": ("api/", "headrace/settings.py"),
     "pydantic_settings": ("headrace/settings.py",),
-    "uvicorn": ("headrace/server.py", "headrace/short_protocol.py", "headrace/bench/"),
+    "uvicorn": ("headrace/server.py", "headrace/http_protocol.py", "headrace/short_protocol.py", "headrace/bench/"),
     "httptools": ("headrace/short_protocol.py",),
     "duckdb": ("headrace/bench/",),
     "hdrh": ("loadgen/pace/latencies.py",),
