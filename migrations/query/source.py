@@ -52,6 +52,9 @@ class FromClause:
             else:
                 current = self._join(current, join)
         parts.append(current)
+        for at, part in enumerate(parts):
+            for earlier in parts[:at]:
+                _refuse_same_alias(earlier, part)
         if len(parts) == 1:
             return current
         bounds = tuple(bound for part in parts for bound in part.bounds)

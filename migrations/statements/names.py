@@ -43,7 +43,13 @@ def relation_name(node: exp.Expr) -> str:
 
 
 def new_relation_name(node: exp.Expr, what: str) -> str:
+    """The name of a table or view to come, which is a part of paths over HTTP.
+
+    :raises SqlError: it is reserved, or no path could name it: servers decode %2F before they split a path.
+    """
     name = checked(relation_name(node), what)
+    if "/" in name or name in (".", ".."):
+        raise SqlError(f'"{name}" is no name for a {what}', hint="a path over HTTP could not name it")
     if name.lower().startswith(AD_HOC_PREFIX):
         raise SqlError(f'the name "{name}" is reserved', hint=f'views of ad-hoc SELECTs start with "{AD_HOC_PREFIX}"')
     return name

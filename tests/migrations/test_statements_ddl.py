@@ -144,6 +144,12 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
         '" t" is no name for a table (a name is not empty and has no spaces at its ends)',
     ),
     (
+        "CREATE TABLE `a/b` (a INT)",
+        SqlError,
+        '"a/b" is no name for a table (a path over HTTP could not name it)',
+    ),
+    ("CREATE VIEW `..` AS SELECT 1", SqlError, '".." is no name for a view (a path over HTTP could not name it)'),
+    (
         "CREATE TABLE adhoc_1 (a INT)",
         SqlError,
         'the name "adhoc_1" is reserved (views of ad-hoc SELECTs start with "adhoc_")',
