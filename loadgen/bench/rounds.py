@@ -138,8 +138,10 @@ def _loadgen(this: Round, flags: Sequence[str], out: Path) -> None:
 
 def _taken(this: Round, source: Path, path: Path) -> dict[str, Any]:
     """The one result that a run has written, with the round's name in it."""
-    (found,) = source.glob("*.json")
-    result: dict[str, Any] = json.loads(found.read_text("utf-8"))
+    found = list(source.glob("*.json"))
+    if not found:
+        raise LoadError("headrace loadgen has measured nothing", hint="it said why above")
+    result: dict[str, Any] = json.loads(found[0].read_text("utf-8"))
     result["name"] = this.name
     result["durable"] = this.durable
     result["label"] = this.label

@@ -150,7 +150,9 @@ def headrace_cluster(directory: Path, *, port: int = 0, more: Sequence[str] = ()
     port = port or free_port()
     data = ["--data", str(directory / "cluster"), "--port", str(port), "--log-level", "warning"]
     parts = ["--workers", "1", "--shards", "1", "--controllers", "1", "--apis", "1", "--zookeepers", "1"]
-    command = [sys.executable, "-m", "headrace", "up", *data, *parts, *more]
+    # A machine that the load fills holds a process up for seconds; there is nobody to take a lost one's place here.
+    patience = ["--dead-after", "10", "--session-timeout", "10"]
+    command = [sys.executable, "-m", "headrace", "up", *data, *parts, *patience, *more]
     with _running(command, port, directory / "cluster.log", serves=_is_well):
         yield f"http://127.0.0.1:{port}"
 

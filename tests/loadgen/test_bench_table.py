@@ -11,6 +11,7 @@ import pytest
 
 from loadgen.bench import rounds, table
 from loadgen.bench.rounds import ROUNDS, Round
+from loadgen.pace.errors import LoadError
 from loadgen.pace.latencies import Times
 from loadgen.pace.point import Kind, Point
 from loadgen.pace.processes import Memory, ServerUse
@@ -121,6 +122,11 @@ def test_a_round_measures_and_is_not_measured_again(tmp_path: Path, capfd: pytes
         assert rounds.main(arguments) == 0
     assert "measured before" in capfd.readouterr().out
     assert "crud-null-natural" in (docs / "benchmarks.md").read_text()
+
+
+def test_a_round_that_measured_nothing_is_an_error_and_not_a_trace(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="measured nothing"):
+        rounds._taken(ROUNDS[0], tmp_path, tmp_path / "result.json")
 
 
 def _quick(this: Round, out: Path, scale: float, runtime: float) -> None:
