@@ -49,6 +49,7 @@ class LocalDeployment(Serving):
         self.started = time.monotonic()
         self.migrator: Migrator
         self._book: LocalBook
+        self._authority: LocalAuthority
 
     @classmethod
     async def open(
@@ -117,6 +118,7 @@ class LocalDeployment(Serving):
                 progress = await asyncio.wrap_future(self.dataflow.command(step.domain, step.command))
                 if progress.finished or not step.sliced:
                     break
+        self._authority = authority
         self._book = LocalBook(authority, version, recipe, state, self.changed)
         self.migrator = Migrator(LocalExecutor(self.dataflow), self._book, placement)
 
@@ -178,6 +180,7 @@ class LocalDeployment(Serving):
         await self.migrator.close()
         if self.archiver is not None:
             await asyncio.to_thread(self.archiver.close)
+        await self._authority.close()
         await asyncio.to_thread(self.dataflow.close)
 
 
@@ -200,4 +203,4 @@ def _played(recipe: Recipe, state: State, placement: Placement, stored: Iterable
     return state
 
 
-_RESTORE = "restore recipe.json from a back-up"
+_RESTORE = "restore recipe.json from a back-up, and remove recipe.slots beside it"

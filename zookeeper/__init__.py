@@ -4,7 +4,7 @@ Not the ZooKeeper server, but the room through which Headrace asks it. An :class
 and replaced by compare-and-set: what is written is what was read at that version, or it is refused. The state is what
 everything else follows from: the recipe, and in a cluster which worker hosts which domain::
 
-    embedded    migrator ──► Authority ──► one file, replaced whole                    LocalAuthority
+    embedded    migrator ──► Authority ──► a file, and two slots beside it             LocalAuthority
     cluster     leader ────► ClusterAuthority ─┐
                 workers ───►   "               ├─► Session ─┬─► ZooKeeper              KazooAuthority
                 api ───────►   "               ┘            └─► a twin in memory       MemoryAuthority

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
+from zlib import crc32
 
 from zookeeper.errors import AuthorityUnavailable, StateConflict
+from zookeeper.slots import Slots
 
-__all__ = ["Authority", "AuthorityUnavailable", "LocalAuthority", "StateConflict"]
+__all__ = ["Authority", "AuthorityUnavailable", "LocalAuthority", "StateConflict", "stored_state"]
 
 
 class Authority(Protocol):
@@ -24,7 +27,10 @@ class Authority(Protocol):
 
 
 class LocalAuthority:
-    """The state in one file, replaced whole: a crash leaves the old one or the new one.
+    """The state in a file, and what it was replaced with since in the two slots of another beside it.
+
+    The first state, and one that is too large for a slot, goes into the file, which is replaced whole; a crash leaves
+    the old state or the new one in either case. Closing brings the file up to date, for people who look at it.
 
     One process uses a data directory at a time (RocksDB's lock sees to that), so versions are counted in memory. Files
     are read and written in a thread: a sync may take as long as the disk likes, and requests go on meanwhile.
@@ -32,22 +38,43 @@ class LocalAuthority:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._slots = Slots(_slots_beside(path))
         self._version = 1 if path.exists() else 0
+        self._base: int | None = None
+        """The checksum of what is in the file; None while that is not known for certain, and then no slot is used."""
+        self._ahead: bytes | None = None
+        """The state where it is in a slot."""
 
     async def read(self) -> tuple[bytes | None, int]:
         if self._version == 0:
             return None, 0
-        return await asyncio.to_thread(self._path.read_bytes), self._version
+        return await asyncio.to_thread(self._read), self._version
+
+    def _read(self) -> bytes:
+        whole = self._path.read_bytes()
+        self._base = crc32(whole)
+        self._ahead = self._slots.read(self._base)
+        return whole if self._ahead is None else self._ahead
 
     async def write(self, state: bytes, version: int) -> int:
         if version != self._version:
             raise StateConflict(f"the state is at version {self._version}, not {version}", hint="read it again")
-        await asyncio.to_thread(self._replace, state)
+        await asyncio.to_thread(self._write, state)
         self._version += 1
         return self._version
 
+    def _write(self, state: bytes) -> None:
+        if self._base is not None and self._slots.write(state, self._base):
+            self._ahead = state
+        else:
+            self._replace(state)
+
     def _replace(self, state: bytes) -> None:
+        """From here on no record in a slot counts, since it went on from another state."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        base, self._base = crc32(state), None
+        self._slots.forget(base)
+        self._slots.make()
         beside = self._path.with_suffix(".new")
         with beside.open("wb") as file:
             file.write(state)
@@ -59,3 +86,21 @@ class LocalAuthority:
             os.fsync(directory)
         finally:
             os.close(directory)
+        self._base, self._ahead = base, None
+
+    async def close(self) -> None:
+        """What cannot be brought up to date stays in its slot, and is as good there."""
+        if self._ahead is not None:
+            with suppress(OSError):
+                await asyncio.to_thread(self._replace, self._ahead)
+
+
+def stored_state(path: Path) -> bytes:
+    """What :class:`LocalAuthority` has under this path, which no process has open. Raises FileNotFoundError."""
+    whole = path.read_bytes()
+    ahead = Slots(_slots_beside(path)).read(crc32(whole))
+    return whole if ahead is None else ahead
+
+
+def _slots_beside(path: Path) -> Path:
+    return path.with_suffix(".slots")

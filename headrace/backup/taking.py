@@ -21,6 +21,7 @@ from worker.archive.shard import ShardArchive
 from worker.archive.times import time_text
 from worker.embedded import base_directories
 from worker.rocks.store import RocksStore
+from zookeeper.authority import stored_state
 
 TRIES = 3
 """To copy what a manifest names: the archive may let a file go between the look and the copy, once an hour at most."""
@@ -71,7 +72,7 @@ def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Co
                 manifests.append(archive.manifest)
                 tell(f"{archive.manifest.base}: {sum(each.rows for each in archive.manifest.segments):,} rows")
     files = {segment.file: segment.digest for manifest in manifests for segment in manifest.segments}
-    return _finish(target, manifests, shards, recipe.read_text("utf-8"), files)
+    return _finish(target, manifests, shards, stored_state(recipe).decode(), files)
 
 
 def _empty(dest: str) -> Place:

@@ -1,0 +1,122 @@
+"""The file of the embedded deployment and its slots: what a crash at any moment of a write leaves."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from zookeeper import slots
+from zookeeper.authority import LocalAuthority, stored_state
+from zookeeper.slots import SLOT
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "recipe.json"
+
+
+async def write(path: Path, *states: bytes) -> LocalAuthority:
+    authority = LocalAuthority(path)
+    _, version = await authority.read()
+    for state in states:
+        version = await authority.write(state, version)
+    return authority
+
+
+async def test_the_file_has_the_first_state_and_slots_the_next(path: Path) -> None:
+    authority = await write(path, b"one", b"two", b"three", b"four")
+    assert path.read_bytes() == b"one"
+    assert stored_state(path) == b"four"
+    assert await LocalAuthority(path).read() == (b"four", 1)
+    await authority.close()
+    assert path.read_bytes() == b"four"
+    assert stored_state(path) == b"four"
+
+
+async def test_a_torn_write_leaves_the_state_before_it(path: Path) -> None:
+    """Of the slot that is written over, any part of the new bytes may be there, in any order."""
+    file = path.with_suffix(".slots")
+    await write(path, b"one", b"two " * 300, b"three " * 100)
+    before = file.read_bytes()
+    await write(path, b"four " * 200)
+    after = file.read_bytes()
+    changed = [at for at in range(len(after)) if after[at] != before[at]]
+    chance = random.Random(5)
+    for _ in range(200):
+        torn = bytearray(before)
+        for at in chance.sample(changed, chance.randrange(len(changed))):
+            torn[at] = after[at]
+        file.write_bytes(torn)
+        assert stored_state(path) == b"three " * 100
+    file.write_bytes(after)
+    assert stored_state(path) == b"four " * 200
+
+
+async def test_a_file_that_is_put_in_its_place_is_what_is_meant(path: Path) -> None:
+    await write(path, b"one", b"two", b"three")
+    path.write_bytes(b"restored")
+    assert await LocalAuthority(path).read() == (b"restored", 1)
+    await write(path, b"next")
+    assert stored_state(path) == b"next"
+
+
+async def test_a_state_that_is_too_large_for_a_slot_is_in_the_file(path: Path) -> None:
+    large = b"x" * SLOT
+    await write(path, b"one", b"two", large)
+    assert stored_state(path) == path.read_bytes() == large
+    await write(path, large + b"y", b"three", b"four")
+    assert path.read_bytes() == large + b"y"
+    assert stored_state(path) == b"four"
+
+
+async def test_a_state_that_comes_again_brings_nothing_back_that_followed_it(path: Path) -> None:
+    large = b"x" * SLOT
+    await write(path, large, b"two", b"three", large)
+    assert stored_state(path) == large
+    await write(path, b"four", large + b"y", b"five", large)
+    assert stored_state(path) == large
+
+
+async def test_a_sync_that_fails_loses_nothing_that_was_acknowledged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = await write(path, b"one", b"two", b"three")
+
+    def fails(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    for module, name in ((slots, "_sync"), (slots.os, "fsync")):
+        with monkeypatch.context() as patching:
+            patching.setattr(module, name, fails)
+            with pytest.raises(OSError, match="Input/output"):
+                await authority.write(b"x" * (SLOT if name == "fsync" else 1), 3)
+        assert stored_state(path) in (b"three", b"x")
+    assert await authority.write(b"four", 3) == 4
+    assert stored_state(path) == b"four"
+
+
+async def test_a_seeded_story_of_writes_crashes_and_closes(path: Path, tmp_path: Path) -> None:
+    """What is read is what was last acknowledged, with states that come again and some that fit no slot."""
+    for seed in range(20):
+        chance = random.Random(seed)
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
+        authority, state, version = LocalAuthority(path), None, 0
+        for _ in range(30):
+            match chance.randrange(8):
+                case 0:
+                    await authority.close()
+                    authority = LocalAuthority(path)
+                    assert (await authority.read())[0] == state, f"seed {seed}"
+                    version = int(state is not None)
+                case 1:
+                    authority = LocalAuthority(path)
+                    assert (await authority.read())[0] == state, f"seed {seed}"
+                    version = int(state is not None)
+                case _:
+                    state = bytes([chance.randrange(4)]) * chance.choice([1, 50, 50, SLOT])
+                    version = await authority.write(state, version)
+                    assert stored_state(path) == state, f"seed {seed}"
