@@ -11,6 +11,7 @@ from controller.local import LocalDeployment
 from migrations.forgotten import without_forgotten
 from migrations.recipe import Entry, Recipe
 from migrations.statements.adhoc import ad_hoc_name
+from zookeeper.authority import stored_state
 
 KEPT = 3
 
@@ -38,7 +39,7 @@ async def test_a_start_plans_only_what_is_left(tmp_path: Path) -> None:
     try:
         assert set(deployment.state.catalog.views) == left
         await ask(deployment, range(10, 11))
-        recipe = Recipe.from_json((tmp_path / "recipe.json").read_bytes())
+        recipe = Recipe.from_json(stored_state(tmp_path / "recipe.json"))
         assert len(recipe.entries) == 1 + KEPT + 2  # The table, what was left, one that came and one that went.
     finally:
         await deployment.close()
