@@ -18,16 +18,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
-from threading import Event, Thread
 
 from rich.table import Table
 
-from headrace.bench.replay_server import Used, Watched, filled, serving
+from headrace.bench.replay_data import Tell, ready, seldom
+from headrace.bench.replay_noticed import Noticed
+from headrace.bench.replay_server import Used, Watched, serving
 from headrace.client.calls import Call
 from headrace.client.connection import Connection, Migration
 from headrace.client.results import Progress
@@ -40,8 +41,6 @@ from migrations.backfill.spark.settings import SparkSettings
 ROWS = 1_000_000
 QUIET_SECONDS = 5.0
 POLL_SECONDS = 0.05
-TELL_SECONDS = 30.0
-"""Between two lines of how far a build is: a build of ten million rows takes minutes."""
 STEPS = {"compute full states": "computed", "load full states": "loaded", "domain 0: replay it": "caught up"}
 """How the steps of a bulk migration begin whose ends are told (``controller/bulk/building.py``)."""
 
@@ -86,16 +85,18 @@ class Figures:
     ways: list[Way] = field(default_factory=list)
 
 
-def run(*, rows: int, out: Path | None, spark: SparkSettings, ways: Sequence[str] = tuple(WAYS)) -> None:
+def run(
+    *, rows: int, out: Path | None, spark: SparkSettings, ways: Sequence[str] = tuple(WAYS), folder: Path | None = None
+) -> None:
     """Measure, print, and write the JSON file if one is named: after each way, so that a later one's end takes nothing
-    along that was measured."""
+    along that was measured. In ``folder`` the rows stay for the next run of as many."""
     if rows < 10_000:
         raise BadRequest("fewer than 10,000 rows say nothing", hint="--rows 200000")
     if not ways or not set(ways) <= WAYS.keys():
         raise BadRequest(f"a way is one of {', '.join(WAYS)}", hint="--ways slices,spark")
     printer, figures = console(stderr=True), None
-    with TemporaryDirectory(prefix="headrace-replay-") as folder:
-        for figures in _measure(Path(folder), rows, ways, spark, lambda text: printer.print(text)):
+    with TemporaryDirectory(prefix="headrace-replay-") if folder is None else nullcontext(folder) as where:
+        for figures in _measure(Path(where), rows, ways, spark, lambda text: printer.print(text, highlight=False)):
             if out is not None:
                 out.write_text(json.dumps(asdict(figures), indent=2) + "\n", "utf-8")
     assert figures is not None
@@ -103,25 +104,22 @@ def run(*, rows: int, out: Path | None, spark: SparkSettings, ways: Sequence[str
         console().print(table)
 
 
-def _measure(
-    folder: Path, rows: int, ways: Sequence[str], spark: SparkSettings, tell: Callable[[str], None]
-) -> Iterator[Figures]:
+def _measure(folder: Path, rows: int, ways: Sequence[str], spark: SparkSettings, tell: Tell) -> Iterator[Figures]:
     """The same figures again and again, with one way more each time."""
     figures = Figures(rows, load=os.getloadavg()[0])
-    tell(f"loading {rows:,} rows …")
-    began = time.perf_counter()
-    filled(folder / "data", rows)
-    figures.load_rows_per_second = rows / (time.perf_counter() - began)
+    loaded = ready(folder, rows, tell)
+    figures.load_rows_per_second = rows / loaded if loaded else 0.0
     for number, way in enumerate(ways):
         threshold = 2**40 if way == "slices" else 0
         with serving(folder, threshold, WAYS[way]) as server, Connection(server.url, timeout=3600) as db:
+            tell("archiving …")
             began = time.perf_counter()
             archived = db.send(Call("POST", "/v1/archive", dict))
             if number == 0:
-                figures.archive_rows_per_second = rows / (time.perf_counter() - began)
-                tell("folding …")
-                _fold(figures, archived, spark if "spark" in ways else None)
-                quiet = _noticed(server, rows)
+                figures.archive_rows_per_second = rows / (time.perf_counter() - began) if loaded else 0.0
+                _fold(folder, figures, archived, spark if "spark" in ways else None, tell)
+                quiet = Noticed(server.url, rows)
+                quiet.warm()
                 with quiet:
                     time.sleep(QUIET_SECONDS)
                 figures.quiet_writes_per_second, figures.quiet_read_p99_ms = quiet.writes, quiet.p99
@@ -130,35 +128,41 @@ def _measure(
         yield figures
 
 
-def _fold(figures: Figures, archived: dict[str, object], spark: SparkSettings | None) -> None:
+def _fold(folder: Path, figures: Figures, archived: dict[str, object], spark: SparkSettings | None, tell: Tell) -> None:
     from worker.archive.folding import fold  # Late: they load pyarrow.
     from worker.archive.manifests import load_manifest
     from worker.archive.place import Place
 
     positions = archived["positions"]
     assert isinstance(positions, dict)
-    place, count = Place(str(archived["url"])), 0
+    place, count, told = Place(str(archived["url"])), 0, seldom(tell)
+    tell("folding …")
     began = time.perf_counter()
     for base, position in positions.items():
         manifest = load_manifest(place, base, 0)
         assert manifest is not None
-        count += sum(len(part) for part in fold(place, manifest, position))
+        for part in fold(place, manifest, position, scratch=folder):
+            count += len(part)
+            told(f"{count:,} of {figures.rows:,} rows")
     figures.fold_here = count / (time.perf_counter() - began)
     if spark is None:
         return
+    tell("folding by Spark …")
     began = time.perf_counter()
     with SparkJob("count", {"archive": archived["url"], "clock": positions}, spark) as job:
         while not job.wait(0.2):
-            pass
+            continue
         answer = job.result()
     assert sum(answer["rows"].values()) == count, "both folds have the same rows"
     figures.fold_spark = count / (time.perf_counter() - began)
     figures.fold_spark_warm = count / answer["seconds"]
 
 
-def _build(server: Watched, db: Connection, way: str, number: int, rows: int, tell: Callable[[str], None]) -> Way:
+def _build(server: Watched, db: Connection, way: str, number: int, rows: int, tell: Tell) -> Way:
     name = f"Ranking{number}"
-    noticed, load = _noticed(server, rows), os.getloadavg()[0]
+    db.execute(f"DROP VIEW IF EXISTS {name}")  # Of a run in this folder that was broken off.
+    noticed, load = Noticed(server.url, rows), os.getloadavg()[0]
+    noticed.warm()
     server.begin()
     began = time.perf_counter()
     with noticed:
@@ -172,16 +176,14 @@ def _build(server: Watched, db: Connection, way: str, number: int, rows: int, te
     return Way(way, seconds, rows / seconds, noticed.writes, noticed.p99, used, phases, load)
 
 
-def _followed(migration: Migration, tell: Callable[[str], None]) -> tuple[Progress, dict[str, float]]:
+def _followed(migration: Migration, tell: Tell) -> tuple[Progress, dict[str, float]]:
     """To its end; and after how many seconds the steps were done that a bulk migration has. Steps are done in order, so
     one that was too short to be seen was done when a later one is under way."""
-    began, phases = time.perf_counter(), dict[str, float]()
-    told = began
+    began, phases, told = time.perf_counter(), dict[str, float](), seldom(tell)
     while True:
         progress = migration.status()
-        if time.perf_counter() - told > TELL_SECONDS:
-            told = time.perf_counter()
-            tell(f"  {told - began:.0f} s: {progress.step}, {progress.progress:.0%}")
+        left = "" if progress.seconds_left is None else f", about {progress.seconds_left:.0f} s left"
+        told(f"{progress.step}, {progress.progress:.0%}{left}")
         under_way = progress.steps.index(progress.step) if progress.step in progress.steps else 0
         done = progress.steps if progress.finished else progress.steps[:under_way]
         for step in done:
@@ -195,44 +197,6 @@ def _followed(migration: Migration, tell: Callable[[str], None]) -> tuple[Progre
         time.sleep(POLL_SECONDS)
 
 
-def _noticed(server: Watched, rows: int) -> Noticed:
-    return Noticed(server.url, Random(rows), max(1, rows // 20))
-
-
-class Noticed:
-    """One client that writes and reads by turns, in a thread, while the block lasts."""
-
-    def __init__(self, url: str, random: Random, stories: int) -> None:
-        self._url, self._random, self._stories = url, random, stories
-        self.writes = self.p99 = 0.0
-
-    def __enter__(self) -> Noticed:
-        self._over, self._reads, self._written = Event(), list[float](), 0
-        self._began = time.perf_counter()
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        spent = time.perf_counter() - self._began
-        self.writes = self._written / spent
-        ordered = sorted(self._reads)
-        self.p99 = ordered[int(len(ordered) * 0.99)] * 1000 if ordered else 0.0
-
-    def _run(self) -> None:
-        random = self._random
-        with Connection(self._url) as db:
-            votes, counts = db.table("votes"), db.view("Counted")
-            while not self._over.is_set():
-                votes.insert({"user": random.randrange(10**9, 2 * 10**9), "story": random.randrange(self._stories)})
-                self._written += 1
-                began = time.perf_counter()
-                counts.lookup(story=random.randrange(min(self._stories, 1000)))
-                self._reads.append(time.perf_counter() - began)
-
-
 def tables(figures: Figures) -> Iterator[Table]:
     first = Table(title=f"{figures.rows:,} base rows", title_justify="left")
     for name in ("", "rows a second"):
@@ -244,7 +208,7 @@ def tables(figures: Figures) -> Iterator[Table]:
         ("fold, Spark with its start", figures.fold_spark),
         ("fold, Spark without", figures.fold_spark_warm),
     ):
-        first.add_row(name, f"{value:,.0f}")
+        first.add_row(name, f"{value:,.0f}" if value else "–")
     yield first
     second = Table(title="a view of two joins, an aggregate and a ranking", title_justify="left")
     for name in ("way", "seconds", "rows/s", "writes/s (of quiet)", "p99 of reads (of quiet)", "CPU s", "peak", "load"):

@@ -1,8 +1,7 @@
-"""The server that ``replay.py`` measures: filled without HTTP, served by ``headrace serve``, watched as it grows."""
+"""The server that ``replay.py`` measures: ``headrace serve``, watched as it grows."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import subprocess
@@ -12,42 +11,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from threading import Event, Thread
 
 import psutil
 
-from controller.local import LocalDeployment
-from headrace.bench.loading import load
 from headrace.errors import Unavailable
 
 SAMPLE_SECONDS = 0.2
 START_SECONDS = 120.0
-
-PROGRAM = """
-CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20));
-CREATE TABLE stories (id INT PRIMARY KEY, author INT, INDEX (author));
-CREATE TABLE votes (user INT, story INT, INDEX (story));
-CREATE EXT VIEW Counted AS SELECT COUNT(*) AS n FROM votes WHERE story = ?;
-"""
-
-
-def filled(path: Path, rows: int) -> None:
-    """A data directory with so many rows: of a hundred, 94 are votes, five stories and one is a user."""
-    asyncio.run(_fill(path, rows))
-
-
-async def _fill(path: Path, rows: int) -> None:
-    stories, users, random = rows // 20, rows // 100, Random(1)
-    deployment = await LocalDeployment.open(path)
-    try:
-        await deployment.execute(PROGRAM)
-        await load(deployment, "users", ((i, f"user{i}") for i in range(users)))
-        await load(deployment, "stories", ((i, random.randrange(users)) for i in range(stories)))
-        votes = rows - stories - users
-        await load(deployment, "votes", ((random.randrange(10**9), random.randrange(stories)) for _ in range(votes)))
-    finally:
-        await deployment.close()
 
 
 @dataclass(slots=True)
@@ -112,10 +83,10 @@ def _seconds(process: psutil.Process) -> float:
 
 @contextmanager
 def serving(folder: Path, threshold: int, environment: Mapping[str, str]) -> Iterator[Watched]:
-    """``headrace serve`` on ``folder/data`` with the archive beside it."""
+    """``headrace serve`` on ``folder/data`` with the archive and the scratch files of bulk jobs beside it."""
     command = [sys.executable, "-m", "headrace", "serve", "--port", "0", "--data", str(folder / "data")]
     command += ["--archive", str(folder / "archive"), "--spark-threshold", str(threshold)]
-    env = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
+    env = {**os.environ, "TMPDIR": str(folder), **environment, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     watched = None
     try:

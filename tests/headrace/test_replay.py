@@ -12,6 +12,7 @@ from rich.console import Console
 from serving_process import ROOT
 
 from headrace.bench.replay import WAYS, Figures, Way, run, tables
+from headrace.bench.replay_data import ready
 from headrace.bench.replay_server import Used
 from headrace.errors import BadRequest
 from headrace.settings import Settings
@@ -46,6 +47,20 @@ def test_the_default_threshold_is_the_one_that_the_figures_give() -> None:
     assert configured is not None
     assert reasoned is not None
     assert int(configured[1]) == int(reasoned[1].replace(",", "")) == Settings().spark_threshold
+
+
+def test_rows_that_are_kept_are_made_once_and_anew_where_they_are_others(tmp_path: Path) -> None:
+    folder, told = tmp_path / "kept", list[str]()
+    assert ready(folder, 200, told.append)
+    assert ready(folder, 200, told.append) is None
+    assert ready(folder, 300, told.append)
+    assert told == ["loading 200 rows …", f"the 200 rows in {folder} are there", "loading 300 rows …"]
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with pytest.raises(BadRequest, match="not empty"):
+        ready(tmp_path, 200, lambda text: None)
 
 
 @pytest.mark.long

@@ -1,0 +1,54 @@
+"""What others notice while ``replay.py`` has a view built: one client that writes, and reads a view that is there."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from random import Random
+from threading import Event, Thread
+
+from headrace.client.connection import Connection
+
+KEYS_READ = 1000
+"""Of the view, all of them filled before: what is measured is how long a read that hits takes."""
+
+
+class Noticed:
+    """One client that writes and reads by turns, in a thread, while the block lasts."""
+
+    def __init__(self, url: str, rows: int) -> None:
+        self._url, self._random, self._stories = url, Random(rows), max(1, rows // 20)
+        self.writes = self.p99 = 0.0
+        """Writes a second, and milliseconds."""
+
+    def warm(self) -> None:
+        """Fill the keys that are read: of a quiet server too many reads would miss, and look like its tail."""
+        with Connection(self._url) as db:
+            for story in range(min(self._stories, KEYS_READ)):
+                db.view("Counted").lookup(story=story)
+
+    def __enter__(self) -> Noticed:
+        self._over, self._reads, self._written = Event(), array("d"), 0
+        self._began = time.perf_counter()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        spent = time.perf_counter() - self._began
+        self.writes = self._written / spent
+        ordered = sorted(self._reads)
+        self.p99 = ordered[int(len(ordered) * 0.99)] * 1000 if ordered else 0.0
+
+    def _run(self) -> None:
+        random = self._random
+        with Connection(self._url) as db:
+            votes, counts = db.table("votes"), db.view("Counted")
+            while not self._over.is_set():
+                votes.insert({"user": random.randrange(10**9, 2 * 10**9), "story": random.randrange(self._stories)})
+                self._written += 1
+                began = time.perf_counter()
+                counts.lookup(story=random.randrange(min(self._stories, KEYS_READ)))
+                self._reads.append(time.perf_counter() - began)
