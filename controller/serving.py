@@ -154,6 +154,8 @@ class Serving(ABC):
                 first = next(iter(asked))
                 raise self._late(self.prepare(wanted[first][0]), asked[first][1], {}) from error
             found = {place: page for place, page in zip(asked, pages, strict=True) if None not in page}
+        for place, filled_ones in found.items():
+            self.prepare(wanted[place][0]).misses += len(filled_ones)
         # Readers that stand in several shards, and those that were replaced meanwhile, are asked one by one.
         others = [place for place in range(len(wanted)) if place not in found]
         filled = await asyncio.gather(*(self._filled_keys(*wanted[place]) for place in others))
@@ -201,6 +203,7 @@ class Serving(ABC):
             except TimeoutError as error:
                 raise self._late(lookup, bounds, token or {}) from error
             if None not in pages:
+                lookup.misses += len(pages)
                 return [page for page in pages if page is not None]
             if self._loop.time() >= deadline:
                 raise self._late(lookup, bounds, token or {})

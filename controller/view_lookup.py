@@ -35,6 +35,7 @@ class ViewLookup:
         self.stale = False
         self.hits = 0
         self.misses = 0
+        """Look-ups that a domain was asked for: ``Serving`` counts them. What is missed here may be tried again."""
         self._hosts = hosts
         self._sampled: list[Row] = []
         self._telling = Telling()
@@ -73,7 +74,6 @@ class ViewLookup:
                 if rows is not None:
                     rows += [(value,) for value in values]
                 missing = pages.count(None)
-                self.misses += missing
                 self.hits += len(pages) - missing
                 self._sample([(value,) for value in values[::SAMPLE]])
                 if missing or self._telling.owed:
@@ -132,14 +132,13 @@ class ViewLookup:
     # --- counting and telling -------------------------------------------------------------------------------------
 
     def read(self, bound: BoundLookup, reading: Reading) -> bytes | None:
-        """``look``, counted as a hit or a miss."""
+        """``look``, counted if it is a hit."""
         page = self.look(bound, reading)
         self._count(page, bound.keys)
         return page
 
     def _count(self, page: bytes | None, keys: Sequence[Row]) -> None:
         if page is None:
-            self.misses += 1
             self._telling.missed(keys[:1])  # One at least is a hole; which, nobody has asked.
             return
         self.hits += 1

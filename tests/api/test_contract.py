@@ -103,6 +103,29 @@ async def test_lookup_of_no_keys(http: httpx.AsyncClient) -> None:
     assert answer.json() == {"results": []}
 
 
+async def test_every_look_up_is_counted_once(http: httpx.AsyncClient, request: pytest.FixtureRequest) -> None:
+    """As a hit, or, where a domain had to be asked, as a miss. Of workers on other hosts all are asked."""
+    has_maps = request.node.callspec.params["deployment"] != "remote"
+
+    async def counted() -> tuple[int, int]:
+        counters = (await http.get("/v1/status")).json()["counters"]
+        return counters["hits"], counters["misses"]
+
+    await http.get("/v1/views/StoriesWithVC?id=9")
+    for method, path, body, hits, misses in (
+        ("GET", "/v1/views/StoriesWithVC?id=1", None, 0, 1),
+        ("GET", "/v1/views/StoriesWithVC?id=1", None, 1, 0),
+        ("POST", "/v1/views/StoriesWithVC/lookup", {"keys": [[1], [2], [3]]}, 1, 2),
+        ("POST", "/v1/lookups", {"lookups": [{"view": "StoriesWithVC", "keys": [[1], [2], [4]]}]}, 2, 1),
+        ("POST", "/v1/lookups", {"lookups": [{"view": "StoriesWithVC", "keys": [[1], [2], [4]]}]}, 3, 0),
+    ):
+        before = await counted()
+        assert (await http.request(method, path, json=body)).status_code == 200
+        after = await counted()
+        expected = (hits, misses) if has_maps else (0, hits + misses)
+        assert (after[0] - before[0], after[1] - before[1]) == expected, (method, path, body)
+
+
 async def test_lookups_ask_several_views_at_once(http: httpx.AsyncClient) -> None:
     headers = {"Headrace-Token": await load(http)}
     await http.get("/v1/views/StoriesWithVC?id=2", headers=headers)
