@@ -1,8 +1,8 @@
 """The calls that an application makes all day: what is there is answered at once, the rest is awaited.
 
-They are ``GET /v1/views/{view}``, ``POST /v1/views/{view}/lookup``, ``POST /v1/lookups``, and the writes of
-``/v1/tables/{table}/rows``. Two doors lead here: ASGI (``hot_route.py``), and, under our own server, one before it
-(``headrace/short_protocol.py``).
+They are ``GET /v1/views/{view}``, ``POST /v1/views/{view}/lookup``, ``POST /v1/lookups``, ``POST /v1/sql``, and the
+writes of ``/v1/tables/{table}/rows``. Two doors lead here: ASGI (``hot_route.py``), and, under our own server, one
+before it (``headrace/short_protocol.py``).
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+from api.dependencies import checked
 from api.encoding import serialize
 from api.lookups import Lookups, parse_keys, parse_query
 from api.metrics import Requests, RouteTimes
+from api.routes.sql import executed
 from api.routes.tables import written
+from api.schemas import SqlRequest
 from api.statuses import describe
 from controller.deployment import Deployment, WriteResult
 from domains.packets import Clock
@@ -28,11 +31,13 @@ Write = Callable[[Deployment, str, bytes], Awaitable[WriteResult]]
 PREFIX = "/v1/views/"
 LOOKUP = "/lookup"
 LOOKUPS = "/v1/lookups"
+SQL = "/v1/sql"
 TABLES = "/v1/tables/"
 ROWS = "/rows"
 PAGE_ROUTE = "GET /v1/views/{view}"
 LOOKUP_ROUTE = "POST /v1/views/{view}/lookup"
 LOOKUPS_ROUTE = "POST /v1/lookups"
+SQL_ROUTE = "POST /v1/sql"
 ROWS_ROUTE = "/v1/tables/{table}/rows"
 
 
@@ -80,6 +85,7 @@ class HotCalls:
         self._page = Call(self._begin_page, PAGE_ROUTE, requests.route(PAGE_ROUTE))
         self._lookup = Call(self._begin_lookup, LOOKUP_ROUTE, requests.route(LOOKUP_ROUTE))
         self._many = Call(self._begin_many, LOOKUPS_ROUTE, requests.route(LOOKUPS_ROUTE)), ""
+        self._sql = Call(self._begin_sql, SQL_ROUTE, requests.route(SQL_ROUTE), writes=True), ""
         self._writes = {method: self._write_call(method, write, requests) for method, write in writes.items()}
 
     def _write_call(self, method: str, write: Write, requests: Requests) -> Call:
@@ -93,6 +99,8 @@ class HotCalls:
         """The call, and the view or table that it is about; None where it is none of these."""
         if path == LOOKUPS:
             return self._many if method == "POST" else None
+        if path == SQL:
+            return self._sql if method == "POST" else None
         if path.startswith(PREFIX):
             name = path[len(PREFIX) :]
             if method == "GET" and name and "/" not in name:
@@ -118,3 +126,6 @@ class HotCalls:
     def _begin_many(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Body:
         asked = self._lookups.ask(body, token)
         return self._lookups.finish(asked, token) if asked.late else asked.body()
+
+    async def _begin_sql(self, name: str, query: bytes, body: bytes, token: Clock | None) -> bytes:
+        return serialize(await executed(self._deployment, checked(SqlRequest, body), token))

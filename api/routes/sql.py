@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Response
 from api import tokens
 from api.dependencies import Serving, Token, answer, documented, json_body
 from api.schemas import SqlAnswer, SqlRequest
-from controller.deployment import StatementResult
+from controller.deployment import Deployment, StatementResult
+from domains.packets import Clock
 
 router = APIRouter(tags=["sql"])
 
@@ -19,10 +20,12 @@ async def execute(
     body: Annotated[SqlRequest, Depends(json_body(SqlRequest))], deployment: Serving, token: Token
 ) -> Response:
     """Run one statement or several, in order. A SELECT becomes a view and is served by it from then on."""
-    results, clock = await deployment.execute(body.sql, body.params, token=token)
-    return answer(
-        {"results": [_result(each) for each in results], "token": tokens.encode(tokens.merge(token or {}, clock))}
-    )
+    return answer(await executed(deployment, body, token))
+
+
+async def executed(deployment: Deployment, asked: SqlRequest, token: Clock | None) -> dict[str, Any]:
+    results, clock = await deployment.execute(asked.sql, asked.params, token=token)
+    return {"results": [_result(each) for each in results], "token": tokens.encode(tokens.merge(token or {}, clock))}
 
 
 def _result(result: StatementResult) -> dict[str, Any]:
