@@ -62,7 +62,7 @@ def rebuild(
     :raises ArchiveError: something of the archive is missing or damaged; named, and nothing is made.
     :raises BadRequest: there is no such shard, or its directory is there already.
     """
-    manifests = [each for each in all_manifests(Place(archive)) if not shards or each.shard in shards]
+    manifests = [each for each in all_manifests(Place(archive).there()) if not shards or each.shard in shards]
     if not manifests:
         raise BadRequest(f'the archive "{archive}" has no such shard', hint="headrace archive status shows all")
     count = max(each.shards for each in manifests)

@@ -48,10 +48,10 @@ def restore(
 
     ``tell`` is told of each shard of a table and how many rows it has.
 
-    :raises AlreadyExists: there is something in the directory.
+    :raises NotFound: there is no such source. :raises AlreadyExists: there is something in the directory.
     :raises ArchiveError: something is missing or damaged; then nothing is left behind.
     """
-    place = Place(source)
+    place = Place(source).there()
     chosen = choose(place, as_of)
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise AlreadyExists(f'"{data}" is not empty', hint="restore into a directory of its own")

@@ -188,4 +188,4 @@ def _place(settings: Settings) -> Place:
 
     if settings.archive is None:
         raise BadRequest("it is not known where the archive is", hint="--archive, a directory or a URL")
-    return Place(settings.archive)
+    return Place(settings.archive).there()

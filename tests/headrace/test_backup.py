@@ -248,8 +248,11 @@ def test_what_there_is_not_is_named(plain: Site, tmp_path: Path) -> None:
         restore(str(plain.archive), tmp_path / "again", as_of="yesterday")
     with pytest.raises(NotFound, match="has nothing as of 2001"):
         restore(str(plain.archive), tmp_path / "again", as_of="2001-01-01")
-    with pytest.raises(NotFound, match="has no recipe"):
+    with pytest.raises(NotFound, match='no directory ".*nowhere"'):
         restore(str(tmp_path / "nowhere"), tmp_path / "again")
+    (tmp_path / "bare").mkdir()
+    with pytest.raises(NotFound, match="has no recipe"):
+        restore(str(tmp_path / "bare"), tmp_path / "again")
     with pytest.raises(NotFound, match="no data directory"):
         back_up_stopped(tmp_path / "nowhere", str(tmp_path / "backup"))
     with plain.open(tmp_path / "other", archive=None) as db, pytest.raises(BadRequest, match="not archived"):
@@ -274,6 +277,9 @@ def test_the_commands(plain: Site, tmp_path: Path) -> None:
     url = str(plain.archive)
     assert "votes: positions 0 to 4 in 2 segments" in run("archive", "status", "--archive", url)
     shown = json.loads(run("archive", "status", "--archive", url, "--json"))
+    for command in ("status", "check", "compact"):
+        refused = CliRunner().invoke(app, ["archive", command, "--archive", f"{url}-nowhere"])
+        assert isinstance(refused.exception, NotFound)
     assert {each["shard"]: each["position"] for each in shown} == {"stories": 1, "votes": 4}
     assert "votes: 2 segments, 24 rows" in run("archive", "check", "--archive", url)
     compacted = run("archive", "compact", "--archive", url, "--archive-retention", "0")

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from domains.archive import ArchiveUnreachable
+from domains.errors import NotFound
 
 DIGEST_BYTES = 16
 """Of blake2b: against damage, not against malice."""
@@ -91,6 +92,14 @@ class Place:
         return f"{self.url.rstrip('/')}/{file}"
 
     # --- reading ------------------------------------------------------------------------------------------------
+
+    def there(self) -> Place:
+        """Itself, for who only reads. Raises NotFound where there is no such directory, or nothing under such a URL."""
+        with self._reaching(""):
+            info = self._fs.get_file_info(self._root or "/")
+        if info.type is not fs.FileType.Directory:
+            raise NotFound(f'there is no directory "{self.url}"', hint="a back-up or an archive: see the path")
+        return self
 
     def size(self, file: str) -> int | None:
         """In bytes; None where there is no such file."""
