@@ -151,6 +151,7 @@ def change_table(
         case _:
             assert_never(operation)
     change.check_shard()
+    _count_past(change, operation)
     return list(change.deltas.items()), affected, first
 
 
@@ -211,7 +212,7 @@ def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...]
 
     :raises TypeViolation: the column's type has none left.
     """
-    column = next((i for i, c in enumerate(change.schema.columns) if c.auto_increment and not c.dropped), None)
+    column = _numbered(change.schema)
     if column is None:
         return rows, None
     given = [value for row in rows if isinstance(value := row[column], int)]
@@ -233,6 +234,24 @@ def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...]
     greatest = value - change.shards
     coerce(greatest, change.schema.columns[column].type, column=change.schema.columns[column].name)
     return tuple(numbered), first
+
+
+def _numbered(schema: TableSchema) -> int | None:
+    """Where the AUTO_INCREMENT column stands."""
+    return next((i for i, c in enumerate(schema.columns) if c.auto_increment and not c.dropped), None)
+
+
+def _count_past(change: TableChange, operation: Operation) -> None:
+    """No value that a row has is given out later, also where SET put it there: ON DUPLICATE KEY UPDATE would take
+    that row for the one that it was to insert."""
+    if isinstance(operation, Delete) or not operation.assignments:
+        return
+    column = _numbered(change.schema)
+    if column is not None and any(position == column for position, _ in operation.assignments):
+        set_to = [
+            value for row, weight in change.deltas.items() if weight > 0 and isinstance(value := row[column], int)
+        ]
+        change.table.raise_auto_increment(max(set_to, default=0))
 
 
 def _update_instead(change: TableChange, old: Row, wanted: Row, assigning: Assigning, number: int) -> int:
