@@ -87,12 +87,16 @@ def _sort_expression(block: Block, node: exp.Expr) -> Expression:
         if not node.this.isdigit() or not 1 <= int(node.this) <= len(block.outputs):
             raise SqlError(f"ORDER BY {node.this}: the SELECT list has {len(block.outputs)} columns")
         return block.outputs[int(node.this) - 1].expression
-    return block.translate(node, "ORDER BY", lambda part: _aliased(block, part))
+    whole = node.unnest()
+    return block.translate(node, "ORDER BY", lambda part: _aliased(block, part, is_whole=part is whole))
 
 
-def _aliased(block: Block, node: exp.Expr) -> Expression | None:
-    """ORDER BY looks for a name in the SELECT list first, then among the columns."""
+def _aliased(block: Block, node: exp.Expr, *, is_whole: bool) -> Expression | None:
+    """ORDER BY looks for a name in the SELECT list first, then among the columns; within an expression, as in
+    ``SELECT -n AS n … ORDER BY n + 0``, MySQL does it the other way round."""
     if not isinstance(node, exp.Column) or node.table:
+        return None
+    if not is_whole and len(block.scope.fields(node.name)) == 1:
         return None
     item = block.item(node.name)
     return None if item is None else block.translate(item, "ORDER BY")
