@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 
 MONTHS = (
@@ -116,71 +116,116 @@ def date_format(text: str, form: str) -> str:
 
 # --- STR_TO_DATE ----------------------------------------------------------------------------------------------------
 
-_MONTH_NUMBERS = {name[:3]: number for number, name in enumerate(MONTHS, 1)}
-_NAMES = "|".join([*MONTHS, *(m[:3] for m in MONTHS)])
-_READ: dict[str, str] = {
-    "Y": r"(?P<year>[0-9]{4})",
-    "y": r"(?P<short_year>[0-9]{2})",
-    "m": r"(?P<month>[0-9]{1,2})",
-    "M": rf"(?P<month_name>{_NAMES})",
-    "d": r"(?P<day>[0-9]{1,2})",
-    "H": r"(?P<hour>[0-9]{1,2})",
-    "h": r"(?P<half_hour>[0-9]{1,2})",
-    "i": r"(?P<minute>[0-9]{1,2})",
-    "s": r"(?P<second>[0-9]{1,2})",
-    "f": r"(?P<fraction>[0-9]{1,6})",
-    "p": r"(?P<half>[AaPp][Mm])",
+_SHORT_MONTHS = tuple(name[:3] for name in MONTHS)
+_SHORT_DAYS = tuple(name[:3] for name in DAYS)
+_READ: dict[str, tuple[str, int | tuple[str, ...]]] = {
+    letter: (part, most)
+    for letters, part, most in (
+        ("Y", "year", 4),
+        ("y", "year", 2),
+        ("mc", "month", 2),
+        ("M", "month", MONTHS),
+        ("b", "month", _SHORT_MONTHS),
+        ("deD", "day", 2),
+        ("j", "day_of_year", 3),
+        ("W", "weekday", DAYS),
+        ("a", "weekday", _SHORT_DAYS),
+        ("Hk", "hour", 2),
+        ("hIl", "half_hour", 2),
+        ("i", "minute", 2),
+        ("sS", "second", 2),
+        ("f", "microsecond", 6),
+        ("p", "half", 2),
+    )
+    for letter in letters
 }
-_SAME = {"c": "m", "b": "M", "e": "d", "k": "H", "I": "h", "l": "h", "S": "s"}
+"""Letter → what it reads, and how many digits at most or which words."""
 _COMPOSED = {"T": "%H:%i:%s", "r": "%h:%i:%s %p"}
 TIME_LETTERS = frozenset("HkhIlisSfpTr")
+DAY_LETTERS = frozenset("YymcMbdeDj")
+_BLANKS = " \t\n\v\f\r"
+_DIGITS = re.compile("[0-9]*")
+_WORD = re.compile("[A-Za-z]*")
 
 
 @lru_cache(_MOST_FORMATS)
-def _reader(form: str) -> re.Pattern[str] | None:
+def _signs(form: str) -> tuple[tuple[str, str], ...]:
+    """(letter, "") or ("", the character that must stand there), without blanks."""
     for letter, longer in _COMPOSED.items():
         form = form.replace(f"%{letter}", longer)
-    pieces = []
+    signs: list[tuple[str, str]] = []
     for match in _PIECE.finditer(form):
-        letter = _SAME.get(match[1], match[1]) if match[1] else ""
-        literal = (match[1] or match[2]).split()
-        pieces.append(_READ.get(letter) or r"\s*".join(map(re.escape, literal)))
-    try:
-        return re.compile(r"\s*" + r"\s*".join(pieces))  # As in MySQL, blanks may stand between any two.
-    except re.error:  # A letter stands twice.
-        return None
+        signs += [(match[1], "")] if match[1] else [("", sign) for sign in match[2] if sign not in _BLANKS]
+    return tuple(signs)
+
+
+def letters_of(form: str) -> frozenset[str]:
+    return frozenset(match[1] for match in _PIECE.finditer(form) if match[1])
+
+
+def cannot_read(form: str) -> frozenset[str]:
+    """Letters of the format that STR_TO_DATE does not know here: those of weeks."""
+    return letters_of(form) - _READ.keys() - _COMPOSED.keys()
 
 
 def names_time(form: str) -> bool:
-    return any(f"%{letter}" in form for letter in TIME_LETTERS)
+    return not TIME_LETTERS.isdisjoint(letters_of(form))
+
+
+def names_day(form: str) -> bool:
+    return not DAY_LETTERS.isdisjoint(letters_of(form))
+
+
+def _reading(text: str, form: str) -> dict[str, int] | None:
+    """What the letters find, None where text and format part. It ends with either, what is behind is ignored; blanks
+    may stand before anything."""
+    found: dict[str, int] = {}
+    for letter, sign in _signs(form):
+        text = text.lstrip(_BLANKS)
+        if not text:
+            break
+        taken, value = (1, 0) if sign == text[0] else _taken(letter, text)
+        if not taken or (letter == "p" and "half_hour" not in found):
+            return None
+        if letter:
+            found[_READ[letter][0]] = value
+        text = text[taken:]
+    return found
+
+
+def _taken(letter: str, text: str) -> tuple[int, int]:
+    """(how many characters a letter takes, what they say); 0 where they are not what it reads."""
+    width = _READ[letter][1] if letter in _READ else 0
+    if letter == "p":
+        half = text[:2].upper()
+        return (2, int(half == "PM")) if half in ("AM", "PM") else (0, 0)
+    if isinstance(width, tuple):
+        word = _WORD.match(text)[0].capitalize()  # type: ignore[index]
+        meant = [word] if word in width else [name for name in width if word and name.startswith(word)]
+        return (len(word), width.index(meant[0]) + 1) if len(meant) == 1 else (0, 0)
+    digits = _DIGITS.match(text, 0, width)[0]  # type: ignore[index]
+    if not digits:
+        return 0, 0
+    value = int(digits.ljust(6, "0") if letter == "f" else digits)
+    if letter in "yY" and len(digits) <= 2:
+        value += 2000 if value < 70 else 1900
+    return len(digits) + (2 if letter == "D" else 0), value
 
 
 def str_to_date(text: str, form: str) -> str | None:
-    """The moment that ``text`` names when it is read by ``form``; text behind it is ignored."""
-    reader = _reader(form)
-    match = reader.match(text) if reader else None
-    if match is None:
+    """The moment that ``text`` names when it is read by ``form``, as MySQL's ``extract_date_time`` reads it; None where
+    a part of the day is missing."""
+    found = _reading(text, form)
+    if found is None or not 1 <= (half_hour := found.get("half_hour", 12)) <= 12:
         return None
-    found = match.groupdict()
-
-    def number(name: str, otherwise: int) -> int:
-        return int(found.get(name) or otherwise)
-
-    short = number("short_year", 0)
-    month = number("month", 0) or _MONTH_NUMBERS.get((found.get("month_name") or "")[:3], 1)
-    hour = number("hour", -1)
-    if hour < 0:
-        hour = number("half_hour", 12) % 12 + (12 if (found.get("half") or "").lower() == "pm" else 0)
+    hour = half_hour % 12 + 12 * found.get("half", 0) if "half_hour" in found else found.get("hour", 0)
+    year, month, day = found.get("year", 0), found.get("month", 0), found.get("day", 0)
     try:
-        moment = datetime(
-            number("year", short + (2000 if short < 70 else 1900)),
-            month,
-            number("day", 0),
-            hour,
-            number("minute", 0),
-            number("second", 0),
-            int((found.get("fraction") or "").ljust(6, "0")),
-        )
-    except ValueError:
+        if "day_of_year" in found:
+            named = date(year, 1, 1) + timedelta(found["day_of_year"] - 1)
+            year, month, day = named.year, named.month, named.day
+        minute, second, fraction = (found.get(part, 0) for part in ("minute", "second", "microsecond"))
+        moment = datetime(year, month, day, hour, minute, second, fraction)
+    except (ValueError, OverflowError):
         return None
     return str(moment) if names_time(form) else str(moment.date())

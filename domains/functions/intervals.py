@@ -14,7 +14,7 @@ from typing import Any
 
 from domains.errors import Unsupported
 from domains.expressions import Call, Constant, Expression
-from domains.functions.date_format import names_time, str_to_date
+from domains.functions.date_format import cannot_read, names_day, names_time, str_to_date
 from domains.functions.dates import moment
 from domains.functions.source import Emitter, Function, Types, registry
 from domains.temporal import canonical_date, canonical_datetime
@@ -132,9 +132,18 @@ def _timestamp_difference(emitter: Emitter, call: Call) -> str:
 
 
 def _type_by_format(arguments: tuple[Expression, ...]) -> SqlType:
+    """:raises Unsupported: the format asks for what there is no type for, a time of day, or for weeks."""
     form = arguments[1]
-    is_day = isinstance(form, Constant) and isinstance(form.value, str) and not names_time(form.value)
-    return DATE if is_day else DATETIME
+    if not isinstance(form, Constant) or not isinstance(form.value, str):
+        return DATETIME
+    unknown = min(cannot_read(form.value), default=None)
+    if unknown is not None:
+        raise Unsupported(f'STR_TO_DATE by "%{unknown}"', hint="read year, month and day, or the day of the year (%j)")
+    if not names_time(form.value):
+        return DATE
+    if not names_day(form.value):
+        raise Unsupported("STR_TO_DATE of a time of day", hint="there is no TIME type: read a day as well")
+    return DATETIME
 
 
 def _str_to_date(emitter: Emitter, call: Call) -> str:

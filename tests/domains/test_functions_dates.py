@@ -73,6 +73,15 @@ FORMATS = [
     ("str_to_date", ("2013-05-01 09:30 PM", Unit("%Y-%m-%d %h:%i %p")), "2013-05-01 21:30:00"),
     ("str_to_date", ("2013-02-30", Unit("%Y-%m-%d")), None),
     ("str_to_date", ("abc", Unit("%Y-%m-%d")), None),
+    ("str_to_date", ("05-06", Unit("%m-%d")), None),
+    ("str_to_date", ("2024-05", Unit("%Y-%d")), None),
+    ("str_to_date", ("2024-05-06", Unit("%Y-%m-%d %H:%i")), "2024-05-06 00:00:00"),
+    ("str_to_date", ("2024-05-06 13:00 PM", Unit("%Y-%m-%d %h:%i %p")), None),
+    ("str_to_date", ("9th FEBRUARY 24", Unit("%D %M %y")), "2024-02-09"),
+    ("str_to_date", ("9 feb 24", Unit("%e %M %y")), "2024-02-09"),
+    ("str_to_date", ("9 Ju 24", Unit("%e %M %y")), None),
+    ("str_to_date", ("2024 060", Unit("%Y %j")), "2024-02-29"),
+    ("str_to_date", ("Friday 9.2.2024", Unit("%W %d.%m.%Y")), "2024-02-09"),
 ]
 
 MOVES = [

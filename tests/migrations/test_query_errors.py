@@ -52,6 +52,8 @@ UNSUPPORTED = {
     "WITH RECURSIVE x AS (SELECT 1) SELECT * FROM x": "WITH RECURSIVE",
     "SELECT id FROM stories INTERSECT SELECT id FROM users": "INTERSECT",
     "SELECT id FROM stories EXCEPT SELECT id FROM users": "EXCEPT",
+    "SELECT STR_TO_DATE(title, '%H:%i') FROM stories": "time of day",
+    "SELECT STR_TO_DATE(title, '%X %V %W') FROM stories": 'by "%V"',
     "SELECT s.id FROM stories s, LATERAL (SELECT 1) x": "LATERAL",
     "SELECT id FROM other.stories": "database names",
     "SELECT id FROM stories WHERE author = (SELECT boss FROM users)": "several rows",
