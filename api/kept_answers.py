@@ -48,6 +48,7 @@ def pieces_of(body: bytes) -> list[bytes] | None:
 class Kept:
     lookup: PreparedLookup
     version: bytes
+    """Empty where only the states were read: then they are asked first."""
     keys: int
     """How many."""
     answer: bytes

@@ -206,7 +206,15 @@ class Lookups:
     def _read_piece(self, piece: bytes, parsed: tuple[str, list[Any]], asked: Asked, reading: Reading) -> None:
         """Add its answer, or what is late of it."""
         view, keys = parsed
-        lookup, rows = self.prepared(view), list[Row]()
+        lookup = self.prepared(view)
+        short = lookup.try_short(keys[0], reading) if len(keys) == 1 else None
+        if short is not None:
+            answer = b"[[" + short.page + b"]]"
+            asked.answers.append(answer)
+            if short.marker:
+                self._kept.keep(piece, Kept(lookup, b"", 1, answer, [short.marker], [short.state]))
+            return
+        rows = list[Row]()
         pages = lookup.try_pages(keys, reading, rows)
         if None in pages:
             asked.late.append(Late(len(asked.answers), view, keys, pages))

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from controller.short_lookup import Short
 from domains.errors import BadRequest
 from domains.graph import Parameter
 from domains.packets import Clock, Once
@@ -26,6 +27,7 @@ __all__ = [
     "OnDuplicate",
     "PreparedLookup",
     "Reading",
+    "Short",
     "StatementResult",
     "ViewInfo",
     "WriteResult",
@@ -143,6 +145,9 @@ class PreparedLookup(Protocol):
 
         ``rows`` takes the reader's keys that were looked up for it.
         """
+
+    def try_short(self, key: Any, reading: Reading) -> Short | None:
+        """``try_pages`` of one key, quickly; None where it has to be asked (see ``short_lookup.py``)."""
 
     def version(self, reading: Reading) -> bytes | None:
         """As long as it is the same, so are all answers that were read; None where that cannot be told."""

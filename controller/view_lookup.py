@@ -8,6 +8,7 @@ from typing import Any
 from controller.binding import Binding
 from controller.deployment import ViewInfo
 from controller.hosts import Hosts, ReaderShard
+from controller.short_lookup import Short, ShortLane
 from domains.packets import Clock
 from domains.types import Row
 from worker.reader_map import BoundLookup, Reading, Telling, in_one_state
@@ -44,6 +45,7 @@ class ViewLookup:
         self._layout = shards[0].layout if here else None
         self._version_key = shards[0].layout.version_key if here else b""
         self._single = here and binding.single_integer and shards[0].layout.plain
+        self._lane = ShortLane.of(binding, shards[0].layout) if here and len(shards) == 1 else None
         self._many = self._single and shards[0].layout.by_integer
         self._name = binding.parameters[0].name if binding.single_key else ""
 
@@ -84,6 +86,14 @@ class ViewLookup:
             for bound in bounds:
                 rows += bound.keys
         return [self.read(bound, reading) for bound in bounds]
+
+    def try_short(self, key: Any, reading: Reading) -> Short | None:
+        if self._lane is None or self._client is None:
+            return None
+        found = self._lane.find(key, reading[self._client])
+        if found is not None:
+            self._count(found.page, (found.key,))
+        return found
 
     def version(self, reading: Reading) -> bytes | None:
         """Stands as long as everything that was read here does; None where that cannot be told."""

@@ -41,7 +41,7 @@ def said(bind: Any, given: Any) -> Any:
 @given(KEYS)
 def test_the_short_way_is_the_general_one(key: Any) -> None:
     for binding in bindings():
-        assert binding._integers
+        assert binding.integers
         given = [list(value) if isinstance(value, list) else [value] for value in key]
         assert said(binding._bind, given) == said(binding._bind_any, given)
 
@@ -50,6 +50,6 @@ def test_what_is_no_key_alone_goes_the_general_way() -> None:
     later = Parameter("story_id", ParameterKind.GREATER, 0, BIGINT)
     equal = Parameter("story_id", ParameterKind.EQUAL, 0, BIGINT)
     for parameters in ([equal, later], [later], [equal, equal]):
-        assert not Binding("v", keyed(0), parameters)._integers
+        assert not Binding("v", keyed(0), parameters).integers
     with pytest.raises(BadRequest, match="takes one value"):
         Binding("v", keyed(0), [equal]).from_json([[1, 2]])

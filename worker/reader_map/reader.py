@@ -45,6 +45,8 @@ class ReaderSnapshot:
         self._sought = sought
         self.version = transaction.get
         """By a layout's ``version_key``: what changes with every publish to its reader; None before the first."""
+        self.get = transaction.get
+        """By a key's marker, its state; None of a hole."""
 
     def __enter__(self) -> ReaderSnapshot:
         return self
@@ -213,6 +215,23 @@ class ReaderSnapshot:
         if rows is None:
             rows = self._sought[layout.reader_id] = SoughtRows()
         return rows.page(self._transaction, marker, state, layout.seek_starts(seeks))
+
+    def whole_page(self, layout: ReaderLayout, state: bytes) -> bytes | None:
+        """The rows of a key in this state of a plain reader; None where they are not in the state, but behind it."""
+        if state and state[0] != OPEN_BRACE:
+            return None
+        return (state.partition(b"\x00")[0] if layout.has_suffix else state) or layout.empty or b""
+
+    def sought_page(self, layout: ReaderLayout, marker: bytes, state: bytes, seeks: Sequence[Row]) -> bytes | None:
+        """The rows with these values of all seek columns, of a ``sought`` reader's key in this state. None where it is
+        not known: rows of the key are cut, or this snapshot is not of the thread that remembers them."""
+        if not state:
+            return b""
+        return (
+            self._sought_page(layout, marker, state, seeks)
+            if self._remembers(layout, state, seeks[0], None, 0)
+            else None
+        )
 
     def states(self, markers: Sequence[bytes]) -> list[bytes | None]:
         """Of each key, by its marker: what stands as long as all of its rows do; None of a hole."""

@@ -43,14 +43,14 @@ class SoughtRows:
             asked = len(sought) if known != state else asked + len(sought)
             if count_of(state) > WALKED * asked:
                 self._remember(marker, state, asked, None)
-                return b",".join([row for value in sought for row in _walked(transaction, marker + value)])
+                return b",".join(_walked(transaction, [marker + value for value in sought]))
             found = _taken_apart(transaction, marker, state)
             self._remember(marker, state, asked, found)
         return b",".join([found[value] for value in sought if value in found])
 
     def _remember(self, marker: bytes, state: bytes, asked: int, found: Found | None) -> None:
         """Beyond the bound all is forgotten; it is in the map anyway. What is replaced counts on until then."""
-        self._held += len(marker) + sum(len(value) + len(rows) for value, rows in (found or {}).items())
+        self._held += len(marker) + (sum([len(value) + len(rows) for value, rows in found.items()]) if found else 0)
         if self._held > RECENT_BYTES:
             self._by_marker.clear()
             self._held = 0
@@ -66,14 +66,13 @@ def _taken_apart(transaction: Transaction, marker: bytes, state: bytes) -> Found
     return {value: b",".join(rows) for value, rows in found.items()}
 
 
-def _walked(transaction: Transaction, start: bytes) -> list[bytes]:
-    """The rows whose entries begin with ``start``."""
+def _walked(transaction: Transaction, starts: Sequence[bytes]) -> list[bytes]:
+    """The rows whose entries begin with the first of ``starts``, then those with the second …"""
     cursor = transaction.cursor()
-    if not cursor.set_range(start):
-        return []
     found: list[bytes] = []
-    for key, json in cursor.iternext(True, True):
-        if not key.startswith(start):
-            break
-        found.append(json)
+    for start in starts:
+        there = cursor.set_range(start)
+        while there and cursor.key().startswith(start):
+            found.append(cursor.value())
+            there = cursor.next()
     return found

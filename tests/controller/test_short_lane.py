@@ -1,0 +1,71 @@
+"""The short lane answers what the general way answers, or leaves it to that."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.local import LocalDeployment
+from domains.errors import HeadraceError
+from worker.reader_map import in_one_state
+
+SCHEMA = """
+CREATE TABLE marks (user_id BIGINT NOT NULL, story_id BIGINT NOT NULL, note TEXT, PRIMARY KEY (user_id, story_id));
+CREATE VIEW mark AS SELECT /*+ PARTIAL_BY(user_id) */ story_id, note FROM marks WHERE user_id = ? AND story_id = ?;
+CREATE VIEW some AS SELECT /*+ PARTIAL_BY(user_id) */ story_id, note FROM marks WHERE user_id = ? AND story_id IN (?);
+CREATE VIEW backwards AS SELECT /*+ PARTIAL_BY(user_id) */ note FROM marks WHERE story_id IN (?) AND user_id = ?;
+CREATE VIEW pair AS SELECT note FROM marks WHERE user_id = ? AND story_id = ?;
+CREATE VIEW ordered AS SELECT story_id FROM marks WHERE user_id = ? ORDER BY story_id DESC;
+CREATE VIEW first AS SELECT story_id FROM marks WHERE user_id = ? ORDER BY story_id LIMIT 1;
+CREATE VIEW counted AS SELECT COUNT(*) AS c FROM marks WHERE user_id = ?
+"""
+VIEWS = ("mark", "some", "backwards", "pair", "ordered", "first", "counted")
+VALUES = (0, 1, 2, 3, 7, [1], [2, 3], [3, 2, 3], list(range(12)), -1, 2**63, -(2**70), True, 1.0, "1", None, [], [None])
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[LocalDeployment]:
+    opened = await LocalDeployment.open(tmp_path / "data", memory_limit=64_000_000, domains=1, read_timeout=10)
+    await opened.execute(SCHEMA)
+    for user, stories in ((1, 1), (2, 2), (3, 40)):  # one row, two, and more than are taken apart at once
+        for story in range(stories):
+            await opened.insert("marks", [{"user_id": user, "story_id": story, "note": f"{user} {story}"}])
+    yield opened
+    await opened.close()
+
+
+async def test_it_says_what_the_general_way_says(local: LocalDeployment) -> None:
+    draw, quick = random.Random(5), dict.fromkeys(VIEWS, 0)
+    for _ in range(600):
+        view = draw.choice(list(quick))
+        lookup = local.prepare(view)
+        key: Any = [draw.choice(VALUES) for _ in range(draw.choice((len(lookup.binding.parameters),) * 9 + (3,)))]
+        before = local.counted()
+        short = in_one_state(lambda reading, key=key, lookup=lookup: lookup.try_short(key, reading))  # type: ignore[misc]
+        counted = local.counted()
+        if short is None:
+            assert counted == before, "whoever is asked next counts"
+        try:
+            (page,) = await local.pages(view, [key])
+        except HeadraceError:
+            assert short is None
+            continue
+        if short is not None:
+            quick[view] += 1
+            assert short.page == page, (view, key)
+            assert counted == (before[0] + 1, before[1])
+    assert all(quick.values()), quick
+
+
+async def test_what_it_keeps_is_given_up_with_its_key(local: LocalDeployment) -> None:
+    lookup = local.prepare("pair")
+    await local.pages("pair", [[3, 7]])
+    found = in_one_state(lambda reading: lookup.try_short([3, 7], reading))
+    assert found is not None
+    assert in_one_state(lambda reading: lookup.states([found.marker], reading)) == [found.state]
+    await local.update("marks", {"user_id": 3, "story_id": 7}, {"note": "another"})
+    assert in_one_state(lambda reading: lookup.states([found.marker], reading)) != [found.state]
