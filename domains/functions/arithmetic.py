@@ -107,7 +107,7 @@ def _dividing(name: str, result: Callable[[Types], SqlType], implementation: Cal
         types = tuple(a.type for a in call.arguments)
         widest = _operand_type(types)
         chosen = implementation(result(types) if name in ("divide", "quotient") else widest)
-        operands = _operands(emitter, call, widest.kind)
+        operands = _operands(emitter, call, Kind.DECIMAL if name == "int_divide" else widest.kind)
         return emitter.strict(operands, lambda x, y: f"{emitter.bind(chosen)}({x}, {y})")
 
     return Function(name, (2, 2), result, value)
@@ -146,10 +146,13 @@ def _integer_quotient(result: SqlType) -> Callable[[Any, Any], int | None]:
 
 
 def _divide_exactly(x: float | Decimal | int, y: float | Decimal | int) -> int | None:
-    """Through fractions of integers, so that no digit is lost before the cut."""
+    """Through fractions of integers, so that no digit is lost before the cut. A DOUBLE counts as the digits that it
+    shows, as in MySQL: 0.3e0 DIV 0.1e0 is 3, though as binary fractions it is less."""
     if not y:
         return None
-    (a, b), (c, d) = x.as_integer_ratio(), y.as_integer_ratio()
+    (a, b), (c, d) = (
+        (Decimal(repr(number)) if isinstance(number, float) else number).as_integer_ratio() for number in (x, y)
+    )
     quotient = divide_integers(a * d, b * c)
     return quotient if quotient is not None and -_LIMIT < quotient < _LIMIT else None
 
