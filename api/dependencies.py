@@ -80,7 +80,20 @@ def checked(model: type[Model], body: bytes) -> Model:
 
 def documented(model: type[BaseModel]) -> dict[str, Any]:
     """The ``openapi_extra`` of a route whose body ``json_body`` reads."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
+    schema = model.model_json_schema()
+    whole = _inlined(schema, schema.pop("$defs", {}))
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": whole}}}}
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    """A model's schema with those of the models in it at their places: references to them lead nowhere in OpenAPI."""
+    if isinstance(schema, list):
+        return [_inlined(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    beside = {name: _inlined(value, definitions) for name, value in schema.items() if name != "$ref"}
+    reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    return {**_inlined(definitions[reference], definitions), **beside} if reference else beside
 
 
 def shape_error(problems: Any) -> BadRequest:

@@ -60,7 +60,23 @@ def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses
             for name, index in state.flow.readers.items()
         },
         "domains": domains,
+        "links": _links(dataflow),
     }
+
+
+def _links(dataflow: Dataflow) -> list[dict[str, int]]:
+    """By sender and receiver, all lanes together: packets so far, and how many of them have not arrived."""
+    sent: dict[tuple[DomainIndex, DomainIndex], int] = {}
+    lags: dict[tuple[DomainIndex, DomainIndex], int] = {}
+    # Of copies, and the receivers first: the thread that sends goes on meanwhile.
+    ends_here = [item for domain in dataflow.domains.values() for item in list(domain.links.incoming.items())]
+    arrived = {link: end.sequence for link, end in ends_here}
+    for domain in dataflow.domains.values():
+        for link, end in list(domain.links.outgoing.items()):
+            ends = sender_of(link), receiver_of(link)
+            sent[ends] = sent.get(ends, 0) + end.sequence
+            lags[ends] = lags.get(ends, 0) + end.sequence - arrived.get(link, 0)
+    return [{"from": ends[0], "to": ends[1], "packets": sent[ends], "lag": lags[ends]} for ends in sorted(sent)]
 
 
 def _table(dataflow: Dataflow, schema: TableSchema) -> dict[str, int]:

@@ -11,6 +11,7 @@ import pytest
 import headrace
 from controller.cluster.deployment import ClusterDeployment
 from controller.deployment import Deployment
+from controller.local import LocalDeployment
 
 STORIES = [{"id": 1, "author": 10, "title": "one"}, {"id": 2, "author": 10, "title": "två & två"}]
 
@@ -212,6 +213,19 @@ async def test_tables_and_views(http: httpx.AsyncClient) -> None:
     assert {"StoriesWithVC", "ByTitle", "ByIds"} <= set(views)
     assert views["ByTitle"]["parameters"] == [{"name": "title", "kind": "=", "type": "TEXT"}]
     assert [each["name"] for each in views["StoriesWithVC"]["columns"]] == ["id", "title", "vcount"]
+
+
+async def test_links_between_domains_are_shown(deployment: Deployment, http: httpx.AsyncClient) -> None:
+    if isinstance(deployment, LocalDeployment):
+        token = await load(http)
+        await http.get("/v1/views/StoriesWithVC?id=1", headers={"Headrace-Token": token})
+        links = (await http.get("/v1/status")).json()["links"]
+        assert links
+        assert all(set(link) == {"from", "to", "packets", "lag"} for link in links)
+        assert sum(link["packets"] for link in links) > 0
+        assert all(0 <= link["lag"] <= link["packets"] for link in links)
+        told = (await http.get("/metrics")).text
+        assert f'headrace_link_lag{{from="{links[0]["from"]}",to="{links[0]["to"]}"}} ' in told
 
 
 async def test_explain(http: httpx.AsyncClient) -> None:
