@@ -20,6 +20,24 @@ LONG_INTEGER = b"0" * 19
 """A body with so many digits in a row is parsed again by the standard library, whose integers are exact. Looked for in
 a copy with all digits made 0: 7 µs for a thousand keys, where a regular expression takes 120, and parsing 50."""
 
+NUMBERS_HEAD, NUMBERS_BETWEEN, NUMBERS_TAIL = b'{"keys":[[', b"],[", b"]]}"
+"""Around the keys of a look-up by one whole number, as clients write it."""
+
+
+def parse_numbers(body: bytes) -> list[int] | None:
+    """The numbers of ``{"keys":[[1],[2]]}``; None where the body is anything else. A thousand of them take half of the
+    time that their lists take to be made and looked into."""
+    if not (body.startswith(NUMBERS_HEAD) and body.endswith(NUMBERS_TAIL)):
+        return None
+    inner = body[len(NUMBERS_HEAD) : -len(NUMBERS_TAIL)]
+    try:
+        values = orjson.loads(b"[" + inner.replace(NUMBERS_BETWEEN, b",") + b"]")
+    except ValueError:
+        return None
+    # No part is empty, since two commas in a row are no JSON: as many values as parts are one in each.
+    alone = len(values) == inner.count(NUMBERS_BETWEEN) + 1
+    return values if alone and set(map(type, values)) == {int} else None
+
 
 def parse(body: bytes) -> Any:
     """The JSON value in a request's body; raises BadRequest."""

@@ -121,7 +121,8 @@ class HotCalls:
         return self._lookups.page(view, parameters, token) if page is None else page
 
     def _begin_lookup(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
-        return self._lookups.pages(view, parse_keys(body), token)
+        found = None if token is not None else self._lookups.try_numbers(view, body)
+        return self._lookups.pages(view, parse_keys(body), token) if found is None else found
 
     def _begin_many(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Body:
         asked = self._lookups.ask(body, token)

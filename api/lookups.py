@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_to_bytes
 
-from api.encoding import parse
+from api.encoding import parse, parse_numbers
 from api.kept_answers import MARKERS_MAX, Kept, KeptAnswers, pieces_of
 from controller.deployment import Deployment, PreparedLookup, Reading, in_one_state
 from domains.errors import BadRequest, LimitExceeded, NotFound
@@ -131,6 +131,17 @@ class Lookups:
     async def page(self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None) -> bytes:
         """The same, awaited: fills a hole, and waits until the view has reached the token."""
         return b'{"rows":[' + await self._deployment.page(view, parameters, token=token) + b"]}"
+
+    def try_numbers(self, view: str, body: bytes) -> bytes | None:
+        """What ``pages`` gives, if the body's keys are a whole number each and all their rows are there; else None."""
+        values = parse_numbers(body)
+        if values is None:
+            return None
+        try:
+            pages = in_one_state(lambda reading: self.prepared(view).try_integers(values, reading))
+        except NotFound:
+            return None
+        return None if pages is None else b'{"results":' + _listed(pages) + b"}"
 
     async def pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
         """The body ``{"results":[[…],…]}`` for many keys, in their order. Only the misses are awaited."""
@@ -271,5 +282,5 @@ def _parsed(piece: bytes) -> tuple[str, list[Any]]:
     return _one_of(parse(b"{" + piece + b"}"), 0)
 
 
-def _listed(pages: Pages) -> bytes:
-    return b"[[" + b"],[".join(cast(list[bytes], pages)) + b"]]" if pages else b"[]"
+def _listed(pages: Sequence[bytes | None]) -> bytes:
+    return b"[[" + b"],[".join(cast(Sequence[bytes], pages)) + b"]]" if pages else b"[]"

@@ -73,6 +73,9 @@ class FakeLookup:
     def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> list[bytes | None]:
         return [self._hit(self._deployment.key_of_json(self.info, key)) for key in keys]
 
+    def try_integers(self, values: Sequence[int], reading: Reading) -> None:
+        return None
+
     def try_short(self, key: Any, reading: Reading) -> None:
         return None
 

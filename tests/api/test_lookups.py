@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlencode
 
+import httpx
 import pytest
 from fake_deployment import FakeDeployment
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.encoding import parse, plain, serialize
-from api.lookups import MAX_PREPARED, Lookups, parse_query
+from api.encoding import parse, parse_numbers, plain, serialize
+from api.lookups import MAX_PREPARED, Lookups, parse_keys, parse_query
 from domains.errors import BadRequest
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -78,3 +79,55 @@ async def test_spellings_do_not_fill_the_memory() -> None:
     for number in range(MAX_PREPARED + 10):
         lookups.prepared("".join(c.upper() if number >> i & 1 else c for i, c in enumerate(name)))
     assert len(lookups._prepared) <= MAX_PREPARED
+
+
+NUMBERS = [
+    b'{"keys":[[1],[2],[-3],[1]]}',
+    b'{"keys":[[0]]}',
+    b'{"keys":[[ 1 ],[2\n]]}',
+    b'{"keys":[[9223372036854775808]]}',
+]
+NO_NUMBERS = [
+    b'{"keys":[]}',
+    b'{"keys":[[]]}',
+    b'{"keys":[[1,2],[3]]}',
+    b'{"keys":[[1,2],[]]}',
+    b'{"keys":[[],[1,2]]}',
+    b'{"keys":[[1,2],[],[3]]}',
+    b'{"keys":[[[1]]]}',
+    b'{"keys":[["1],[2"]]}',
+    b'{"keys":[[1]],"keys":[[2]]}',
+    b'{"keys":[[true],[1]]}',
+    b'{"keys":[[1.0]]}',
+    b'{"keys":[[99999999999999999999]]}',
+    b'{"keys":[[1], [2]]}',
+    b'{"keys":[[1]]} ',
+    b'{"keys":[[01]]}',
+    b'{"keys":[[1],[2,]]}',
+    b'{"keys":[[\xff]]}',
+]
+
+
+@pytest.mark.parametrize("body", NUMBERS)
+def test_keys_of_a_number_each_are_read_as_any(body: bytes) -> None:
+    assert [[number] for number in parse_numbers(body) or ()] == parse_keys(body)
+
+
+@pytest.mark.parametrize("body", NO_NUMBERS)
+def test_other_keys_are_not_taken_for_numbers(body: bytes) -> None:
+    assert parse_numbers(body) is None
+
+
+@given(st.lists(st.sampled_from(["1", "23", "-4", ",", "],[", "[", "]", " ", '"', "null", "1.5"]), max_size=9))
+def test_what_is_taken_for_numbers_is_that(parts: list[str]) -> None:
+    body = b'{"keys":[[' + "".join(parts).encode() + b"]]}"
+    numbers = parse_numbers(body)
+    assert numbers is None or [[number] for number in numbers] == parse_keys(body)
+
+
+async def test_keys_of_a_number_each_are_answered_as_any(http: httpx.AsyncClient) -> None:
+    await http.post("/v1/tables/stories/rows", json={"rows": [{"id": 1, "author": 1, "title": "one"}]})
+    for keys in (b"[[1],[2],[1]]", b"[[7]]", b"[[-5]]"):
+        plain_body, spaced = (b'{"keys":' + each + b"}" for each in (keys, keys.replace(b"[[", b"[ [")))
+        said = [await http.post("/v1/views/StoriesWithVC/lookup", content=each) for each in (plain_body, spaced) * 2]
+        assert len({(each.status_code, each.content) for each in said}) == 1

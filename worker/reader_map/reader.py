@@ -317,7 +317,7 @@ class ReaderClient:
         if recent is None or recent.version != version:
             recent = self._recent[layout.reader_id] = RecentPages(version)
         pages = list(map(recent.pages.get, values))
-        if None in pages:
+        if not all(pages) and None in pages:  # Of a thousand pages 4 µs, where the second alone takes 12.
             missing = [value for value, page in zip(values, pages, strict=True) if page is None]
             try:
                 found = snapshot.integer_pages(layout, missing)
