@@ -380,11 +380,11 @@ class Domain:
 
     def _publish(self, act: ForwardPass, step: Step) -> None:
         for (vertex, _), keys in act.evicted.items():
-            if isinstance(vertex.operator, Reader) and keys:
+            if vertex.is_reader and keys:
                 step.publish(vertex).evicted.extend(keys)
         for vertex, deltas in act.deltas.items():
-            if isinstance(vertex.operator, Reader):
-                key_of = vertex.operator.key_of
+            if vertex.is_reader:
+                key_of = vertex.operator.key_of  # type: ignore[attr-defined]
                 changes = [(key_of(delta[0]), delta) for delta in consolidate(deltas)]
                 step.publish(vertex).deltas.extend(changes)
                 self.counters.published_deltas += len(changes)

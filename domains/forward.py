@@ -81,11 +81,13 @@ class ForwardPass:
     def _visit(self, vertex: Vertex) -> None:
         operator = vertex.operator
         patterns: list[Pattern] = []
-        for position, parent in enumerate(vertex.parents):
-            if parent in self.patterns:
-                patterns.extend(operator.translate(position, self.patterns[parent], self))
+        if self.patterns:
+            for position, parent in enumerate(vertex.parents):
+                if parent in self.patterns:
+                    patterns.extend(operator.translate(position, self.patterns[parent], self))
         said = self._evict(vertex, patterns) if patterns else []
-        inputs = [self.deltas.get(parent, NOTHING) for parent in vertex.parents]
+        said_by = self.deltas.get
+        inputs = [said_by(parent, NOTHING) for parent in vertex.parents]
         deltas = NOTHING
         if any(inputs):
             deltas = operator.forward(inputs, self)

@@ -16,6 +16,7 @@ class Vertex:
         "children",
         "feeds_building",
         "indexes",
+        "is_reader",
         "may_miss",
         "node",
         "operator",
@@ -30,6 +31,8 @@ class Vertex:
         self.children: list[Vertex] = []
         self.rank = rank
         self.indexes: dict[Columns, Index] = {}
+        self.is_reader = isinstance(node.operator, graph.Reader)
+        """A vote is said by twenty vertices, and to ask each what class its operator is of takes 0.7 µs."""
         self.building = False
         """A full state that is being backfilled: it sees only what has been fed to it."""
         self.feeds_building = False

@@ -85,26 +85,28 @@ class Join(Operator):
         driving = lookups.find(self.vertex.parents[side], drive.columns, [drive.part(key) for key in keys])
         own_key = self._keys[side]
         wanted: dict[Row, None] = {}
-        if drive.join_key is not None:
-            wanted.update((drive.join_key(key), None) for key in keys)
+        # Where a look-up may meet a hole, both sides are consulted even for nothing (rule 3). Where none can, on base
+        # tables alone, what has no row to join asks for nothing: a ribbon on a story looks no comments of it up.
+        consulting = drive.join_key if any(parent.may_miss for parent in self.vertex.parents) else None
+        if consulting is not None:
+            wanted.update((consulting(key), None) for key in keys)
         for rows in driving:
             if rows is not None:
                 wanted.update((own_key(row), None) for row, _ in rows)
         consulted = [key for key in wanted if None not in key]
-        partners = dict(
-            zip(consulted, lookups.find(self.vertex.parents[other], self.on[other], consulted), strict=True)
-        )
+        found = lookups.find(self.vertex.parents[other], self.on[other], consulted) if consulted else ()
+        partners: dict[Row, Found] = dict(zip(consulted, found, strict=True))
         if drive.columns != self.on[side] and self.vertex.parents[side].may_miss:
             own = lookups.find(self.vertex.parents[side], self.on[side], consulted)
             partners.update((key, None) for key, rows in zip(consulted, own, strict=True) if rows is None)
         return [
-            None if rows is None else self._joined(drive, key, rows, partners)
+            None
+            if rows is None or (consulting is not None and partners[consulting(key)] is None)
+            else self._joined(drive, key, rows, partners)
             for key, rows in zip(keys, driving, strict=True)
         ]
 
     def _joined(self, drive: Drive, key: Row, driving: Iterable[Delta], partners: dict[Row, Found]) -> Found:
-        if drive.join_key is not None and partners[drive.join_key(key)] is None:
-            return None
         own_key = self._keys[drive.side]
         output: list[Delta] = []
         for row, weight in driving:

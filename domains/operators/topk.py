@@ -141,7 +141,8 @@ class TopIndex(EntryIndex[dict[Row, Group]]):
             for name, before in old.items():
                 group = entry.get(name)
                 after = group.show(self.ranking) if group is not None else []
-                output.extend(consolidate([(row, -1) for row in before] + [(row, 1) for row in after]))
+                if after != before:  # Most changes are below what is shown, of 51 rows on a front page.
+                    output.extend(consolidate([(row, -1) for row in before] + [(row, 1) for row in after]))
                 if group is not None and not group.ranked:
                     del entry[name]
             if not entry and not self.partial:

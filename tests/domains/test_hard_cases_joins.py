@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from domains.graph import NodeIndex
+from domains.memory_store import MemoryTable
 from tests.domains.graphs import Flow, call, column, count
 
 
@@ -52,6 +56,30 @@ def test_evicting_a_join_key_evicts_what_found_it_empty() -> None:
     flow.insert("a", (8, 1))
     flow.insert("b", (8, 2))
     assert flow.read("view", 8) == [(8, 1, 8, 2)]
+
+
+@pytest.mark.parametrize("kind", ["join", "left_join"])
+def test_on_base_tables_what_has_no_row_to_join_looks_nothing_up(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 3 is about state. Where neither side can have a hole, the other side of an empty one need not be asked."""
+    looked_up: list[str] = []
+
+    def counted(table: MemoryTable, columns: Any, keys: Sequence[Any]) -> Any:
+        looked_up.extend(table.schema.name for _ in keys)
+        return find_many(table, columns, keys)
+
+    find_many = MemoryTable.find_many
+    monkeypatch.setattr(MemoryTable, "find_many", counted)
+    flow = Flow(check=False)
+    a = flow.table("a", "j", "y")
+    b = flow.table("b", "j", "x")
+    flow.reader("view", getattr(flow, kind)(a, b, (0, 0)), 0)
+    flow.start()
+    flow.insert("b", (7, 1), (8, 1))
+    looked_up.clear()
+    assert flow.read("view", 7) == []
+    assert looked_up == ["a"]
+    flow.insert("a", (7, 3))
+    assert flow.read("view", 7) == [(7, 3, 7, 1)]
 
 
 @pytest.mark.parametrize("beside", [True, False], ids=["beside_its_tables", "behind_links"])

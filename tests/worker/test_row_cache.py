@@ -43,6 +43,23 @@ def test_look_ups_follow_writes(tmp_path: Path, primary_key: tuple[int, ...]) ->
     store.close()
 
 
+def test_that_there_are_no_rows_is_kept_but_of_unique_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RocksStore(tmp_path / "base")
+    table = store.create_table(TableSchema("things", COLUMNS, (0,), indexes=((1,),)))
+    asked: list[Row] = []
+    monkeypatch.setattr(table, "_find_stored", lambda access, columns, keys: asked.extend(keys) or [[] for _ in keys])
+    for _ in range(2):
+        assert table.find_many((1,), [(7,)]) == [[]]
+        assert table.find_many((0,), [(5,)]) == [[]]
+    assert asked == [(7,), (5,), (5,)]
+    monkeypatch.undo()
+    row: Row = (5, 7, "x")
+    table.stage([(row, 1)])
+    store.commit([("things", 1, [(row, 1)])])
+    assert table.find_many((1,), [(7,)]) == [[(row, 1)]]
+    store.close()
+
+
 def test_all_tables_together_stay_within_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_cache, "CACHE_BYTES", 5_000)
     room = CacheRoom()

@@ -67,11 +67,17 @@ class CacheRoom:
 
 
 class RowCache:
-    """Of one table. Known-empty answers are not kept: a new row's uniqueness check would fill the cache with them."""
+    """Of one table. That there are no rows is kept, too: most ribbons are on stories where the user wrote nothing."""
 
     def __init__(self, room: CacheRoom) -> None:
         self._room = room
         self._ways: dict[Columns, Way] = {}
+        self._weigh: Callable[[Row], int] = row_bytes
+
+    def adopt(self, weigh: Callable[[Row], int]) -> None:
+        """The table has another schema: nothing is known of it, and its rows weigh so much."""
+        self.clear()
+        self._weigh = weigh
 
     def answers(self, columns: Columns) -> Answers:
         """What is known by these columns; not to be changed by the caller."""
@@ -82,9 +88,10 @@ class RowCache:
         return way.answers
 
     def remember(self, columns: Columns, key: Row, rows: list[Delta]) -> None:
-        if not rows or key in self.answers(columns):
+        if key in self.answers(columns):
             return
-        size = _weight(rows)
+        weigh = self._weigh
+        size = ANSWER_BYTES + sum([weigh(row) for row, _ in rows])
         if not self._room.makes(size):
             return
         self._room.held += size
@@ -106,7 +113,3 @@ class RowCache:
     def clear(self) -> None:
         self._room.held -= sum([sum(way.sizes.values()) for way in self._ways.values()])
         self._ways.clear()
-
-
-def _weight(rows: list[Delta]) -> int:
-    return ANSWER_BYTES + sum([row_bytes(row) for row, _ in rows])

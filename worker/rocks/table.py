@@ -14,6 +14,7 @@ from domains.deltas import at_most
 from domains.encoding import Encoder, row_encoder
 from domains.graph import Columns
 from domains.schema_json import schema_to_json, value_to_json
+from domains.state import row_weigher
 from domains.storage import added_values
 from domains.types import Delta, Row, TableSchema, Value
 from worker.rocks import layout
@@ -81,7 +82,8 @@ class RocksTable:
 
     def _adopt(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
         self.schema = schema
-        self._cache.clear()
+        self._unique = {schema.primary_key, *schema.unique}
+        self._cache.adopt(row_weigher([column.type for column in schema.columns]))
         self.pads = pads
         self.codec = RowCodec(schema, pads)
         key = schema.primary_key
@@ -111,8 +113,11 @@ class RocksTable:
         missing = [key for key, rows in zip(keys, answers, strict=True) if rows is None]
         if missing:
             found = self._find_stored(access, columns, missing)
+            # A new row's keys are looked for, and not there: nobody will ask for that again.
+            kept_empty = columns not in self._unique
             for key, rows in zip(missing, found, strict=True):
-                self._cache.remember(columns, key, rows)
+                if rows or kept_empty:
+                    self._cache.remember(columns, key, rows)
             rest = iter(found)
             return [next(rest) if rows is None else rows for rows in answers]
         return [rows for rows in answers if rows is not None]
