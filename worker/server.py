@@ -28,6 +28,7 @@ from worker.dataflow import Dataflow, Stopping
 from worker.hold_messages import HeldRequest, HoldRequest, ReleaseRequest
 from worker.holds import Holds
 from worker.hosted import Hosted
+from worker.loop_answers import LoopAnswers
 from worker.messages import (
     CloseDomain,
     Done,
@@ -94,6 +95,7 @@ class WorkerServer:
         """One domain is opened or closed by one message at a time."""
         self._changes: set[asyncio.Task[Done]] = set()
         """Openings and closings that are under way."""
+        self._answers = LoopAnswers(asyncio.get_running_loop())
         self._holds = Holds(dataflow)
         self._rebuilds = Rebuilds(name, data, None if archiver is None else archiver.options.url)
 
@@ -149,8 +151,9 @@ class WorkerServer:
     def _write(self, request: WriteRequest) -> Awaitable[Any]:
         """A worker that stops has its domains go to others, and a write that it does not take is one for them."""
         try:
-            written = self._dataflow.write(request.domain, request.operation, request.schema, request.once)
-            return asyncio.wrap_future(written)
+            waiting, answer = self._answers.new()
+            self._dataflow.write_for(answer, request.domain, request.operation, request.schema, request.once)
+            return waiting
         except Stopping as error:
             raise NotHere(error.message, epoch=self._dataflow.hosted.epoch) from error
 
