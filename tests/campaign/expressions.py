@@ -10,6 +10,8 @@ from tests.campaign.kinds import DATE, DBL, INT, TXT, Kind, Type, dec, draw
 from tests.campaign.terms import Term, arithmetic, as_text, call, constant, exact, multiple, quotient, same, wider
 
 _PATTERNS = ("a%", "%b", "_", "%a%", "a_c", "%", "2%", "")
+_WHOLE_DAYS = ("%Y%m%d", "%d.%m.%Y", "%W %D %b %Y", "%M %e, %Y", "%Y %j")
+"""Formats that read back what they wrote."""
 _COMPARISONS = ("=", "=", "=", "<>", "!=", "<", "<=", ">", ">=", "<=>")
 
 
@@ -115,12 +117,15 @@ class Expressions:
     def _divided(self, depth: int) -> Term:
         """Whole numbers out of a division, or out of text; NULL where the divisor is zero."""
         one, two = self.value(INT, depth), self.value(INT, 0)
-        match self.random.randrange(4):
+        match self.random.randrange(5):
             case 0:
                 return call(INT, "({0} DIV {1})", "my_div({0}, {1})", one, two)
             case 1:
-                return call(INT, "({0} % {1})", "my_mod({0}, {1}, 0)", one, two)
+                one, two = (self.value(self.random.choice((DBL, dec(2))), 0) for _ in range(2))
+                return call(INT, "({0} DIV {1})", "my_div({0}, {1})", one, two)
             case 2:
+                return call(INT, "({0} % {1})", "my_mod({0}, {1}, 0)", one, two)
+            case 3:
                 return call(INT, "MOD({0}, {1})", "my_mod({0}, {1}, 0)", one, two)
             case _:
                 return call(INT, "CAST({0} AS SIGNED)", "my_text_int({0})", self.value(TXT, depth))
@@ -199,6 +204,9 @@ class Expressions:
         one = self.value(DATE, min(depth, 0))
         if random.random() < 0.2:
             return call(DATE, "LAST_DAY({0})", "my_last_day({0})", one)
+        if random.random() < 0.2:
+            form = random.choice(_WHOLE_DAYS)
+            return call(DATE, f"STR_TO_DATE(DATE_FORMAT({{0}}, '{form}'), '{form}')", "{0}", one)
         count, unit = random.choice((1, 2, 30)), random.choice(("DAY", "MONTH", "YEAR"))
         text, sign = random.choice(
             ((f"DATE_ADD({{0}}, INTERVAL {count} {unit})", 1), (f"DATE_SUB({{0}}, INTERVAL {count} {unit})", -1),
