@@ -173,6 +173,8 @@ class MigrationAnswer(BaseModel):
     rows_total: int = Field(description="To be read, about")
     stages_done: int
     stages: int = Field(description="Of a bulk job")
+    tasks_done: int
+    tasks: int = Field(description="Of Spark's, as far as it has begun them")
     seconds_left: float | None = Field(description="Of a bulk job, where it can tell")
     ui: str | None = Field(description="Where a bulk job shows more of itself")
     error: ErrorDetail | None

@@ -66,8 +66,8 @@ class ViewInfo:
 class BackfillStatus:
     """``way`` is ``slices``, or who computes it in bulk (``spark``, ``local``), and ``why`` it was chosen.
 
-    ``rows`` base rows of about ``rows_total`` were read; a bulk job has ``stages``, may know how many seconds are left
-    of it, and may have pages of its own at ``ui``.
+    ``rows`` base rows of about ``rows_total`` were fed; a bulk job has ``stages``, may have ``tasks`` that make
+    rows ready for them, may know how many seconds are left of it, and may have pages of its own at ``ui``.
     """
 
     way: str
@@ -76,6 +76,8 @@ class BackfillStatus:
     rows_total: int = 0
     stages_done: int = 0
     stages: int = 0
+    tasks_done: int = 0
+    tasks: int = 0
     seconds_left: float | None = None
     ui: str | None = None
 

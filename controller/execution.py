@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -25,17 +25,23 @@ class Migration:
     steps: tuple[str, ...] = ()
     done: int = 0
     within: float = 0.0
-    """How much of the present step is done, from 0 to 1."""
+    """How much of the present step is done, from 0 to 1; of several that are done side by side, the sum."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """How many times as long as other steps those take that read base rows, by step: what a bar's length goes by."""
     error: HeadraceError | None = None
     backfill: BackfillStatus | None = None
     cancelled: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def status(self) -> MigrationStatus:
-        total = max(1, len(self.steps))
-        progress = 1.0 if self.state == "done" else min(0.999, (self.done + self.within) / total)
+        progress = 1.0 if self.state == "done" else min(0.999, self._share())
         error = (self.error.code, self.error.message, self.error.hint) if self.error is not None else None
         return MigrationStatus(self.id, self.sql, self.state, self.step, progress, self.steps, error, self.backfill)
+
+    def _share(self) -> float:
+        weights = [self.weights.get(step, 1.0) for step in self.steps]
+        present = weights[self.done] if self.done < len(weights) else 0.0
+        return (sum(weights[: self.done]) + self.within * present) / (sum(weights) or 1.0)
 
     def has_read(self, rows: int) -> None:
         """So many base rows more."""
@@ -79,10 +85,9 @@ async def _at_once(executor: Executor, steps: Sequence[PlanStep], migration: Mig
     if not committed:
         migration.check()
     begun = [(step, executor.command(step.domain, step.command)) for step in steps]
-    sliced = sum(step.sliced for step in steps)
+    fed = sum(isinstance(step.command, Feed) for step in steps)
     ended = await asyncio.gather(
-        *(_finish(executor, step, first, migration, committed, 1 / max(1, sliced)) for step, first in begun),
-        return_exceptions=True,
+        *(_finish(executor, step, first, migration, committed, fed) for step, first in begun), return_exceptions=True
     )
     migration.within = 0.0
     for error in ended:
@@ -91,25 +96,36 @@ async def _at_once(executor: Executor, steps: Sequence[PlanStep], migration: Mig
 
 
 async def _finish(
-    executor: Executor, step: PlanStep, first: Awaitable[Progress], migration: Migration, committed: bool, share: float
+    executor: Executor, step: PlanStep, first: Awaitable[Progress], migration: Migration, committed: bool, beside: int
 ) -> None:
-    """See one step through. ``share`` is its part of what is done side by side."""
+    """See one step through. So many are fed side by side, from base rows whose number is known of all together."""
     migration.step = step.text
     progress = await first
-    fed = isinstance(step.command, Feed)
-    if fed:
+    if isinstance(step.command, Feed):
         migration.has_read(progress.rows)
     if step.sliced and not progress.finished:
-        total = await executor.rows(step.domain, step.command)
-        while not progress.finished:
-            if total:
-                migration.within = min(1.0, migration.within + share * progress.rows / total)
-            if not committed:
-                migration.check()
-            progress = await executor.command(step.domain, step.command)
-            if fed:
-                migration.has_read(progress.rows)
+        await _go_on(executor, step, progress.rows, migration, committed, beside)
     migration.done += 1
+
+
+async def _go_on(
+    executor: Executor, step: PlanStep, rows: int, migration: Migration, committed: bool, beside: int
+) -> None:
+    """All further slices of a step, of which the first had so many rows."""
+    fed = isinstance(step.command, Feed)
+    known = migration.backfill if fed else None
+    total = known.rows_total / beside if known else await executor.rows(step.domain, step.command)
+    part, finished = 0.0, False
+    while not finished:
+        more = min(1.0 - part, rows / total) if total else 0.0
+        part, migration.within = part + more, migration.within + more
+        if not committed:
+            migration.check()
+        progress = await executor.command(step.domain, step.command)
+        rows, finished = progress.rows, progress.finished
+        if fed:
+            migration.has_read(rows)
+    migration.within = max(0.0, migration.within - part)
 
 
 def _runs(steps: Sequence[PlanStep]) -> Iterator[list[PlanStep]]:

@@ -100,7 +100,9 @@ class Child:
         done = self._stages_done == len(self._job.stages)
         total = self._rows if done else max(self._job.rows, self._rows)  # It was counted a moment before.
         left = (at - self._began) * (total - self._rows) / self._rows if self._rows else None
-        print(progress_line(JobProgress(self._rows, total, self._stages_done, len(self._job.stages), left)), flush=True)
+        stages = len(self._job.stages)
+        told = JobProgress(self._rows, total, self._stages_done, stages, seconds_left=left)
+        print(progress_line(told), flush=True)
 
 
 class _StateWriter:

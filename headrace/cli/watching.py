@@ -47,6 +47,8 @@ def details(progress: Progress) -> str:
         parts.append(f"{progress.rows:,} of {progress.rows_total:,} rows")
     if progress.stages:
         parts.append(f"stage {min(progress.stages_done + 1, progress.stages)} of {progress.stages}")
+    if progress.tasks and not progress.rows:
+        parts.append(f"task {min(progress.tasks_done + 1, progress.tasks)} of {progress.tasks}")
     if progress.seconds_left is not None:
         parts.append(f"{progress.seconds_left:.0f} s left")
     if progress.ui is not None:

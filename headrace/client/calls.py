@@ -224,4 +224,5 @@ def _progress(answer: Any) -> Progress:
     )
 
 
-_BACKFILL = ("backfill", "why", "rows", "rows_total", "stages_done", "stages", "seconds_left", "ui")
+_COUNTS = ("rows", "rows_total", "stages_done", "stages", "tasks_done", "tasks")
+_BACKFILL = ("backfill", "why", *_COUNTS, "seconds_left", "ui")

@@ -70,6 +70,9 @@ class Progress:
     rows_total: int = 0
     stages_done: int = 0
     stages: int = 0
+    tasks_done: int = 0
+    tasks: int = 0
+    """Of Spark's, as far as it has begun them."""
     seconds_left: float | None = None
     ui: str | None = None
     """Where a bulk job shows more of itself."""

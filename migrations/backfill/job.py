@@ -146,11 +146,14 @@ class JobProgress:
     """How far a job is. Counts only grow."""
 
     rows: int = 0
-    """Base rows read so far."""
+    """Base rows fed so far: that is what takes long. What makes them ready for it is not counted here."""
     total: int = 0
-    """To be read, about."""
+    """To be fed, about."""
     stages_done: int = 0
     stages: int = 0
+    tasks_done: int = 0
+    tasks: int = 0
+    """Of the stage that is under way, as far as they are known: Spark's, of which most make its rows ready."""
     seconds_left: float | None = None
     """None while nobody can tell."""
     ui: str | None = None

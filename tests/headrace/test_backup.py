@@ -248,7 +248,7 @@ def test_what_there_is_not_is_named(plain: Site, tmp_path: Path) -> None:
         restore(str(plain.archive), tmp_path / "again", as_of="yesterday")
     with pytest.raises(NotFound, match="has nothing as of 2001"):
         restore(str(plain.archive), tmp_path / "again", as_of="2001-01-01")
-    with pytest.raises(NotFound, match='no directory ".*nowhere"'):
+    with pytest.raises(NotFound, match="there is no directory"):
         restore(str(tmp_path / "nowhere"), tmp_path / "again")
     (tmp_path / "bare").mkdir()
     with pytest.raises(NotFound, match="has no recipe"):

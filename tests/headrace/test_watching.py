@@ -49,3 +49,9 @@ def test_the_bar_shows_the_step_and_at_the_end_which_way_it_was() -> None:
     assert "load full states" in shown.getvalue()
     assert "5 of 10 rows" in shown.getvalue()
     assert "backfilled by spark: 2,000,000 base rows" in shown.getvalue()
+
+
+def test_tasks_are_told_until_rows_are_fed() -> None:
+    begun = replace(BEGUN, rows_total=10, tasks=8, tasks_done=3)
+    assert details(begun) == "0 of 10 rows, task 4 of 8"
+    assert details(replace(begun, rows=5)) == "5 of 10 rows"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import pickle
 import time
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
@@ -37,8 +37,10 @@ from domains.types import Delta, Kind, SqlType
 from migrations.backfill.frames import Digest, frame
 from migrations.backfill.job import Flow, Job, Stage, StateFile, TableShard, Task
 from migrations.backfill.spark.fold import ShardAt, fold, stored_names
+from migrations.backfill.spark.reporting import INTERVAL as LOOK_SECONDS
 from migrations.backfill.spark.reporting import Reporter, Watch
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
+from migrations.backfill.spark.tally import Tally, Teller
 from migrations.backfill.spark.trouble import Marked, error_of
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 
@@ -79,8 +81,11 @@ class Bulk:
         self._flows = [flow for stage in job.stages for task in stage.tasks for flow in task.outputs]
         self._sent: list[DataFrame] = []
         self._rows: Accumulator[int] = spark.sparkContext.accumulator(0)
+        """Fed by tasks that are done."""
+        self._tally = _tally(spark)
         self._stages_done = 0
-        self._began = time.monotonic()
+        self._feeding: float | None = None
+        """Since when rows have been fed."""
 
     def run(self) -> list[StateFile]:
         files: list[StateFile] = []
@@ -94,6 +99,8 @@ class Bulk:
             raise
         except Exception as error:
             raise error_of(error) from error
+        finally:
+            self._tally.close()
         return files
 
     def _check(self) -> None:
@@ -101,23 +108,34 @@ class Bulk:
         check_all(self._spark, self._files, [each for table in self._job.tables for each in _at(table).segments])
 
     def _progress(self) -> dict[str, Any]:
-        rows = int(self._rows.value)
+        rows = max(int(self._rows.value), self._tally.rows())
         total = max(self._job.rows, rows)
-        spent = time.monotonic() - self._began
-        left = round(spent * (total - rows) / rows, 1) if rows else None
+        left = None
+        if rows:
+            self._feeding = self._feeding or time.monotonic() - LOOK_SECONDS
+            left = round((time.monotonic() - self._feeding) * (total - rows) / rows, 1)
         return {"rows": rows, "total": total, "stages_done": self._stages_done, "seconds_left": left}
 
     def _run_stage(self, stage: Stage) -> list[StateFile]:
         tape = self._tape(stage)
         tasks, flows, staging = stage.tasks, self._flows, ArchiveFiles(self._job.staging)
+        address, counted = self._tally.address, self._rows
 
         def perform(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             reading = _Tape(batches)
             while (number := reading.task) is not None:
+                teller = Teller(address, stage.number, number)
+
+                def fed(rows: int, teller: Teller = teller) -> None:
+                    counted.add(rows)
+                    teller.fed(rows)
+
                 try:
-                    yield from _outputs(tasks[number], number, reading, flows, staging)
+                    yield from _outputs(tasks[number], number, reading, flows, staging, fed)
                 except HeadraceError as error:
                     raise Marked(error) from error
+                finally:
+                    teller.close()
 
         ordered = tape.repartitionById(len(tasks), F.col("task")).sortWithinPartitions("task", "place")
         output = ordered.mapInArrow(perform, OUTPUT).persist(StorageLevel.DISK_ONLY)
@@ -160,12 +178,10 @@ class Bulk:
         names = stored_names(table.schema)
         folded = fold(self._spark, self._files, [_at(table)], table.schema, checked=True)
         restore = [_restorer(column.type) for column in table.schema.columns]
-        counted = self._rows
 
         def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 rows = _deltas(batch, restore)
-                counted.add(sum([weight for _, weight in rows]) * len(readers))
                 blocks = [encode_block(rows[at : at + BLOCK_ITEMS]) for at in range(0, len(rows), BLOCK_ITEMS)]
                 for task, place in readers:
                     yield pa.RecordBatch.from_arrays(
@@ -178,6 +194,13 @@ class Bulk:
                     )
 
         return folded.select(WEIGHT, *names).mapInArrow(pack, TAPE)
+
+
+def _tally(spark: SparkSession) -> Tally:
+    """Where executors reach this driver."""
+    conf = spark.sparkContext.getConf()
+    host = conf.get("spark.driver.host") or "127.0.0.1"
+    return Tally(conf.get("spark.driver.bindAddress") or host, host)
 
 
 def _at(table: TableShard) -> ShardAt:
@@ -236,13 +259,13 @@ def _some(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def _outputs(
-    task: Task, number: int, tape: _Tape, flows: list[Flow], staging: ArchiveFiles
+    task: Task, number: int, tape: _Tape, flows: list[Flow], staging: ArchiveFiles, fed: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
     inputs: Mapping[Flow, Iterator[bytes]] = {
         flow: tape.blocks(number, place) for place, flow in enumerate(task.inputs)
     }
     tables = {
-        table.base: _rows(tape.blocks(number, place)) for place, table in enumerate(task.tables, len(task.inputs))
+        table.base: _rows(tape.blocks(number, place), fed) for place, table in enumerate(task.tables, len(task.inputs))
     }
     states: dict[NodeIndex, _StateWriter] = {}
     try:
@@ -259,9 +282,11 @@ def _outputs(
         yield _batch(asdict(writer.file(task, node)))
 
 
-def _rows(blocks: Iterator[bytes]) -> Iterator[Delta]:
+def _rows(blocks: Iterator[bytes], fed: Callable[[int], None]) -> Iterator[Delta]:
     for block in blocks:
-        yield from decode_block(block)
+        rows = decode_block(block)
+        yield from rows
+        fed(sum([weight for _, weight in rows]))
 
 
 def _batch(values: dict[str, Any]) -> pa.RecordBatch:

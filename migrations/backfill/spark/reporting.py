@@ -48,12 +48,14 @@ def set_output_aside() -> TextIO:
 
 
 class Watch:
-    """A thread that tells how many of the running stages' tasks are done, while the block lasts."""
+    """A thread that tells how many tasks are done of the stages that have run, while the block lasts."""
 
     def __init__(self, spark: SparkSession, reporter: Reporter, extra: Callable[[], dict[str, Any]] = dict) -> None:
         self._tracker = spark.sparkContext.statusTracker()
         self._reporter = reporter
         self._extra = extra
+        self._stages: dict[int, tuple[int, int]] = {}
+        """Tasks that are done and all tasks, of each stage that was seen."""
         self._over = Event()
         self._thread = Thread(target=self._run, daemon=True)
 
@@ -74,10 +76,13 @@ class Watch:
                 told = found
 
     def _tasks(self) -> dict[str, Any]:
-        done = total = 0
-        for stage in self._tracker.getActiveStageIds():
+        active = self._tracker.getActiveStageIds()
+        for stage, (_, total) in self._stages.items():
+            if stage not in active:
+                self._stages[stage] = total, total
+        for stage in active:
             info = self._tracker.getStageInfo(stage)
             if info is not None:
-                done += info.numCompletedTasks
-                total += info.numTasks
+                self._stages[stage] = info.numCompletedTasks, info.numTasks
+        done, total = (sum(each[place] for each in self._stages.values()) for place in range(2))
         return {"tasks_done": done, "tasks": total}

@@ -47,6 +47,8 @@ class SparkRun:
             total=max(self._job.rows, told.get("rows", 0)),
             stages_done=told.get("stages_done", 0),
             stages=len(self._job.stages),
+            tasks_done=told.get("tasks_done", 0),
+            tasks=told.get("tasks", 0),
             seconds_left=told.get("seconds_left"),
             ui=told.get("ui"),
         )

@@ -1,0 +1,69 @@
+"""How far a migration says that it is: by how long its steps take, and never backwards."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from controller.bulk import building
+from controller.deployment import BackfillStatus, MigrationStatus
+from controller.execution import Migration, carry_out
+from controller.executor import Executor
+from domains.commands import Command, Feed, Progress
+from domains.graph import DomainIndex
+from migrations.plan import PlanStep
+from tests.controller.test_bulk import RANKING, Watched, ended, fill, opened
+
+ROWS = 100
+
+
+class Feeding:
+    """Domains with ``ROWS`` rows each, of which a slice takes ten; what the migration says is noted with each."""
+
+    def __init__(self) -> None:
+        self.left: dict[int, int] = {}
+        self.said: list[float] = []
+        self.migration = Migration("m", "")
+
+    async def command(self, domain: DomainIndex, command: Command) -> Progress:
+        del command
+        await asyncio.sleep(0)
+        self.said.append(self.migration.status().progress)
+        self.left[domain] = self.left.get(domain, ROWS) - 10
+        return Progress(10, self.left[domain] == 0)
+
+
+async def test_slices_side_by_side_move_the_bar_evenly_and_never_back() -> None:
+    feeding = Feeding()
+    steps = [PlanStep(DomainIndex(n), Feed(10), f"domain {n}: backfill", sliced=True) for n in range(2)]
+    migration = feeding.migration
+    migration.steps = ("add", *(step.text for step in steps), "activate")
+    migration.weights = {step.text: 100.0 for step in steps}
+    migration.done = 1
+    migration.backfill = BackfillStatus("slices", "", rows_total=2 * ROWS)
+    await carry_out(cast(Executor, feeding), steps, migration)
+    assert feeding.said == sorted(feeding.said)
+    assert feeding.said[10] == pytest.approx(0.5, abs=0.06), feeding.said
+    assert feeding.said[-1] > 0.9
+    assert (migration.done, migration.within) == (3, 0.0)
+
+
+async def test_a_bulk_job_is_most_of_its_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "POLL_SECONDS", 0.005)
+    deployment = await opened(tmp_path, Watched())
+    try:
+        await fill(deployment)
+        told: list[MigrationStatus] = []
+        id = (await deployment.migrate(RANKING.split(";")[0])).id
+        while not told or told[-1].state in ("queued", "running"):
+            told.append(await deployment.migration(id))
+            await asyncio.sleep(0.005)
+        assert (await ended(deployment, id)).error is None
+    finally:
+        await deployment.close()
+    assert [each.progress for each in told] == sorted(each.progress for each in told)
+    computing = [each.progress for each in told if each.step.startswith(building.COMPUTE)]
+    assert computing[0] < 0.1, "what comes before it is short"
