@@ -24,6 +24,8 @@ from tests.campaign.kinds import literal
 from tests.campaign.subject import Answer, Setting
 
 _CONSTRAINTS = (1062, 1048, 1364)
+_OURS = re.compile(r" FIRST_ID| SHARD BY \(\w+\)| SHARDS \d+$")
+"""Words that the server does not know."""
 _TYPES = (1264, 1265, 1292, 1366, 1406, 1690)
 
 
@@ -48,7 +50,7 @@ class MariaDB:
             dropped = re.match(r"\s*DROP VIEW (\w+)", sql, re.IGNORECASE)
             if dropped is not None and "?" in self.views.pop(dropped[1].lower(), "?"):
                 return [Answer()]
-            return [self._run(sql.replace(" FIRST_ID", ""))]
+            return [self._run(_OURS.sub("", sql))]
         text = self._without_star(created[2].strip().rstrip(";"))
         self.views[created[1].lower()] = text
         return [Answer() if "?" in text else self._run(f"CREATE VIEW {created[1]} AS {text}")]
