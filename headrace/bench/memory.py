@@ -2,7 +2,7 @@
 
 The reads are Zipf(1.15) over all stories. The limit is a share of what the full view is accounted. Two figures of
 memory: *accounted*, which is what the limit is held against, and *resident*, by which the process has grown since
-it had the base tables open and no view (the reader map's pages among it).
+it had the base tables open and no view (all pages of the reader map among it, mapped or not).
 """
 
 from __future__ import annotations
