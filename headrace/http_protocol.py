@@ -35,6 +35,10 @@ class HttpProtocol(HttpToolsProtocol):
         """The parser is within a request."""
         self._unreadable = False
         """What arrived is no HTTP, and nothing after it will be; that is said when all before it is answered."""
+        self._refused = False
+        """It is said. The client is to close the connection; what it sends meanwhile is dropped."""
+        self._ended = False
+        """The client has said all that it will."""
 
     # --- offers ---------------------------------------------------------------------------------------------------
 
@@ -88,7 +92,12 @@ class HttpProtocol(HttpToolsProtocol):
         ]
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         self.transport.write(STATUS_LINE[STATUSES[BadRequest]] + lines + b"\r\n" + body)
-        self.transport.close()
+        self._refused = True
+        if self._ended:
+            self.transport.close()
+        else:  # Closed for reading, too, while more arrives, it would be reset, and the answer lost on its way.
+            self.transport.write_eof()
+            self._expect_more()
 
     # --- the silent -----------------------------------------------------------------------------------------------
 
@@ -106,13 +115,22 @@ class HttpProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Closes the connection, unless an answer is still to leave, whose request was there whole."""
         self.timeout_keep_alive_task = None
-        if self.pipeline or self._answers():
+        if not self._refused and (self.pipeline or self._answers()):
             self._expect_more()
         else:
             super().timeout_keep_alive_handler()
 
+    def shutdown(self) -> None:
+        if self._refused:
+            self.transport.close()
+        else:
+            super().shutdown()
+
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client has said all that it will. What it asked for still leaves, where that was there whole."""
+        """What the client has asked for still leaves, where that was there whole. Whether there is such."""
+        self._ended = True
+        if self._unreadable:
+            return not self._refused
         if self.cycle is None or not self._answers():
             return False
         self.cycle.keep_alive = False
@@ -124,6 +142,9 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 def _without_offers(data: bytes) -> bytes:
-    """What begins a request, as if no other protocol had been offered in its head."""
+    """What begins a request, as if no other protocol had been offered in its head.
+
+    Only of the first request in it: who offers one waits for the answer.
+    """
     head, end, rest = data.partition(b"\r\n\r\n")
-    return _UPGRADE.sub(b"", head) + end + rest if end and b"pgrade" in head else data
+    return _UPGRADE.sub(b"", head) + end + rest if end and b"upgrade" in head.lower() else data

@@ -93,8 +93,6 @@ class ShortProtocol(HttpProtocol):
         self._held = b""
         self._closing = False
         """The answer under way is the last one."""
-        self._ended = False
-        """The client has said all; nothing follows ``_held``."""
         self._used = False
         """Since the timer for idle connections was set. It is not set anew with each request."""
         self._added: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")

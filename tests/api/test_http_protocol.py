@@ -73,6 +73,13 @@ async def test_the_unreadable_is_refused_in_its_turn(protocol: Any) -> None:
             assert refused(last)
 
 
+async def test_the_refusal_arrives_where_more_was_on_its_way(protocol: Any) -> None:
+    """A connection that is closed while bytes arrive is reset, and an answer that was not read yet is lost."""
+    async with served(protocol, timeout_keep_alive=0.1) as site:
+        (answer,) = await all_said(site, GARBAGE, *[b"more of it " * 1000] * 20)
+        assert refused(answer)
+
+
 async def test_a_body_that_becomes_unreadable_after_its_answer_has_no_second_one(protocol: Any) -> None:
     async with served(protocol) as site:
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
