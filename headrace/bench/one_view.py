@@ -65,8 +65,9 @@ def _resident(deployment: LocalDeployment) -> int:
     """
     gc.collect()
     process = psutil.Process()
-    mapped = sum(each.rss for each in process.memory_maps() if each.path.endswith("/readers/data.mdb"))
-    return int(process.memory_info().rss) - mapped + deployment.dataflow.reader_map.file_bytes()
+    mapped: int = sum(each.rss for each in process.memory_maps() if each.path.endswith("/readers/data.mdb"))
+    held: int = process.memory_info().rss
+    return held - mapped + deployment.dataflow.reader_map.file_bytes()
 
 
 if __name__ == "__main__":
