@@ -46,8 +46,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._unreadable:
             return
         super().data_received(data if self._inside else _without_offers(data))
-        if self._inside:
-            self._expect_more()
+        self._expect_more()
 
     # --- the unreadable -------------------------------------------------------------------------------------------
 

@@ -109,6 +109,17 @@ async def test_who_falls_silent_is_not_waited_for(protocol: Any, said: bytes) ->
         assert len(answers) == said.count(b"healthz") // 2
 
 
+async def test_an_empty_line_does_not_hold_a_connection(protocol: Any) -> None:
+    async with served(protocol, timeout_keep_alive=0.1) as site:
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        async with asyncio.timeout(WITHIN):
+            writer.write(STATUS)
+            await reader.readuntil(b"}")
+            writer.write(b"\r\n")
+            assert await reader.read() == b""
+            writer.close()
+
+
 @pytest.mark.parametrize("kind", ["awaited", "pipelined"])
 async def test_who_has_closed_its_half_is_answered(protocol: Any, kind: str) -> None:
     async with served(protocol, timeout_keep_alive=0.1) as site:
