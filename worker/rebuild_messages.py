@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from domains.packets import Clock
+from domains.sharding import base_shard
+from domains.types import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,15 @@ class RebuildShard:
     shards: int
     decided: int
     """The epoch of the decision: another one is another rebuild."""
-    bases: tuple[str, ...]
-    """The base shards that it is to have. What the archive has under their tables' names may be former tables'."""
+    tables: tuple[TableSchema, ...]
+    """Those of which it is to have a shard. What the archive has under their names may be former tables'."""
     known: Clock
     """Positions that are known to have existed: where a shard goes on, so that none of them is ever given again."""
+
+    @property
+    def bases(self) -> dict[str, TableSchema]:
+        """Its base shards, by name."""
+        return {base_shard(each.name, each.generation, self.shard, self.shards): each for each in self.tables}
 
 
 @dataclass(frozen=True, slots=True)

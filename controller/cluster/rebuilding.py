@@ -24,6 +24,7 @@ from controller.executor import Interrupted
 from domains.errors import BadRequest, HeadraceError, Unavailable
 from domains.graph import DomainIndex
 from domains.packets import Clock
+from domains.types import TableSchema
 from worker.rebuild_messages import ArchivedShardRequest, HeardRequest, RebuildShard, RebuiltTable, ShardRebuilt
 
 if TYPE_CHECKING:
@@ -44,19 +45,28 @@ class Rebuilds:
         self.failed: dict[DomainIndex, HeadraceError] = {}
 
     async def round(
-        self, ask: Ask, state: ClusterState, takers: Mapping[str, str], bases: Callable[[DomainIndex], Sequence[str]]
+        self,
+        ask: Ask,
+        state: ClusterState,
+        takers: Mapping[str, str],
+        tables: Callable[[DomainIndex], Iterable[TableSchema]],
     ) -> dict[DomainIndex, str]:
         """Have those that are decided made; which of them are not yet, and why: these are not to be opened."""
         wanted = [domain for domain, given in sorted(state.placement.items()) if given.rebuild is not None]
         waiting: dict[DomainIndex, str] = {}
         for domain in wanted:  # One by one: each is answered at once.
-            why = await self._one(ask, state, domain, takers, bases(domain))
+            why = await self._one(ask, state, domain, takers, tuple(tables(domain)))
             if why is not None:
                 waiting[domain] = why
         return waiting
 
     async def _one(
-        self, ask: Ask, state: ClusterState, domain: DomainIndex, takers: Mapping[str, str], bases: Sequence[str]
+        self,
+        ask: Ask,
+        state: ClusterState,
+        domain: DomainIndex,
+        takers: Mapping[str, str],
+        tables: tuple[TableSchema, ...],
     ) -> str | None:
         given = state.placement[domain]
         assert given.rebuild is not None
@@ -64,7 +74,7 @@ class Rebuilds:
         if not able:
             return f'it is to be rebuilt in the data directory "{given.data}", which no worker has that can take it'
         known = given.rebuild.known
-        message = RebuildShard(state.epoch, domain, state.shards, given.rebuild.decided, tuple(bases), known)
+        message = RebuildShard(state.epoch, domain, state.shards, given.rebuild.decided, tables, known)
         try:
             answer = await ask(able[0], message)
         except (Interrupted, Deposed):

@@ -58,6 +58,7 @@ from domains.commands import Progress
 from domains.errors import HeadraceError
 from domains.graph import DomainIndex
 from domains.sharding import base_shard
+from domains.types import TableSchema
 from migrations.plan import PlanStep, State
 from worker.messages import (
     CloseDomain,
@@ -124,7 +125,7 @@ class Recovery:
         await self._replica.follow(self._ledger.decided.recipe)
         reports = await self._reports(self._fleet.names())
         decided, takers = self._ledger.decided, self.takers(reports)
-        self._rebuilding = await self._rebuilds.round(self._ask, decided, takers, self.bases_of)
+        self._rebuilding = await self._rebuilds.round(self._ask, decided, takers, self._tables_of)
         opened = await self._decide(reports, moves)
         await self._close(reports)
         closed = await self._open(opened)
@@ -209,13 +210,14 @@ class Recovery:
         now = asyncio.get_running_loop().time()
         return {pair: when for pair, when in self._refused.items() if now - when < REFUSED_SECONDS}
 
+    def _tables_of(self, domain: DomainIndex) -> Iterable[TableSchema]:
+        """The tables of which a domain is to have a shard."""
+        return tables_of(self._replica.state, domain).values()
+
     def bases_of(self, domain: DomainIndex) -> list[str]:
         """The base shards that a domain is to have."""
-        state = self._replica.state
-        return sorted(
-            base_shard(schema.name, schema.generation, domain, state.shards)
-            for schema in tables_of(state, domain).values()
-        )
+        shards = self._replica.state.shards
+        return sorted(base_shard(each.name, each.generation, domain, shards) for each in self._tables_of(domain))
 
     def _why(self, domain: DomainIndex) -> str:
         if domain in self._rebuilding:

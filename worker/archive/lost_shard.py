@@ -134,12 +134,16 @@ def _load(
             if known > position:
                 store.commit([(manifest.table, known, [])])
             yield RebuiltTable(manifest.base, position, rows, known)
+        archived = {each.base for each in manifests}
+        for base, schema in sorted(asked.bases.items()):
+            # Created after the last archiving: without rows now, but others have heard of its positions.
+            if base not in archived and (known := asked.known.get(base, 0)):
+                store.create_table(schema)
+                store.commit([(schema.name, known, [])])
+                yield RebuiltTable(base, 0, 0, known)
         store.sync()
     finally:
         store.close()
-    for base in sorted(set(asked.bases) - {each.base for each in manifests}):
-        if known := asked.known.get(base, 0):
-            yield RebuiltTable(base, 0, 0, known)
 
 
 def _write(path: Path, document: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def row(number: int) -> Row:
 
 
 def asked(decided: int = 9, **known: int) -> RebuildShard:
-    return RebuildShard(12, SHARD, SHARDS, decided, ("t@1",), {"t@1": WRITTEN, **known})
+    return RebuildShard(12, SHARD, SHARDS, decided, (BAG,), {"t@1": WRITTEN, **known})
 
 
 @pytest.fixture
@@ -150,10 +151,18 @@ def test_only_one_worker_of_a_directory_makes_it(tmp_path: Path, url: str) -> No
     rebuild_shard(data, url, asked())
 
 
-def test_a_table_that_was_never_archived_is_named_too(tmp_path: Path, url: str) -> None:
-    both = RebuildShard(12, SHARD, SHARDS, 9, ("t@1", "young@1"), {"young@1": 3})
+def test_a_table_that_was_never_archived_is_named_too_and_goes_on_behind_what_is_known(
+    tmp_path: Path, url: str
+) -> None:
+    both = RebuildShard(12, SHARD, SHARDS, 9, (BAG, replace(BAG, name="young")), {"young@1": 3})
     assert rebuild_shard(tmp_path / "data", url, both).tables[1] == RebuiltTable("young@1", 0, 0, 3)
-    assert json.loads((shard_directory(tmp_path / "data", SHARD) / "rebuilt.json").read_text())["decided"] == 9
+    directory = shard_directory(tmp_path / "data", SHARD)
+    assert json.loads((directory / "rebuilt.json").read_text())["decided"] == 9
+    store = RocksStore(directory / "base", create=False)
+    try:
+        assert store.position("young") == 3, "positions are given again that others have heard of"
+    finally:
+        store.close()
 
 
 def test_a_dropped_table_is_not_brought_back(tmp_path: Path, url: str) -> None:
