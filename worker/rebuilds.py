@@ -19,7 +19,7 @@ REST_MAX = 0.05
 Python's lock is left to those who serve."""
 
 
-class _UnderWay:
+class UnderWay:
     """One rebuild in its thread; ``outcome`` is None until it has ended."""
 
     def __init__(self, data: Path, url: str, asked: RebuildShard) -> None:
@@ -52,7 +52,7 @@ class Rebuilds:
     def __init__(self, name: str, data: Path, url: str | None) -> None:
         """``url`` is that of the archive, if the worker has one."""
         self._name, self._data, self._url = name, data, url
-        self._under_way: dict[int, _UnderWay] = {}
+        self._under_way: dict[int, UnderWay] = {}
 
     async def archived(self, shard: int) -> ArchivedShard:
         """Raises BadRequest without an archive, ArchiveError."""
@@ -68,7 +68,7 @@ class Rebuilds:
         if found is not None and found.outcome is not None and found.asked.decided != asked.decided:
             found = None
         if found is None:
-            found = self._under_way[asked.shard] = _UnderWay(self._data, self._archive(), asked)
+            found = self._under_way[asked.shard] = self._begun(asked)
         match found.outcome:
             case None:
                 return RebuildUnderWay(found.rows)
@@ -77,6 +77,9 @@ class Rebuilds:
             case error:
                 del self._under_way[asked.shard]  # Asked again, it begins anew.
                 raise error
+
+    def _begun(self, asked: RebuildShard) -> UnderWay:
+        return UnderWay(self._data, self._archive(), asked)
 
     def _archive(self) -> str:
         if self._url is None:

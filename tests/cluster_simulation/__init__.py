@@ -7,6 +7,9 @@ twin, clients, and everything that can go wrong.
              ├─ VirtualLoop ─ Network ┤
     faults ──┘  (time, processes)     └─ Worker: Hosted, Dataflow, Peers (worker/), over a store that crashes
 
+Some clusters have an archive (``archive.py``): they build views in bulk (``bulk.py``), and lose disks, whose shards an
+operator has rebuilt (``rebuilds.py``). What was not archived then may be missing, and nothing else.
+
 What is real: all of ``domains``, ``migrations``, ``worker/hosted``, ``worker/wire`` down to its bytes, the leader, the
 elections. What is not: threads, sockets, disks, clocks. Time is a number that jumps to the next thing that happens, so
 a minute of a cluster takes some hundredths of a second, and the same seed gives the same run to the last byte.
@@ -14,5 +17,6 @@ a minute of a cluster takes some hundredths of a second, and the same seed gives
 A *process* is a name under which things run on the loop. One that is killed is never run again, not even to clean up;
 one that is stopped (SIGSTOP) is not run until it is woken, and then finds all that has come in the meantime.
 
-What must hold is in ``checks.py``; what is done at random in ``scenario.py``.
+What must hold is in ``checks.py``; what is done at random in ``scenario.py``; what goes wrong in ``faults.py``, and
+beside it ``ambush.py`` and ``disk_faults.py``.
 """

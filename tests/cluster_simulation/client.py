@@ -64,10 +64,23 @@ class Client:
         self.acknowledged: dict[str, list[Row]] = {}
         self.numbers: dict[str, int] = {}
         """By table the last number of its stream of inserts that was acknowledged."""
+        self.streams = 1
+        """How many streams it has begun."""
         self.unheard: Insert | None = None
         """What it has sent under the next one, and has no answer to."""
         self.shown: dict[tuple[str, Row], frozenset[int]] = {}
         """View and arguments → the numbers of the rows that an answer has shown. What was shown once stays."""
+
+    @property
+    def stream(self) -> str:
+        return f"{self.process.name}.{self.streams}"
+
+    def begin_stream(self) -> Insert | None:
+        """Numbers are forgotten with the disk of a shard, so it begins anew. Answers what is given up with that."""
+        given_up, self.unheard = self.unheard, None
+        self.streams += 1
+        self.numbers.clear()
+        return given_up
 
     def known(self) -> Known:
         """What it has been told is written, up to now."""
@@ -138,10 +151,10 @@ class Client:
         if schema is None:
             return Ending.REFUSED, {}
         self.unheard = insert
-        once, version = Once(self.process.name, self.numbers.get(insert.table, 0) + 1), version_of(schema)
+        once, version = Once(self.stream, self.numbers.get(insert.table, 0) + 1), version_of(schema)
         parts = split_numbered(insert, schema, self.cluster.shards, once.number)
         ends = await asyncio.gather(*(self._numbered(version, part, once) for part in parts))
-        if None in ends:
+        if None in ends or once.stream != self.stream:
             return Ending.UNKNOWN, {}
         self.numbers[insert.table], self.unheard = once.number, None
         return Ending.DONE, {base: at for clock in ends if clock is not None for base, at in clock.items()}
@@ -153,6 +166,8 @@ class Client:
         try:
             written = await self.asking.ask(domain, lambda _: request, deadline, repeatable=True)
         except OutOfOrder as error:
+            if once.stream != self.stream:
+                return None
             raise AssertionError(f"a number that was acknowledged is lost: {error}") from error
         except (HeadraceError, TimeoutError):
             return None

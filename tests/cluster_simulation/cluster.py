@@ -8,9 +8,12 @@ from random import Random
 from typing import Any
 
 from domains.graph import DomainIndex
+from tests.cluster_simulation.archive import SimulatedArchive
+from tests.cluster_simulation.bulk import bulk_settings
 from tests.cluster_simulation.controller import SimulatedController
 from tests.cluster_simulation.loop import Condition, Process, VirtualLoop
 from tests.cluster_simulation.network import Network
+from tests.cluster_simulation.rebuilds import Losses
 from tests.cluster_simulation.storage import Disks
 from tests.cluster_simulation.worker import SimulatedWorker
 from zookeeper.errors import AuthorityError
@@ -24,12 +27,23 @@ class Cluster:
 
     name = "main"
 
-    def __init__(self, loop: VirtualLoop, random: Random, *, shards: int, quorum: int) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        random: Random,
+        *,
+        shards: int,
+        quorum: int,
+        archive: SimulatedArchive | None = None,
+    ) -> None:
         self.loop, self.random = loop, random
         self.shards, self.quorum = shards, quorum
         self.network = Network(loop, random)
         self.zookeeper = MemoryZooKeeper(delay=random.choice((0.002, 0.005, 0.02)))
         self.disks = Disks(random, self.kill)
+        self.archive = archive
+        self.bulk = bulk_settings(archive)
+        self.losses = Losses()
         self.workers: dict[str, SimulatedWorker] = {}
         """By name, the process that was started last."""
         self.every_worker: list[SimulatedWorker] = []
@@ -46,6 +60,8 @@ class Cluster:
         """Data directories, each on a host of its own."""
         self._data: dict[str, str] = {}
         self._incarnations = 0
+        self._directories = 0
+        """How many were lost."""
 
     def say(self, text: str) -> None:
         self.trace.append((self.loop.time() - 1000.0, text))
@@ -122,6 +138,19 @@ class Cluster:
         self.network.vanishing = True
         self.kill(process, "its machine is gone")
         self.network.vanishing = False
+
+    def lose(self, data: str) -> None:
+        """A data directory is gone, and who has it open; workers of its names come again with another one."""
+        names = [name for name, own in self._data.items() if own == data]
+        for worker in self.every_worker:
+            if worker.data == data:
+                self.kill(worker.process, "its disk is gone")
+        for place in [place for place in self.disks.disks if place[0] == data]:
+            self.losses.disks.setdefault(place[1], []).append(self.disks.disks.pop(place).store)
+        self.say(f"{data} is gone with its disk")
+        self._directories += 1
+        for name in names:
+            self._data[name] = f"{data}.{self._directories}"
 
     def stop(self, process: Process) -> None:
         if process.condition is Condition.RUNNING:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from controller.cluster.draining import drain
 from controller.cluster.handles import Wire
 from controller.cluster.leader import Leader, LeaderSettings
+from controller.cluster.rebuilding import rebuild_lost
 from domains.errors import Unavailable
+from domains.packets import Clock
 from migrations.recipe import Entry
 from tests.cluster_simulation.loop import Process
 from zookeeper.descriptors import ControllerDescriptor
@@ -31,7 +33,9 @@ class SimulatedController:
             await election.elected()
             cluster.say(f"{self.process} is elected")
             term += 1
-            settings = LeaderSettings(self.name, cluster.shards, cluster.quorum, process=self.incarnation, term=term)
+            settings = LeaderSettings(
+                self.name, cluster.shards, cluster.quorum, process=self.incarnation, term=term, bulk=cluster.bulk
+            )
             self.leader = Leader(authority, Wire(cluster.name, self.name, self.incarnation), settings)
             try:
                 await self.leader.lead(election.lost)
@@ -53,6 +57,12 @@ class SimulatedController:
                 if not migration.ended.is_set():
                     self.cluster.say(f"migration {id} is cancelled")
                     self.leader.migrator.cancel(id)
+
+    async def rebuild(self, known: Clock) -> None:
+        """What ``headrace rebuild --lost`` asks. Raises HeadraceError where it cannot be, or not yet."""
+        if self.leader is None:
+            raise Unavailable("this controller does not lead")
+        await rebuild_lost(self.leader, (), known)
 
     async def drain(self, name: str) -> None:
         if self.leader is not None:

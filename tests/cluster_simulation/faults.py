@@ -8,17 +8,15 @@ from itertools import permutations
 from random import Random
 from typing import TYPE_CHECKING
 
-from domains.commands import Activate, AddNodes, BuildIndex, CreateTable, Feed, RemoveNodes
 from domains.errors import HeadraceError
-from domains.graph import DomainIndex
+from tests.cluster_simulation.ambush import Ambush
+from tests.cluster_simulation.disk_faults import DiskFaults
 from tests.cluster_simulation.loop import Condition, Process
 from tests.cluster_simulation.network import Weather
-from worker.messages import CloseDomain, OpenDomain, Perform, Positions, Reconfigure, Report
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster
     from tests.cluster_simulation.controller import SimulatedController
-    from tests.cluster_simulation.worker import SimulatedWorker
 
 KINDS = {
     "kill_worker": 6,
@@ -44,25 +42,12 @@ KINDS = {
     "late_rows": 3,
     "late_leader": 4,
     "ambush": 12,
+    "lose_disk": 4,
+    "archive_away": 2,
 }
 
-AMBUSHED = (
-    OpenDomain,
-    CloseDomain,
-    Reconfigure,
-    Report,
-    Positions,
-    CreateTable,
-    AddNodes,
-    BuildIndex,
-    Feed,
-    Activate,
-    RemoveNodes,
-)
-"""What a leader says when it repairs or changes something: the moments at which things are half done."""
 
-
-class Faults:
+class Faults(DiskFaults):
     def __init__(self, cluster: Cluster, random: Random, count: int, seconds: float, only: Sequence[str] = ()) -> None:
         self.cluster, self.random = cluster, random
         self.count, self.seconds = count, seconds
@@ -103,71 +88,12 @@ class Faults:
             cluster.mend(process)
         cluster.ambushes.clear()
         cluster.disks.refused.clear()
+        if cluster.archive is not None:
+            cluster.archive.reachable = True
         self._start_the_dead()
 
-    # --- at a certain moment --------------------------------------------------------------------------------------
-
     async def _ambush(self) -> None:
-        """Something goes wrong just when a worker is told a certain thing for the so manieth time from now."""
-        kind, left = self.random.choice(AMBUSHED), self.random.choice((1, 1, 2, 3, 6))
-        acts = (
-            "kill_it",
-            "kill_leader",
-            "kill_both",
-            "stop_it",
-            "stop_leader",
-            "cut",
-            "part",
-            "kill_other",
-            "expire_leader",
-            "isolate_leader",
-            "isolate_leader",
-            "late_leader",
-        )
-        act = self.random.choice(acts)
-
-        def met(message: object, worker: SimulatedWorker) -> bool:
-            nonlocal left
-            what = message.command if isinstance(message, Perform) else message
-            if not isinstance(what, kind):
-                return False
-            left -= 1
-            if left:
-                return False
-            self.cluster.say(f"ambush at {worker.process}, {kind.__name__}: {act}")
-            loop = asyncio.get_running_loop()
-            late = self.random.choice((0.0, 0.0, 0.001, 0.01))
-            loop.call_later(late, self._spring, act, worker.process, context=self.cluster.network.context.copy())
-            return True
-
-        self.cluster.ambushes.append(met)
-
-    def _spring(self, act: str, process: Process) -> None:
-        cluster = self.cluster
-        leader = cluster.leader()
-        if act in ("kill_it", "kill_both"):
-            cluster.kill(process)
-            self._later(self._revive())
-        if act in ("kill_leader", "kill_both") and leader is not None:
-            cluster.kill(leader.process)
-            self._later(self._revive())
-        if act == "kill_other":
-            self._later(self._kill_worker())
-        if act == "stop_it":
-            self._later(self._stop(process))
-        if act == "stop_leader":
-            self._later(self._stop_controller())
-        if act == "cut":
-            cluster.network.cut_some(1.0)
-        if act == "part" and leader is not None:
-            self._later(self._part_pair(leader.process, process))
-        if act == "expire_leader" and leader is not None and cluster.zookeeper.running:
-            leader.process.context.copy().run(cluster.authorities[leader.process].expire)
-
-        if act == "late_leader":
-            self._later(self._late_leader())
-        if act == "isolate_leader" and leader is not None:
-            self._later(self._cut_off(leader.process))
+        Ambush(self).lay()
 
     def _later(self, coroutine: Coroutine[None, None, None]) -> None:
         self._tasks.append(asyncio.ensure_future(coroutine))
@@ -191,9 +117,6 @@ class Faults:
                 cluster.start_controller(name)
 
     # --- kinds ----------------------------------------------------------------------------------------------------
-
-    def _pause(self) -> float:
-        return self.random.choice((0.05, 0.5, 1.0, 3.0, 5.0)) * self.random.random()
 
     def _some_worker(self) -> str | None:
         names = [name for name, worker in self.cluster.workers.items() if not worker.process.is_dead]
@@ -394,14 +317,6 @@ class Faults:
         for worker in self.cluster.workers.values():
             if worker.is_up:
                 worker.dataflow.memory_limit = self.cluster.memory_limit
-
-    async def _disk(self) -> None:
-        """Some shards cannot be opened for a while; those that are open go on."""
-        refused = {DomainIndex(shard) for shard in range(self.cluster.shards) if self.random.random() < 0.5}
-        self.cluster.say(f"shards {sorted(refused)} cannot be opened")
-        self.cluster.disks.refused |= refused
-        await asyncio.sleep(self._pause())
-        self.cluster.disks.refused -= refused
 
     async def _join(self) -> None:
         name = f"w{len(self.cluster.workers)}"

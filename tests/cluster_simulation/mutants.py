@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from controller.cluster import barrier, reconcile
+from controller.cluster import barrier, rebuilding, reconcile
 from controller.cluster.asking import Asking
 from controller.cluster.leader import Leader
 from domains.links import Links
 from domains.packets import PeerReset
+from domains.replay import Replay
 from tests.cluster_simulation.storage import Disks
 from worker.batch import Batch
 from worker.flusher import Flusher
@@ -108,6 +109,26 @@ def _full_state_is_not_rebuilt() -> Any:
     return mock.patch.object(reconcile, "_rebuilt", return_value=set())
 
 
+def _given_up_shards_are_opened_at_once() -> Any:
+    """And not when they have been made from the archive."""
+
+    async def nothing_to_do(*_: Any) -> dict[Any, str]:
+        return {}
+
+    return mock.patch.object(rebuilding.Rebuilds, "round", nothing_to_do)
+
+
+def _what_came_since_is_not_replayed() -> Any:
+    """States are those of the archive's position, and what was written since is taken for replayed."""
+    return mock.patch.object(Replay, "_replayed", lambda self, table, limit: _skipped(self, table))
+
+
+def _skipped(replay: Replay, table: str) -> list[Any]:
+    replay.positions[table] = replay._store.position(table)
+    replay._later.pop(table, None)
+    return []
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__.strip("_").replace("_", "-"): mutant
     for mutant in (
@@ -122,6 +143,8 @@ MUTANTS: dict[str, Mutant] = {
         _writes_are_repeated,
         _shards_are_not_fenced,
         _full_state_is_not_rebuilt,
+        _given_up_shards_are_opened_at_once,
+        _what_came_since_is_not_replayed,
     )
 }
 
@@ -142,12 +165,14 @@ class Hunt:
 
 
 HUNTS = {
-    "no-barrier-before-activation": Hunt(("slow_links",), 7005, is_quick=True),
+    "no-barrier-before-activation": Hunt(("slow_links",), 7016, is_quick=True),
     "no-barrier-before-nodes-come-again": Hunt(("late_rows",), 6013, 240, is_quick=True),
-    "old-leaders-are-obeyed": Hunt(("late_leader",), 8004, 240, is_quick=True),
+    "old-leaders-are-obeyed": Hunt(("late_leader",), 8014, 240, is_quick=True),
     "words-of-an-old-connection-are-obeyed": Hunt(("late_leader",), 8004, 240),
-    "answers-before-the-sync": Hunt(is_quick=True),
+    "answers-before-the-sync": Hunt(("kill_worker", "kill_all", "stop_worker"), 6003, is_quick=True),
     "shards-are-not-fenced": Hunt(("betrayal", "stop_worker", "cut")),
+    "given-up-shards-are-opened-at-once": Hunt(("lose_disk",), 61000, is_quick=True),
+    "what-came-since-is-not-replayed": Hunt(("lose_disk",), 61007, is_quick=True),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 

@@ -17,7 +17,12 @@ from migrations.recipe import Entry
 PLAYED_BY = ("controller.cluster.replica", "controller.migrator", "controller.cluster.leader")
 
 
-SLICED_BY = ("migrations.plan", "migrations.change", "controller.cluster.reconcile")
+SLICED_BY = (
+    "migrations.plan.SLICE_ROWS",
+    "migrations.change.SLICE_ROWS",
+    "controller.cluster.reconcile.SLICE_ROWS",
+    "controller.bulk.building.REPLAY_ROWS",
+)
 
 
 @contextmanager
@@ -42,7 +47,7 @@ def planned_once(slice_rows: int) -> Iterator[None]:
             for name in PLAYED_BY
             if (module := sys.modules.get(name)) is not None and hasattr(module, "change_of")
         ]
-        patches += [mock.patch(f"{name}.SLICE_ROWS", slice_rows) for name in SLICED_BY]
+        patches += [mock.patch(name, slice_rows) for name in SLICED_BY]
         for patch in patches:
             patch.start()
         try:

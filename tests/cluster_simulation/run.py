@@ -9,6 +9,7 @@ import logging
 import sys
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -90,7 +91,11 @@ def collected() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.collect()
+        logging.disable()  # What a migration says whose leader is dead is nothing that happened.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gc.collect()
+        logging.disable(logging.NOTSET)
         sys.unraisablehook = before
         gc.enable()
 

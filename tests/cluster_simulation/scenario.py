@@ -15,8 +15,11 @@ from domains.packets import Clock, Insert
 from migrations.recipe import Entry
 from tests.cluster_simulation import checks
 from tests.cluster_simulation.any_views import AnyViews
+from tests.cluster_simulation.archive import SimulatedArchive
+from tests.cluster_simulation.bulk import simulated_files
 from tests.cluster_simulation.client import Client, Ending, Known
 from tests.cluster_simulation.cluster import Cluster
+from tests.cluster_simulation.disk_faults import Operator
 from tests.cluster_simulation.faults import Faults
 from tests.cluster_simulation.loop import Process, Stuck, VirtualLoop
 from tests.cluster_simulation.planning import planned_once
@@ -25,6 +28,8 @@ from tests.cluster_simulation.program import BOXES, LEDGER_VIEWS, PEOPLE, Ledger
 REST_SECONDS = 90.0
 """Of the simulation's time, for the cluster to come to rest once nothing goes wrong any more."""
 DDL_SECONDS = 20.0
+ARCHIVED = 0.4
+"""Of the clusters: they build in bulk, and can lose disks."""
 NUMBERED = 0.3
 """Of the inserts: under a number of their client's stream, and sent again until they are answered."""
 
@@ -73,11 +78,20 @@ class Scenario:
         if calm:
             self.size = replace(self.size, faults=0)
         self.loop = VirtualLoop()
+        chance = Random(f"archive {seed}")  # Its own: seeds without an archive are what they were.
+        archived = "lose_disk" in only if only else chance.random() < ARCHIVED
+        archive = SimulatedArchive(chance) if archived else None
         self.cluster = Cluster(
-            self.loop, self.random, shards=self.size.shards, quorum=self.random.randint(1, self.size.workers)
+            self.loop,
+            self.random,
+            shards=self.size.shards,
+            quorum=self.random.randint(1, self.size.workers),
+            archive=archive,
         )
         if self.random.random() < 0.2:
             self.cluster.directories = ("/data", "/other")
+        if archive is not None and chance.random() < 0.8:  # Where not all is lost at once, others have heard of it.
+            self.cluster.directories = ("/data", "/other", "/third")
         self.ledger = checks.Ledger()
         self.views: dict[str, LedgerView] = {}
         """Those that were ever asked for."""
@@ -94,7 +108,7 @@ class Scenario:
         """Raises what breaks first, an AssertionError above all."""
         asyncio.set_event_loop(self.loop)
         try:
-            with planned_once(self.random.choice((1, 3, 10, 2000))):
+            with simulated_files(self.cluster.archive), planned_once(self.random.choice((1, 3, 10, 2000))):
                 self.loop.run_until_complete(self.loop.create_task(self._watched()))
         finally:
             asyncio.set_event_loop(None)
@@ -138,6 +152,8 @@ class Scenario:
         tasks += [asyncio.ensure_future(self._at(client, self._write_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(client, self._read_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(self.clients[0], self._change_on))]
+        operator = Operator(cluster, self.clients, self.ledger)
+        rebuilding = None if cluster.archive is None else asyncio.ensure_future(operator.run())
         if size.any_views:
             self.any = AnyViews(self.seed, self.random, size.shards, size.seconds, self._try_change)
             tasks.append(asyncio.ensure_future(self.any.run(self.clients, self._of)))
@@ -146,6 +162,8 @@ class Scenario:
             task.result()
         faults.heal()
         await self._rest()
+        if rebuilding is not None:
+            rebuilding.cancel()
         await self._verdict()
 
     async def _of(self, client: Client, act: Callable[[], Awaitable[Any]]) -> Any:
@@ -178,6 +196,8 @@ class Scenario:
             await self.cluster.at(controller.process, lambda: controller.change(entry, sql), DDL_SECONDS)
         except (HeadraceError, TimeoutError) as error:
             self.cluster.say(f"  {sql[:30]} … ends: {error or 'no answer'}")
+            if "internal error" in str(error):
+                raise Found(f"{sql} fails in a way that it should not: {error}") from error
             return error
         self.count("changes done")
         self.cluster.say(f"  {sql[:30]} … is done")
@@ -333,6 +353,10 @@ class Scenario:
         assert decided is not None
         checks.check_engine(cluster, decided)
         stored = checks.stored_rows(cluster, decided, state)
+        self.ledger.lost = cluster.losses.rows
+        self.counts["shards rebuilt"] = cluster.losses.rebuilt
+        for ended, jobs in (cluster.archive.jobs if cluster.archive is not None else {}).items():
+            self.counts[f"bulk jobs {ended}"] = jobs
         self.ledger.judge(stored, checks.log_order(cluster, decided, state, ("marks", "tags")))
         oracle = checks.LedgerOracle(stored)
         try:

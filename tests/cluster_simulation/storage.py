@@ -37,6 +37,8 @@ class CrashStore(MemoryStore):
         super().__init__()
         self._unsynced: list[_Step] = []
         self.commits = 0
+        self._floors: dict[str, int] = {}
+        """Up to where each table's log is trimmed."""
 
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
         entries = list(log)
@@ -98,6 +100,19 @@ class CrashStore(MemoryStore):
         for name, number in step.numbers.items():
             table = self.table(name)
             table._auto_increment = table._committed_auto_increment = number
+
+    def floor(self, name: str) -> int:
+        """The position after which the log begins."""
+        return self._floors.get(name, 0)
+
+    def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
+        floor = self.floor(table)
+        assert after >= floor, f'the log of "{table}" is read after {after}, and was trimmed up to {floor}'
+        return super().log(table, after, limit)
+
+    def trim_log(self, table: str, up_to: int) -> None:
+        super().trim_log(table, up_to)
+        self._floors[table] = max(up_to, self.floor(table))
 
     def trim_after(self, name: str, position: int) -> None:
         self._log[name] = [entry for entry in self._log[name] if entry[0] <= position]

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from domains.errors import HeadraceError
 from domains.storage import Store
+from tests.cluster_simulation.archive import SimulatedArchiver
+from tests.cluster_simulation.checks import check_heard
 from tests.cluster_simulation.dataflow import SimulatedDataflow
 from tests.cluster_simulation.loop import Process
+from tests.cluster_simulation.rebuilds import SimulatedRebuilds
 from worker.messages import OpenDomain, Pong, Role
 from worker.server import FromController, WorkerServer
 from worker.wire import Peers, greeting, serve
@@ -28,8 +31,16 @@ class SimulatedServer(WorkerServer):
     """Only the shards' storage is another."""
 
     def __init__(self, worker: SimulatedWorker) -> None:
-        super().__init__(worker.dataflow, worker.peers, worker.name, worker.incarnation, Path("data"))
+        super().__init__(
+            worker.dataflow,
+            worker.peers,
+            worker.name,
+            worker.incarnation,
+            Path("data"),
+            worker.archiver,  # type: ignore[arg-type]
+        )
         self._worker = worker
+        self._rebuilds = SimulatedRebuilds(worker)
 
     def obey(self, message: FromController) -> Pong | Awaitable[Any]:
         answer = super().obey(message)
@@ -43,6 +54,7 @@ class SimulatedServer(WorkerServer):
         disks, process = worker.cluster.disks, worker.process
         await asyncio.sleep(worker.cluster.random.random() * OPENING)
         store = disks.open(place, process, worker.host, incarnation)
+        check_heard(worker.cluster, store, message.shard, message.shards)
         return store, store.sync, lambda: disks.close(place, process, incarnation)
 
     async def _apart(self, close: Callable[[], None]) -> None:
@@ -60,6 +72,7 @@ class SimulatedWorker:
         """Workers of a host share its data directory."""
         self.dataflow: SimulatedDataflow
         self.peers: Peers
+        self.archiver: SimulatedArchiver | None = None
         self.is_up = False
 
     async def run(self) -> None:
@@ -77,6 +90,9 @@ class SimulatedWorker:
             outbound_waiting=lambda: self.peers.waiting_bytes,
             check=cluster.is_check_due,
         )
+        if cluster.archive is not None:
+            self.archiver = SimulatedArchiver(self, cluster.archive)
+            self.process.spawn(self.archiver.run())
         handle = SimulatedServer(self).handle
         server = await serve(self.host, 0, cluster.name, handle, name=self.name, incarnation=self.incarnation)
         authority = await cluster.joined(self.process)

@@ -1,0 +1,119 @@
+"""Bulk jobs of simulated migrations: run in place when they are due, on the folds of the simulated archive.
+
+A job takes its time, fails, or is too late: the leader is gone by then, or a worker was lost. ``simulated_files`` puts
+the archive in place of the files that the controller would read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from controller.cluster.building import BulkSettings
+from domains.errors import StorageFailure, Unavailable
+from domains.sharding import base_shard
+from domains.types import Delta
+from migrations.backfill.in_process import run_locally
+from migrations.backfill.job import Job, JobProgress, StateFile
+from migrations.backfill.runner import BulkFailed
+from tests.cluster_simulation.archive import URL, Manifest, SimulatedArchive
+
+
+class SimulatedRun:
+    """See :class:`migrations.backfill.runner.BulkRun`."""
+
+    def __init__(self, archive: SimulatedArchive, job: Job) -> None:
+        random = archive.random
+        self._archive, self._job = archive, job
+        self._loop = asyncio.get_event_loop()
+        self._due = self._loop.time() + random.random() * random.choice((0.01, 0.3, 3.0))
+        self._fails = random.random() < 0.15
+        self._cancelled = False
+
+    def progress(self) -> JobProgress:
+        return JobProgress(total=self._job.rows, stages=len(self._job.stages))
+
+    def results(self) -> tuple[StateFile, ...] | None:
+        assert not self._cancelled, "it is asked for its results, and was cancelled"
+        if self._loop.time() < self._due:
+            return None
+        self._archive.jobs["failed" if self._fails else "done"] += 1
+        if self._fails:
+            raise BulkFailed("the process that computes it was killed")
+        staged = self._archive.staging.setdefault(self._job.staging, {})
+        files: list[StateFile] = []
+        for (domain, node), blocks in run_locally(self._job.stages, self._fold).items():
+            file = f"state-{domain}-{node}"
+            staged[file] = blocks
+            files.append(StateFile(domain, node, file, len(blocks), sum(map(len, blocks)), ""))
+        return tuple(files)
+
+    def _fold(self, base: str) -> list[Delta]:
+        table = self._job.table(base)
+        self._archive.check()
+        manifest: Any = table.manifest
+        assert isinstance(manifest, Manifest)
+        return manifest.fold(table.position, table.schema)
+
+    def cancel(self) -> None:
+        if self._loop.time() < self._due:
+            self._archive.jobs["cancelled"] += 1
+        self._cancelled = True
+
+
+class SimulatedRunner:
+    """See :class:`migrations.backfill.runner.BulkRunner`."""
+
+    name = "simulated"
+
+    def __init__(self, archive: SimulatedArchive) -> None:
+        self._archive = archive
+
+    def check(self) -> None:
+        if self._archive.random.random() < 0.05:
+            raise Unavailable("no job can be begun here")
+
+    def start(self, job: Job) -> SimulatedRun:
+        return SimulatedRun(self._archive, job)
+
+
+def bulk_settings(archive: SimulatedArchive | None) -> BulkSettings:
+    if archive is None:
+        return BulkSettings()
+    return BulkSettings(URL, (SimulatedRunner(archive),), archive.random.choice((0, 0, 3, 20)))
+
+
+@contextmanager
+def simulated_files(archive: SimulatedArchive | None) -> Iterator[None]:
+    """Within the block the controller's bulk builds find their files in the simulated archive."""
+    if archive is None:
+        yield
+        return
+
+    def manifests_of(url: str, shards: Iterable[tuple[str, int]]) -> list[Manifest]:
+        del url
+        found: list[Manifest] = []
+        for table, shard in shards:
+            named = [m for m in archive.of_shard(shard) if m.base in (table, base_shard(table, 0, shard, 2))]
+            if not named:
+                raise StorageFailure(f"the archive has no shard {shard} of {table}")
+            found += named
+        return found
+
+    def blocks_of_file(url: str, file: StateFile) -> Iterator[bytes]:
+        yield from archive.block(url, file.file)
+
+    def clear_staging(url: str) -> None:
+        del url
+        archive.staging.clear()
+
+    with mock.patch.multiple(
+        "controller.bulk.building",
+        manifests_of=manifests_of,
+        blocks_of_file=blocks_of_file,
+        clear_staging=clear_staging,
+    ):
+        yield

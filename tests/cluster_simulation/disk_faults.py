@@ -1,0 +1,91 @@
+"""What goes wrong with disks and the archive: shards that cannot be opened, directories that are gone for good."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from domains.errors import HeadraceError
+from domains.graph import DomainIndex
+
+if TYPE_CHECKING:
+    from tests.cluster_simulation.checks import Ledger
+    from tests.cluster_simulation.client import Client
+    from tests.cluster_simulation.cluster import Cluster
+
+REBUILD_SECONDS = 10.0
+
+
+class DiskFaults:
+    """A part of ``faults.Faults``."""
+
+    cluster: Cluster
+    random: Random
+
+    def _pause(self) -> float:
+        return self.random.choice((0.05, 0.5, 1.0, 3.0, 5.0)) * self.random.random()
+
+    async def _disk(self) -> None:
+        """Some shards cannot be opened for a while; those that are open go on."""
+        refused = {DomainIndex(shard) for shard in range(self.cluster.shards) if self.random.random() < 0.5}
+        self.cluster.say(f"shards {sorted(refused)} cannot be opened")
+        self.cluster.disks.refused |= refused
+        await asyncio.sleep(self._pause())
+        self.cluster.disks.refused -= refused
+
+    async def _archive_away(self) -> None:
+        archive = self.cluster.archive
+        if archive is not None:
+            self.cluster.say("the archive cannot be reached")
+            archive.reachable = False
+            await asyncio.sleep(self._pause())
+            archive.reachable = True
+
+    async def _lose_disk(self) -> None:
+        """A machine burns down: its data directory is gone, what was not archived too. An operator has the shards
+        rebuilt soon or late."""
+        cluster = self.cluster
+        directories = sorted({place[0] for place in cluster.disks.disks})
+        if cluster.archive is None or not directories:
+            return
+        data = self.random.choice(directories)
+        if not all(cluster.archive.of_shard(shard) for own, shard in cluster.disks.disks if own == data):
+            return  # Something of it was never archived: nobody could bring it back.
+        names = [name for name, worker in cluster.workers.items() if worker.data == data]
+        cluster.lose(data)
+        for name in names:
+            await asyncio.sleep(self.random.random() * 0.3)
+            if cluster.workers[name].process.is_dead:
+                cluster.start_worker(name)
+
+
+class Operator:
+    """Has what is lost rebuilt after a while, and asks again where that fails. Tells the judge what may be missing."""
+
+    def __init__(self, cluster: Cluster, clients: list[Client], ledger: Ledger) -> None:
+        self.cluster, self.clients, self.ledger = cluster, clients, ledger
+
+    async def run(self) -> None:
+        random = self.cluster.random
+        while True:
+            await asyncio.sleep(0.1 + random.random())
+            controller = self.cluster.leader()
+            if not self.cluster.losses.disks or controller is None:
+                continue
+            await asyncio.sleep(random.choice((0.0, 0.5, 3.0)) * random.random())
+            known = dict(random.choice(self.clients).token) if random.random() < 0.5 else {}
+            self._begin_streams()
+            try:
+                await self.cluster.at(
+                    controller.process, lambda c=controller, known=known: c.rebuild(known), REBUILD_SECONDS
+                )
+            except (HeadraceError, TimeoutError) as error:
+                self.cluster.say(f"nothing is rebuilt yet: {error or 'no answer'}")
+
+    def _begin_streams(self) -> None:
+        """What shards remember of numbered writes is gone with them."""
+        for client in self.clients:
+            given_up = client.begin_stream()
+            if given_up is not None:
+                self.ledger.twice.update(int(row[0]) for row in given_up.rows)  # type: ignore[arg-type]

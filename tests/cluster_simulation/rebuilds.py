@@ -1,0 +1,139 @@
+"""Shards whose disk is lost, made again from the simulated archive: ``worker/archive/lost_shard.py`` without files."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from domains.errors import HeadraceError, StorageFailure
+from domains.graph import DomainIndex
+from domains.types import Row
+from tests.cluster_simulation.archive import URL, Manifest, SimulatedArchive
+from tests.cluster_simulation.loop import Process
+from tests.cluster_simulation.storage import CrashStore, Disk
+from worker.rebuild_messages import ArchivedShard, RebuildShard, RebuiltTable, ShardRebuilt
+from worker.rebuilds import Rebuilds
+
+if TYPE_CHECKING:
+    from tests.cluster_simulation.worker import SimulatedWorker
+
+
+@dataclass(slots=True)
+class Losses:
+    """What went with disks, for the judge: nobody else looks here."""
+
+    disks: dict[DomainIndex, list[CrashStore]] = field(default_factory=dict)
+    """Those that are gone and not made good yet."""
+    rows: dict[str, set[int]] = field(default_factory=dict)
+    """Table → the numbers of rows that were not archived when their shard was given up."""
+    rebuilt: int = 0
+    """Shards that were made again."""
+    making: dict[tuple[str, int], Process] = field(default_factory=dict)
+    """By data directory and shard, who is at it: one at a time."""
+    made: dict[tuple[str, int], tuple[int, ShardRebuilt]] = field(default_factory=dict)
+    """With the decision for which it was made."""
+
+    def give_up(self, shard: int, archived: dict[str, int]) -> None:
+        """What was on the shard's lost disks behind these positions is lost. They are by table."""
+        for store in self.disks.pop(DomainIndex(shard), ()):
+            for schema in store.tables():
+                name = schema.name
+                for _, deltas in store.log(name, max(archived.get(name, 0), store.floor(name)), 1 << 30):
+                    self.rows.setdefault(name, set()).update(_number(row) for row, _ in deltas)
+
+
+def _number(row: Row) -> int:
+    return row[0] if isinstance(row[0], int) else -1
+
+
+class SimulatedUnderWay:
+    """See ``worker.rebuilds.UnderWay``: a task in place of the thread."""
+
+    def __init__(self, worker: SimulatedWorker, asked: RebuildShard) -> None:
+        self.asked = asked
+        self.rows = 0
+        self.outcome: ShardRebuilt | HeadraceError | None = None
+        self._worker = worker
+        worker.process.spawn(self._run())
+
+    async def _run(self) -> None:
+        worker, place = self._worker, (self._worker.data, self.asked.shard)
+        losses = worker.cluster.losses
+        try:
+            other = losses.making.get(place)
+            if other is not None and not other.is_dead:
+                raise StorageFailure(f"another worker is rebuilding {place}")
+            losses.making[place] = worker.process
+            made = losses.made.get(place)
+            if made is not None and made[0] == self.asked.decided:
+                self.outcome = made[1]
+            else:
+                self.outcome = await self._make()
+                losses.made[place] = self.asked.decided, self.outcome
+        except HeadraceError as error:
+            self.outcome = error
+        finally:
+            if losses.making.get(place) is worker.process:
+                del losses.making[place]
+
+    async def _make(self) -> ShardRebuilt:
+        cluster, asked = self._worker.cluster, self.asked
+        archive: SimulatedArchive = cluster.archive
+        manifests = [
+            archive.take_over(each.base, each.shard, asked.decided, each.schema)
+            for each in archive.of_shard(asked.shard)
+            if each.base in asked.bases
+        ]
+        store = CrashStore()
+        tables: list[RebuiltTable] = []
+        for manifest in manifests:
+            await asyncio.sleep(archive.random.random() * archive.random.choice((0.01, 0.5)))
+            archive.check()
+            tables.append(self._load(store, manifest))
+        archived = {each.base for each in manifests}
+        for base, schema in asked.bases.items():
+            if base not in archived and (known := asked.known.get(base, 0)):
+                store.create_table(schema)
+                store.commit([(schema.name, known, [])])
+                store.trim_log(schema.name, known)
+                tables.append(RebuiltTable(base, 0, 0, known))
+        store.sync()
+        cluster.say(f"shard {asked.shard} is rebuilt in {self._worker.data}: {tables}")
+        cluster.disks.disks[self._worker.data, DomainIndex(asked.shard)] = Disk(store)
+        cluster.losses.rebuilt += 1
+        cluster.losses.give_up(asked.shard, {each.schema.name: each.position for each in manifests})
+        return ShardRebuilt(tuple(tables))
+
+    def _load(self, store: CrashStore, manifest: Manifest) -> RebuiltTable:
+        schema, position = manifest.schema, manifest.position
+        table = store.create_table(schema)
+        deltas = manifest.fold(position, schema)
+        table.stage(deltas)
+        table.raise_auto_increment(manifest.auto_increment)
+        known = max(position, self.asked.known.get(manifest.base, 0))
+        store.commit([(schema.name, position, [])] if position else [])
+        if known > position:
+            store.commit([(schema.name, known, [])])
+        store.trim_log(schema.name, known)
+        self.rows += len(deltas)
+        return RebuiltTable(manifest.base, position, len(deltas), known)
+
+
+class SimulatedRebuilds(Rebuilds):
+    def __init__(self, worker: SimulatedWorker) -> None:
+        super().__init__(worker.name, Path("data"), URL if worker.cluster.archive is not None else None)
+        self._worker = worker
+
+    async def archived(self, shard: int) -> ArchivedShard:
+        self._archive()
+        manifests = self._worker.cluster.archive.of_shard(shard)
+        return ArchivedShard({each.base: each.position for each in manifests})
+
+    def _begun(self, asked: RebuildShard) -> SimulatedUnderWay:  # type: ignore[override]
+        self._archive()
+        return SimulatedUnderWay(self._worker, asked)
+
+
+__all__ = ["Losses", "SimulatedRebuilds"]
