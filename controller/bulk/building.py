@@ -89,6 +89,7 @@ class _Build:
         migration.check()
         positions = await self._source.archive_now(migration.id, self._executor.epoch)
         try:
+            self._executor.check()  # Before they are used: a shard that moved meanwhile has been asked nowhere.
             migration.done += 1
             await self._load(await self._computed(positions))
             await self._replay(positions)

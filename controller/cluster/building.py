@@ -53,11 +53,9 @@ class ClusterSource:
     async def archive_now(self, hold: str, epoch: int) -> Clock:
         """Raises Interrupted where a worker is lost meanwhile, Unavailable where one archives elsewhere."""
         positions: Clock = {}
-        request = ArchiveRequest(hold, epoch)
-        answers: list[ArchivePositions] = await asyncio.gather(
-            *(self._fleet.ask(worker, request) for worker in self._workers())
-        )
-        for worker, answer in zip(self._workers(), answers, strict=True):
+        request, workers = ArchiveRequest(hold, epoch), self._workers()  # Others may have the domains by the answers.
+        answers: list[ArchivePositions] = await asyncio.gather(*(self._fleet.ask(name, request) for name in workers))
+        for worker, answer in zip(workers, answers, strict=True):
             if answer.url != self.url:
                 raise Unavailable(
                     f'worker "{worker}" archives under "{answer.url}", and the controller reads "{self.url}"',
