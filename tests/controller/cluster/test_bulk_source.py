@@ -1,0 +1,29 @@
+"""Archiving for a bulk build while domains go to other workers."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from controller.cluster.building import ClusterSource
+from controller.cluster.state import Assignment
+from domains.graph import DomainIndex
+from worker.archive_messages import ArchivePositions
+
+
+def test_a_domain_that_moves_while_workers_archive_is_no_fault() -> None:
+    ledger: Any = SimpleNamespace(decided=None)
+
+    def place(*workers: str) -> None:
+        placement = {DomainIndex(shard): Assignment(name, 1) for shard, name in enumerate(workers)}
+        ledger.decided = SimpleNamespace(shards=2, placement=placement)
+
+    async def ask(worker: str, message: object) -> ArchivePositions:
+        place("a", "a")  # The leader has given up the other meanwhile.
+        return ArchivePositions("archive", {f"votes@{worker}": 3})
+
+    place("a", "b")
+    fleet: Any = SimpleNamespace(ask=ask)
+    found = asyncio.run(ClusterSource("archive", fleet, ledger).archive_now("1-1", 1))
+    assert found == {"votes@a": 3, "votes@b": 3}
