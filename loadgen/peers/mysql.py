@@ -11,7 +11,7 @@ from asyncmy.cursors import Cursor, DictCursor
 from asyncmy.errors import Error, IntegrityError
 
 from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.sql import RowsAnswer, changed_rows, check_data, check_tables, statements
+from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
 from loadgen.peers.store import Change, Conflict, Lookup, Program, Progress, Query, Server
 
 SETTINGS = (
@@ -33,16 +33,15 @@ def text_of(query: Query) -> str:
     return LISTS.sub("IN %s", query.sql.replace("%", "%%")).replace("?", "%s")
 
 
-class MysqlTarget:
+class MysqlTarget(PooledTarget["MysqlSession"]):
     name = "mysql"
 
     def __init__(self, host: str, port: int, user: str, password: str, database: str) -> None:
+        super().__init__(text_of)
         self.host, self.port = host, port
         self._where: dict[str, Any] = {"host": host, "port": port, "user": user or "root", "password": password}
         self._database = database or "lobsters"
         self.servers = (Server(host, port, "mariadbd"),)
-        self._texts: dict[str, str] = {}
-        self._idle: list[MysqlSession] = []
 
     async def describe(self) -> dict[str, str]:
         connection = await self._connect(None)
@@ -95,24 +94,12 @@ class MysqlTarget:
             await cursor.execute(f"ANALYZE TABLE {tables}")
         connection.close()
 
-    async def session(self) -> MysqlSession:
-        return self._idle.pop() if self._idle else MysqlSession(self, await self._connect(self._database))
+    async def _open(self) -> MysqlSession:
+        return MysqlSession(self, await self._connect(self._database))
 
     async def close(self) -> None:
         while self._idle:
             self._idle.pop().connection.close()
-
-    def notes(self) -> dict[str, Any]:
-        return {}
-
-    def give_back(self, session: MysqlSession) -> None:
-        self._idle.append(session)
-
-    def text(self, query: Query) -> str:
-        text = self._texts.get(query.name)
-        if text is None:
-            text = self._texts[query.name] = text_of(query)
-        return text
 
     async def _connect(self, database: str | None) -> Any:
         try:

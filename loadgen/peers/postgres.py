@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.sql import RowsAnswer, changed_rows, check_data, check_tables, statements
+from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
 from loadgen.peers.store import Change, Conflict, Lookup, Program, Progress, Query, Server
 
 SETTINGS = ("synchronous_commit", "fsync", "shared_buffers", "max_wal_size")
@@ -73,16 +73,15 @@ def text_of(query: Query) -> str:
     return text
 
 
-class PostgresTarget:
+class PostgresTarget(PooledTarget["PostgresSession"]):
     name = "postgresql"
 
     def __init__(self, host: str, port: int, user: str, password: str, database: str) -> None:
+        super().__init__(text_of)
         self.host, self.port = host, port
         self._where = {"host": host, "port": port, "user": user or "postgres", "password": password or None}
         self._database = database or "lobsters"
         self.servers = (Server(host, port, "postgres"),)
-        self._texts: dict[str, str] = {}
-        self._idle: list[PostgresSession] = []
 
     async def describe(self) -> dict[str, str]:
         connection = await self._connect("postgres")
@@ -131,24 +130,12 @@ class PostgresTarget:
         await connection.execute("VACUUM ANALYZE")
         await connection.close()
 
-    async def session(self) -> PostgresSession:
-        return self._idle.pop() if self._idle else PostgresSession(self, await self._connect(self._database))
+    async def _open(self) -> PostgresSession:
+        return PostgresSession(self, await self._connect(self._database))
 
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().connection.close()
-
-    def notes(self) -> dict[str, Any]:
-        return {}
-
-    def give_back(self, session: PostgresSession) -> None:
-        self._idle.append(session)
-
-    def text(self, query: Query) -> str:
-        text = self._texts.get(query.name)
-        if text is None:
-            text = self._texts[query.name] = text_of(query)
-        return text
 
     async def _connect(self, database: str) -> Any:
         try:

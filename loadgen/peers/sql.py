@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.store import Change, Delete, Insert, Lookup, Program, Target, Update, Upsert
+from loadgen.peers.store import Change, Delete, Insert, Lookup, Program, Query, Target, Update, Upsert
+
+SessionT = TypeVar("SessionT")
 
 
 def statements(text: str) -> Iterator[str]:
@@ -29,6 +32,34 @@ class RowsAnswer:
 
     def column(self, name: str) -> list[Any]:
         return [row[name] for row in self.given]
+
+
+class PooledTarget(ABC, Generic[SessionT]):
+    """What the targets of SQL have in common: sessions that are used again, and each query's text, said once."""
+
+    def __init__(self, text_of: Callable[[Query], str]) -> None:
+        self._text_of = text_of
+        self._texts: dict[str, str] = {}
+        self._idle: list[SessionT] = []
+
+    async def session(self) -> SessionT:
+        return self._idle.pop() if self._idle else await self._open()
+
+    @abstractmethod
+    async def _open(self) -> SessionT:
+        """A session on a connection of its own. Raises LoadError."""
+
+    def give_back(self, session: SessionT) -> None:
+        self._idle.append(session)
+
+    def notes(self) -> dict[str, Any]:
+        return {}
+
+    def text(self, query: Query) -> str:
+        text = self._texts.get(query.name)
+        if text is None:
+            text = self._texts[query.name] = self._text_of(query)
+        return text
 
 
 def check_tables(database: str, there: Collection[str], program: Program) -> None:
