@@ -71,7 +71,8 @@ def memory(result: dict[str, Any], path: Path) -> None:
         axes.legend(fontsize=7)
     axes.set_xlabel("seconds since the measurement began")
     axes.set_ylabel("resident, MB")
-    axes.set_ylim(bottom=0)
+    # Room for the legend above the highest line.
+    axes.set_ylim(bottom=0, top=1.25 * max((each["resident_max"] / 1e6 for each in largest), default=1.0))
     _save(figure, path)
 
 
