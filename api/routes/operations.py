@@ -21,7 +21,7 @@ async def health(deployment: Serving) -> Response:
     """200 while the deployment serves, else 503."""
     state = deployment.health()
     if state != HEALTHY:
-        raise Unavailable(f'the deployment is "{state}"')
+        raise Unavailable(f"this server does not serve: {state}")
     return answer({"status": state})
 
 
