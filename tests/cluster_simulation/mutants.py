@@ -166,7 +166,7 @@ class Hunt:
 
 HUNTS = {
     "no-barrier-before-activation": Hunt(("slow_links",), 7016, is_quick=True),
-    "no-barrier-before-nodes-come-again": Hunt(("late_rows",), 6013, 240, is_quick=True),
+    "no-barrier-before-nodes-come-again": Hunt(("late_rows",), 12082, 240, is_quick=True),
     "old-leaders-are-obeyed": Hunt(("late_leader",), 8014, 240, is_quick=True),
     "words-of-an-old-connection-are-obeyed": Hunt(("late_leader",), 8004, 240),
     "answers-before-the-sync": Hunt(("kill_worker", "kill_all", "stop_worker"), 6003, is_quick=True),
