@@ -109,6 +109,8 @@ async def rebuild_lost(leader: Leader, shards: Sequence[int], known: Clock) -> l
     :raises Unavailable: it is decided, and could not be done (yet); the message says why.
     """
     leader.serving()
+    if leader.recovery is None:
+        raise Unavailable("the leader has only just taken over", hint="try again")
     wanted = _chosen(leader, shards)
     hosts = _hosts(leader, wanted)
     for domain, worker in hosts.items():

@@ -154,6 +154,8 @@ class Scenario:
         tasks += [asyncio.ensure_future(self._at(self.clients[0], self._change_on))]
         operator = Operator(cluster, self.clients, self.ledger)
         rebuilding = None if cluster.archive is None else asyncio.ensure_future(operator.run())
+        if rebuilding is not None:
+            rebuilding.add_done_callback(lambda task: task.cancelled() or task.result())  # What fails is a fault.
         if size.any_views:
             self.any = AnyViews(self.seed, self.random, size.shards, size.seconds, self._try_change)
             tasks.append(asyncio.ensure_future(self.any.run(self.clients, self._of)))

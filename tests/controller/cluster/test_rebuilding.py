@@ -133,6 +133,17 @@ def test_what_is_not_lost_is_refused_and_nothing_is_decided() -> None:
     losing(scenario)
 
 
+def test_a_leader_that_has_only_just_taken_over_says_so() -> None:
+    async def scenario(lost: Lost) -> None:
+        led = lost.cluster.led
+        recovery, led.recovery = led.recovery, None
+        with pytest.raises(Unavailable, match="only just taken over"):
+            await lost.rebuild()
+        led.recovery = recovery
+
+    losing(scenario)
+
+
 def test_what_is_archived_nowhere_is_refused() -> None:
     async def scenario() -> None:
         lost = Lost()
