@@ -60,7 +60,8 @@ class CrudWorkload:
         self._random = Random(seed)
         self._fresh = _FRESH + int(time.time()) * _RUNS_APART
         self._inserted: deque[tuple[float, int]] = deque()
-        self._revision = 0
+        self._revision = self._fresh
+        """A title that the item has already, from an earlier run of the same seed, would change nothing."""
 
     def begin(self, rate: float) -> float:
         return rate
