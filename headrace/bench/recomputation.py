@@ -1,8 +1,7 @@
 """The peer of ``new_view.py``: DuckDB, which computes a view whole, in a process of its own as ours would be.
 
 ``python -m headrace.bench.recomputation DIR`` loads ``DIR/stories.csv`` and ``DIR/votes.csv``, says ``ready``, and
-computes the SELECT of each line that it reads; the answer is how many seconds that took, without the way to here. In
-the process of the other side its memory, given back behind each table, would wait for ours and ours for it.
+computes the SELECT of each line that it reads; the answer is how many seconds that took, without the way to here.
 """
 
 from __future__ import annotations
