@@ -123,7 +123,6 @@ async def rebuild_lost(leader: Leader, shards: Sequence[int], known: Clock) -> l
     heard = merged(
         [known, *[(await leader.fleet.ask(name, HeardRequest())).positions for name in leader.fleet.names()]]
     )
-    _check_still_lost(leader, hosts)
     await _decide(leader, hosts, heard)
     await _until_made(leader, wanted)
     return [
@@ -177,6 +176,7 @@ async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock
     members = leader.fleet.members
 
     def decide(before: ClusterState) -> ClusterState:
+        _check_still_lost(leader, hosts)  # In here: ZooKeeper may have been waited for, too.
         epoch = before.epoch + 1
         given = {}
         for domain, worker in hosts.items():

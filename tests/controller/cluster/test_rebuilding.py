@@ -144,6 +144,28 @@ def test_a_leader_that_has_only_just_taken_over_says_so() -> None:
     losing(scenario)
 
 
+def test_a_worker_that_leaves_just_before_it_is_decided_is_given_nothing() -> None:
+    async def scenario(lost: Lost) -> None:
+        led = lost.cluster.led
+        amend, epoch = led.ledger.amend, lost.cluster.decided.epoch
+
+        async def late(decide: Any, *, patience: float) -> ClusterState:
+            members = dict(led.fleet.members)
+            led.fleet.members.clear()
+            try:
+                return await amend(decide, patience=patience)
+            finally:
+                led.fleet.members.update(members)
+
+        led.ledger.amend = late  # type: ignore[method-assign]
+        with pytest.raises(Unavailable, match="nothing is decided"):
+            await lost.rebuild()
+        led.ledger.amend = amend  # type: ignore[method-assign]
+        assert lost.cluster.decided.epoch == epoch
+
+    losing(scenario)
+
+
 def test_what_is_archived_nowhere_is_refused() -> None:
     async def scenario() -> None:
         lost = Lost()
