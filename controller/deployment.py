@@ -149,7 +149,7 @@ class PreparedLookup(Protocol):
         """
 
     def try_integers(self, values: Sequence[int], reading: Reading) -> Sequence[bytes] | None:
-        """The pages of the keys ``[value]`` where all of them are there; None else, and where keys are no such thing."""
+        """The pages of the keys ``[value]`` where all are there; None else, and where keys are no such thing."""
 
     def try_short(self, key: Any, reading: Reading) -> Short | None:
         """``try_pages`` of one key, quickly; None where it has to be asked (see ``short_lookup.py``)."""
