@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
+import pyspark
 from pyspark.errors import PySparkException
 
 from domains.errors import HeadraceError
@@ -17,6 +19,9 @@ from migrations.backfill.spark.launching import SparkFailed, error_of_code
 OPENING, CLOSING = "⟦headrace:", "⟧"
 
 _MARKED = re.compile(re.escape(OPENING) + r"(.*?)" + re.escape(CLOSING), re.S)
+
+_NO_FILE_SYSTEM = re.compile(r'No FileSystem for scheme "(.+?)"|Class org\.apache\.hadoop\.fs\.(\w+)\.\w+ not found')
+"""What Hadoop says of a scheme that it does not know, and of one whose class it knows and whose jar it has not got."""
 
 LONGEST = 400
 """Characters of a message of Spark's own that are shown; its first line has what it is about."""
@@ -40,8 +45,26 @@ def error_of(error: BaseException) -> HeadraceError:
     found = _MARKED.search(text)
     if found is not None:
         return error_of_code(*json.loads(found[1]))
+    found = _NO_FILE_SYSTEM.search(text)
+    if found is not None:
+        return _no_file_system(found[1] or found[2])
     if isinstance(error, PySparkException) and error.getCondition():
         return SparkFailed(f"Spark: {text.strip()[:LONGEST]}")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if "Error" in line or "Exception" in line]
+    # Java's stack names classes like ``QueryExecution$.withInternalError``: where it was, not what it was.
+    causes = [line for line in lines if ("Error" in line or "Exception" in line) and not line.startswith("at ")]
     return SparkFailed(f"Spark: {(causes or lines or [type(error).__name__])[-1][:LONGEST]}")
+
+
+def _no_file_system(scheme: str) -> SparkFailed:
+    if scheme == "s3a":
+        jars = f"--spark-conf spark.jars.packages=org.apache.hadoop:hadoop-aws:{_hadoops_version()} brings it"
+    else:
+        jars = "its jar goes into --spark-conf spark.jars.packages=GROUP:NAME:VERSION, or spark.jars=FILE"
+    return SparkFailed(f"Spark has no file system for {scheme}:// in its jars", hint=f"{jars}: see docs/spark.md")
+
+
+def _hadoops_version() -> str:
+    """Of the Hadoop that PySpark brings along; hadoop-aws must be of the same."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    return next((file.stem.rpartition("-")[2] for file in jars.glob("hadoop-client-api-*.jar")), "VERSION")

@@ -1,0 +1,32 @@
+"""What went wrong inside Spark, said in a line: the cause, and not where in Java's stack it came by."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from migrations.backfill.spark.trouble import error_of
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "gs", "unheard"])
+def test_a_scheme_that_spark_has_no_jar_for_is_named(spark: SparkSession, scheme: str) -> None:
+    with pytest.raises(Py4JJavaError) as caught:
+        spark.read.schema("story BIGINT").parquet(f"{scheme}://bucket/log.parquet")
+    told = error_of(caught.value)
+    assert told.message == f"Spark has no file system for {scheme}:// in its jars"
+    assert told.hint is not None
+    assert "--spark-conf spark.jars.packages=" in told.hint
+    named = told.hint.partition("org.apache.hadoop:hadoop-aws:")[2]
+    assert named[:1].isdigit() == (scheme == "s3a"), "the version is that of PySpark's own Hadoop"
+
+
+def test_the_last_cause_is_told_and_no_place_in_the_stack() -> None:
+    text = """An error occurred while calling o30.parquet.
+: java.lang.RuntimeException: java.lang.IllegalStateException: outer
+\tat org.apache.spark.sql.execution.QueryExecution$.withInternalError(QueryExecution.scala:927)
+Caused by: java.lang.IllegalStateException: inner
+\tat org.apache.hadoop.conf.Configuration.getClass(Configuration.java:2724)
+\tat org.apache.spark.sql.errors.QueryExecutionErrors.stop(QueryExecutionErrors.scala:1)
+\t... 30 more"""
+    assert error_of(Exception(text)).message == "Spark: Caused by: java.lang.IllegalStateException: inner"
