@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from threading import Thread, Timer
 from types import FrameType
@@ -96,6 +97,10 @@ def _end_with_input() -> None:
     while os.read(0, 4096):
         continue
     os.kill(os.getpid(), signal.SIGTERM)
+    # The main thread may be in code that heeds no signal (a store of objects that does not answer), and nobody is left
+    # who would kill it.
+    time.sleep(PATIENCE)
+    _end_now()
 
 
 def _end_now() -> None:

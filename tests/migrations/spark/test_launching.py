@@ -145,3 +145,31 @@ def test_who_serves_has_no_spark() -> None:
     modules = "headrace.cli, headrace.server, controller.local, headrace.verifying, migrations.backfill.spark.runner"
     program = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+HANGS_IN_NATIVE_CODE = """
+import ctypes, signal, threading
+from migrations.backfill.spark import __main__ as job
+job.PATIENCE = 0.1
+signal.signal(signal.SIGTERM, job._stop)
+threading.Thread(target=job._end_with_input, daemon=True).start()
+library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+print("begun", flush=True)
+while True:
+    library.pthread_mutex_lock(mutex)  # The second time for ever, and no signal breaks it off.
+"""
+
+
+def test_a_job_whose_parent_is_gone_ends_where_no_signal_is_heeded() -> None:
+    """A store of objects that did not answer was waited for by a job that nobody wanted any more."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGS_IN_NATIVE_CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            assert child.stdout.readline() == b"begun\n"
+            child.stdin.close()
+            assert child.wait(DEADLINE) == 128 + signal.SIGTERM
+        finally:
+            child.kill()
