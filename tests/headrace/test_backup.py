@@ -244,8 +244,9 @@ def test_directories_that_are_in_use_are_left_alone(plain: Site, tmp_path: Path)
 
 def test_what_there_is_not_is_named(plain: Site, tmp_path: Path) -> None:
     plain.db.send(calls.archive())
-    with pytest.raises(BadRequest, match="is not a time"):
+    with pytest.raises(BadRequest, match="is not a time") as caught:
         restore(str(plain.archive), tmp_path / "again", as_of="yesterday")
+    assert "2026-01-31T08:00:00Z, or give the token of a write" in (caught.value.hint or "")
     with pytest.raises(NotFound, match="has nothing as of 2001"):
         restore(str(plain.archive), tmp_path / "again", as_of="2001-01-01")
     with pytest.raises(NotFound, match="there is no directory"):
