@@ -19,6 +19,8 @@ would hold up all others of its connection for a second, and twice its size in m
 GREETING_MAX = 4096
 """Bytes of the first frame, before it is known who is there: a Hello has 100. Whatever else connects is told apart by
 its first four bytes (those of an HTTP request are a length of a thousand millions)."""
+NUMBER_MAX = 1 << 62
+"""Of a request. One each microsecond gets there in a hundred thousand years."""
 
 _LENGTH = Struct(">I")
 HEADER = _LENGTH.size
@@ -40,6 +42,8 @@ def opened(body: bytes) -> tuple[int, Any]:
     """Number and packed message of a frame's content, for ``codec.unpack_object``. ProtocolError if it is none."""
     envelope = codec.unpack(body)
     if type(envelope) is not tuple or len(envelope) != 2 or type(envelope[0]) is not int:
+        raise ProtocolError("what was received is no message of headrace")
+    if abs(envelope[0]) > NUMBER_MAX:  # An integer of any length has no text, and an error is to name it.
         raise ProtocolError("what was received is no message of headrace")
     return envelope
 

@@ -273,6 +273,14 @@ async def answer_to(server: Server, data: bytes) -> HeadraceError | None:
     return message
 
 
+def codec_frame(envelope: Any) -> bytes:
+    """A frame whose envelope no sender of ours makes."""
+    body = codec.pack(envelope)
+    return len(body).to_bytes(4, "big") + body
+
+
+HUGE = 1 << 20_000
+"""More digits than Python makes a text of: an error that named it would be another error."""
 STRANGERS = [
     (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "over the limit"),
     (b"\x16\x03\x01\x02\x00\x01\x00", "over the limit"),
@@ -290,6 +298,8 @@ STRANGERS = [
     (framed(1, HELLO) + framed(-7, Done()), "not asked"),
     (framed(1, HELLO) + b"\x00\x00\x00\x03\x93\x00\x00", "not msgpack"),
     (b"\x00\x00\x00", "no greeting came"),
+    (codec_frame((1, ("Hello", HUGE))), "no greeting"),
+    (codec_frame((-HUGE, codec.pack_object(HELLO))), "no message of headrace"),
 ]
 
 
