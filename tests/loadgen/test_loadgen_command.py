@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import httpx
@@ -70,13 +73,14 @@ def is_up(url: str) -> bool:
         return False
 
 
-ENOUGH = 300
-"""Requests of a run until some of its pages have been measured: it looks first what is there, and warms up."""
+ENOUGH = 600
+"""Requests of a run until some of its pages have been answered: it looks first what is there, and has eight pages of
+some ten requests each under way."""
 
 
 def asked(url: str) -> float:
     """How many requests the server has answered."""
-    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    lines = httpx.get(f"{url}/metrics", timeout=WITHIN).text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("headrace_http_seconds_count"))
 
 
@@ -134,33 +138,57 @@ def test_less_data_than_asked_for_is_told(server: str, tmp_path: Path) -> None:
     assert "less data" in done.stderr
 
 
+@contextmanager
+def begun(url: str, out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """A run that somebody watches: what it says comes in the order in which it says it."""
+    with subprocess.Popen(
+        [*HEADRACE, "loadgen", "lobsters", "--target", url, *DATA, "--out", str(out), *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
+    ) as process:
+        watch = Timer(WITHIN, process.kill)
+        watch.start()
+        try:
+            yield process
+        finally:
+            watch.cancel()
+            process.kill()
+
+
+def cut(process: subprocess.Popen[str], out: Path) -> dict[str, Any]:
+    """The result of a run that is ended by Ctrl-C."""
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=WITHIN)
+    assert process.returncode == 130, told
+    assert "ended early" in told
+    result: dict[str, Any] = json.loads((out / "lobsters-headrace-natural.json").read_text())
+    assert result["cut"]
+    return result
+
+
 def test_a_sweep_draws_its_curve(server: str, tmp_path: Path) -> None:
-    result = run(server, tmp_path, "--sweep", "--rate", "4", "--runtime", "0.6", "--warmup", "0.2")
+    """Of its first points: how many there are until it ends, and how long each takes, is the machine's business."""
+    with begun(server, tmp_path, "--sweep", "--rate", "4", "--runtime", "0.6", "--warmup", "0.2") as process:
+        assert process.stdout is not None
+        points = (line for line in process.stdout if "offered" in line)
+        assert len(list(islice(points, 2))) == 2
+        result = cut(process, tmp_path)
     assert len(result["points"]) >= 2
     html = (tmp_path / "lobsters-headrace-natural.html").read_text()
     assert html.count("<svg") == 3
 
 
 def test_ctrl_c_keeps_what_was_measured(server: str, tmp_path: Path) -> None:
-    command = [*HEADRACE, "loadgen", "lobsters", "--target", server, *DATA, "--out", str(tmp_path)]
-    process = subprocess.Popen(
-        [*command, "--rate", "40", "--runtime", "600", "--warmup", "0.5"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment(),
-    )
-    before, deadline = asked(server), time.monotonic() + WITHIN
-    while asked(server) < before + ENOUGH:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=WITHIN)
-    assert process.returncode == 130, told
-    assert "ended early" in told
-    result = json.loads((tmp_path / "lobsters-headrace-natural.json").read_text())
-    assert result["cut"]
+    # Without a warm-up, every page that the server has answered is one that was measured.
+    with begun(server, tmp_path, "--rate", "40", "--runtime", "600", "--warmup", "0") as process:
+        before, deadline = asked(server), time.monotonic() + WITHIN
+        while asked(server) < before + ENOUGH:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        result = cut(process, tmp_path)
     assert result["points"][0]["cut"]
     assert result["points"][0]["answered"] > 5
 
