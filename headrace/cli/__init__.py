@@ -7,6 +7,7 @@ A command's module declares its options and says what it prints; the rest is in 
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -74,6 +75,10 @@ def _options(
 
 def main() -> None:
     """The ``headrace`` command."""
+    # A terminal without Unicode is told of an arrow as "\\u2192", which JSON reads as one, too.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # Nobody has put something else in its place.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except HeadraceError as error:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -71,6 +72,15 @@ def test_version_and_help() -> None:
     assert run("--version").strip() == f"headrace {__version__}"
     for command in ("serve", "sql", "status", "explain", "demo", "bench"):
         assert "Examples:" in run(command, "--help")
+
+
+def test_a_terminal_without_unicode_is_told_all_the_same() -> None:
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", "serve", "--help"], capture_output=True, env=plain, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert rb"s3://\u2026" in done.stdout
 
 
 Headrace = Callable[..., tuple[int, str, str]]
