@@ -248,4 +248,7 @@ class Deployment(Protocol):
     async def archive(self) -> Archived:
         """Archive the base tables up to now. Raises BadRequest where there is no archive, ArchiveError."""
 
+    def stopping(self) -> None:
+        """``close`` is to come, after the requests under way: what is built here, which may take hours, is given up."""
+
     async def close(self) -> None: ...

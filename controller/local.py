@@ -176,6 +176,9 @@ class LocalDeployment(Serving):
     def _recipe_text(self) -> str:
         return self._book.recipe.to_json().decode()
 
+    def stopping(self) -> None:
+        self.migrator.cancel_all()
+
     async def close(self) -> None:
         await self.migrator.close()
         if self.archiver is not None:

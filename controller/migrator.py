@@ -105,10 +105,13 @@ class Migrator:
         migration.cancelled = True
         return migration.status()
 
-    async def close(self) -> None:
-        """Cancel what runs, and wait until it is taken back."""
+    def cancel_all(self) -> None:
         for migration in self._migrations.values():
             migration.cancelled = True
+
+    async def close(self) -> None:
+        """Cancel what runs, and wait until it is taken back."""
+        self.cancel_all()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _migration(self, id: str) -> Migration:

@@ -36,8 +36,15 @@ class Running:
 class Server(uvicorn.Server):
     """uvicorn, but it says when it serves, and a signal that stopped it is not raised again: the exit code is 0."""
 
-    def __init__(self, config: uvicorn.Config, url: str, started: Callable[[Running], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        url: str,
+        started: Callable[[Running], None],
+        stopping: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(config)
+        self._tell_stopping = stopping
         self._running = Running(url, self._stop)
         self._tell_started = started
 
@@ -47,6 +54,10 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._tell_started(self._running)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._tell_stopping()  # First: a request that waits for a migration would be waited for.
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -76,8 +87,8 @@ def config(app: object, settings: Settings) -> uvicorn.Config:
 def serve(settings: Settings, started: Callable[[Running], None]) -> None:
     """Serve until SIGINT, SIGTERM or ``Running.stop``; ``started`` is called once, when requests are taken.
 
-    Raises StartFailed. On a stop no new connections are taken, requests under way are finished, and the deployment is
-    closed.
+    Raises StartFailed. On a stop no new connections are taken, migrations are cancelled, other requests under way are
+    finished, and the deployment is closed.
     """
     log_to_standard_error(settings)
     loop_factory = config(None, settings).get_loop_factory()
@@ -95,7 +106,7 @@ async def _serve(settings: Settings, listening: socket.socket, started: Callable
         raise StartFailed(f'cannot use the data directory "{settings.data}": {reason}') from error
     try:
         app = create_app(deployment, max_body=settings.max_body_size)
-        server = Server(config(app, settings), address(listening), started)
+        server = Server(config(app, settings), address(listening), started, deployment.stopping)
         expect_long_lives()
         await server.serve([listening])
     finally:

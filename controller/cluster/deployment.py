@@ -198,6 +198,9 @@ class ClusterDeployment(Serving):
     async def archive(self) -> Archived:
         return await archive_cluster(self.directory, self._connections)
 
+    def stopping(self) -> None:
+        """Migrations are the leader's, who does not stop with this process."""
+
     async def close(self) -> None:
         await self.directory.close()
         await self._leader.close()

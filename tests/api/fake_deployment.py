@@ -288,6 +288,9 @@ class FakeDeployment:
             raise not_archived()
         return Archived(self.archive_url, dict(self.clock), 1, '{"format": 1, "entries": []}')
 
+    def stopping(self) -> None:
+        """Its migrations are over at once."""
+
     async def close(self) -> None:
         self.closed = True
         self.database.close()

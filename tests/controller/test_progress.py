@@ -13,6 +13,7 @@ from controller.deployment import BackfillStatus, MigrationStatus
 from controller.execution import Migration, carry_out
 from controller.executor import Executor
 from domains.commands import Command, Feed, Progress
+from domains.errors import NotFound
 from domains.graph import DomainIndex
 from migrations.plan import PlanStep
 from tests.controller.test_bulk import RANKING, Watched, ended, fill, opened
@@ -67,3 +68,20 @@ async def test_a_bulk_job_is_most_of_its_migration(tmp_path: Path, monkeypatch: 
     assert [each.progress for each in told] == sorted(each.progress for each in told)
     computing = [each.progress for each in told if each.step.startswith(building.COMPUTE)]
     assert computing[0] < 0.1, "what comes before it is short"
+
+
+async def test_each_state_of_a_migration_that_is_cancelled(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path, Watched())
+    try:
+        await fill(deployment)
+        runs, waits = [(await deployment.migrate(each)).id for each in RANKING.split(";")[:1] * 2]
+        assert (await deployment.cancel_migration(waits)).state == "queued"
+        while (await deployment.migration(runs)).state == "queued":
+            await asyncio.sleep(0)
+        deployment.stopping()
+        assert [(await ended(deployment, each)).state for each in (runs, waits)] == ["cancelled", "cancelled"]
+        assert (await deployment.cancel_migration(runs)).state == "cancelled", "it has ended"
+        with pytest.raises(NotFound):
+            await deployment.cancel_migration("nothing")
+    finally:
+        await deployment.close()

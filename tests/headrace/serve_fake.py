@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
 from fake_deployment import FakeDeployment
 
-from controller.deployment import Deployment
-from domains.errors import StorageFailure
+from controller.deployment import Deployment, StatementResult
+from domains.errors import Cancelled, StorageFailure
 from domains.packets import Clock
 from headrace import server
 from headrace.cli import main
@@ -21,7 +22,22 @@ from headrace.settings import Settings
 
 
 class SlowDeployment(FakeDeployment):
-    """Its misses take a while, so that a stop can meet one under way; it says when it is closed."""
+    """Its misses take a while, so that a stop can meet one under way, and a statement that begins with ``BUILD`` takes
+    until the process is to stop; it says when it is closed."""
+
+    async def execute(
+        self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
+    ) -> tuple[list[StatementResult], Clock]:
+        if sql.startswith("BUILD"):
+            self.given_up = asyncio.Event()
+            print("build begun", flush=True)
+            await self.given_up.wait()
+            raise Cancelled("given up")
+        return await super().execute(sql, params, token=token)
+
+    def stopping(self) -> None:
+        if hasattr(self, "given_up"):
+            self.given_up.set()
 
     async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
         if os.environ.get("SLOW"):

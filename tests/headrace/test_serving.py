@@ -41,6 +41,17 @@ def test_a_stop_finishes_requests_under_way(launch_fake: Launch) -> None:
     assert "deployment closed" in out
 
 
+def test_a_stop_does_not_wait_for_a_migration(launch_fake: Launch) -> None:
+    process = launch_fake()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        built = pool.submit(httpx.post, f"{process.url}/v1/sql", json={"sql": "BUILD"}, timeout=60)
+        process.read_until("build begun")
+        process.popen.send_signal(signal.SIGTERM)
+        assert built.result().json()["error"]["code"] == "cancelled"
+        code, _, err = process.finish()
+    assert (code, err) == (0, "")
+
+
 def test_contract_over_a_socket(served: str) -> None:
     """The essentials of tests/api once more, through uvicorn's parser and its chunks."""
     with httpx.Client(base_url=served) as http:
