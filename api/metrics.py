@@ -23,6 +23,9 @@ BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 LISTED = {"workers": ("worker",), "domains": ("domain",), "links": ("from", "to")}
 """Lists of ``/v1/status``, each of whose entries is told by these fields. They become labels; whether something holds
 (a domain is linked, a worker registered) is 1 or 0."""
+NAMED = {"tables": "table", "views": "view"}
+"""Objects of ``/v1/status`` whose keys users have chosen. They become labels too: as parts of a metric's name, ``a-b``
+and ``a_b`` would be one."""
 
 INVALID = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -90,8 +93,12 @@ class Metrics(Collector):
         shown = self._shown
         for name, number in shown.get("counters", {}).items():
             yield CounterMetricFamily(_name(name), f"The deployment's counter {name}", value=number)
-        for name, number in _numbers({key: value for key, value in shown.items() if key != "counters"}):
+        rest = {key: value for key, value in shown.items() if key != "counters" and key not in NAMED}
+        for name, number in _numbers(rest):
             yield GaugeMetricFamily(_name(name), f"{name} of /v1/status", value=number)
+        for name, label in NAMED.items():
+            entries = [{label: key, **entry} for key, entry in shown.get(name, {}).items()]
+            yield from _listed(name, (label,), entries)
         for name, labels in LISTED.items():
             yield from _listed(name, labels, shown.get(name, ()))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
 
-from domains.graph import DomainIndex, Egress, Ingress, NodeIndex, Reader
+from domains.graph import DomainIndex, Egress, Ingress, Node, NodeIndex, Reader
 from domains.packets import receiver_of, sender_of
 from domains.types import TableSchema
 from migrations.dataflow import Dataflow as Flow
@@ -53,15 +54,23 @@ def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses
         "tables": {schema.name: _table(dataflow, schema) for schema in state.catalog.tables.values()},
         "views": {
             name: {
-                "materialization": state.flow.node(index).materialization.value,
-                "keys": sum(_keys(dataflow, place, index) for place in state.flow.places(index)),
-                "bytes": sum(_bytes(dataflow, place, index) for place in state.flow.places(index)),
+                "materialization": node.materialization.value,
+                "keys": sum(_keys(dataflow, place, node.index) for place in state.flow.places(node.index)),
+                "bytes": sum(_bytes(dataflow, place, node.index) for place in state.flow.places(node.index)),
             }
-            for name, index in state.flow.readers.items()
+            for name, node in readers_of(state.flow)
         },
         "domains": domains,
         "links": _links(dataflow),
     }
+
+
+def readers_of(flow: Flow) -> Iterator[tuple[str, Node]]:
+    """The readers of all views, each with its view's name as the user wrote it."""
+    for index in flow.readers.values():
+        node = flow.node(index)
+        assert isinstance(node.operator, Reader)
+        yield node.operator.view, node
 
 
 def _links(dataflow: Dataflow) -> list[dict[str, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.cluster.connections import Connections
 from controller.cluster.directory import Directory
-from controller.status import Held, graph_of
+from controller.status import Held, graph_of, readers_of
 from domains.errors import HeadraceError
 from domains.graph import NodeIndex
 from migrations.dataflow import Dataflow
@@ -140,12 +140,12 @@ def views_of(flow: Dataflow, domains: Sequence[Document]) -> Document:
     of the shard that is furthest behind. Workers do not tell of one moment, so that a busy cluster shows a few."""
     positions = {table["base"]: table["position"] for each in domains for table in each["tables"].values()}
     shown: Document = {
-        view: {"materialization": flow.node(index).materialization.value, "keys": 0, "bytes": 0, "lag": 0}
-        for view, index in flow.readers.items()
+        name: {"materialization": node.materialization.value, "keys": 0, "bytes": 0, "lag": 0}
+        for name, node in readers_of(flow)
     }
     for domain in domains:
         for view, reader in domain["readers"].items():
-            known = shown.get(view.lower())
+            known = shown.get(view)
             if known is not None:
                 known["keys"] += reader["keys"]
                 known["bytes"] += reader["bytes"]

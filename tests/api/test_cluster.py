@@ -386,7 +386,7 @@ async def test_a_view_says_how_many_writes_it_has_not_seen(cluster: InProcess) -
     clocks = ({"items@0": 5, "items@1": 7}, {"items@0": 6, "items@1": 3})
     readers = [{"ById": {"keys": 1, "bytes": 10, "clock": clock}} for clock in clocks]
     domains = [{"tables": tables, "readers": readers[0]}, {"tables": {}, "readers": readers[1]}]
-    assert views_of(cluster.directory.state.flow, domains)["byid"] == {
+    assert views_of(cluster.directory.state.flow, domains)["ById"] == {
         "materialization": "partial",
         "keys": 2,
         "bytes": 20,
