@@ -48,7 +48,8 @@ def sql(
     printer = console()
     with connect(load(config, url=url).url) as db:
         if printer.is_terminal and not (as_json or param) and creates_view(statements):
-            watched(printer, lambda tell: db.migrate(statements).wait(progress=tell))
+            migration = db.migrate(statements)
+            watched(printer, lambda tell: migration.wait(progress=tell), migration.cancel)
             return
         results = db.execute_all(statements, [_value(each) for each in param or []], token=token)
     if as_json:

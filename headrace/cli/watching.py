@@ -24,8 +24,13 @@ def creates_view(text: str) -> bool:
     return _CREATE_VIEW.fullmatch(text) is not None
 
 
-def watched(console: Console, wait: Callable[[Callable[[Progress], None]], Progress]) -> Progress:
-    """See a migration through: ``wait`` is its, and is told whom to tell. Raises what made it fail."""
+def watched(
+    console: Console, wait: Callable[[Callable[[Progress], None]], Progress], cancel: Callable[[], object]
+) -> Progress:
+    """See a migration through: ``wait`` is its, and is told whom to tell. Raises what made it fail.
+
+    Ctrl-C cancels it and waits for its end, which may be that it was done already. A second one only stops watching.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[more]}"))
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=1.0, more="")
@@ -34,7 +39,11 @@ def watched(console: Console, wait: Callable[[Callable[[Progress], None]], Progr
             step = progress.step or progress.state
             bar.update(task, completed=progress.progress, description=step, more=details(progress))
 
-        done = wait(tell)
+        try:
+            done = wait(tell)
+        except KeyboardInterrupt:
+            cancel()
+            done = wait(tell)
     if done.backfill is not None:
         console.print(f"backfilled by {done.backfill}: {done.why}", style="dim", highlight=False)
     return done

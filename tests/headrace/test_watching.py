@@ -11,6 +11,7 @@ from rich.console import Console
 
 from headrace.cli.watching import creates_view, details, watched
 from headrace.client.results import Progress
+from headrace.errors import Cancelled
 
 BEGUN = Progress("1", "CREATE VIEW v AS SELECT 1", "running", "load full states", 0.5, ("load full states",), None)
 
@@ -45,10 +46,25 @@ def test_the_bar_shows_the_step_and_at_the_end_which_way_it_was() -> None:
         tell(replace(BEGUN, rows=5, rows_total=10))
         return done
 
-    watched(Console(file=shown, force_terminal=True, width=120), wait)
+    watched(Console(file=shown, force_terminal=True, width=120), wait, pytest.fail)
     assert "load full states" in shown.getvalue()
     assert "5 of 10 rows" in shown.getvalue()
     assert "backfilled by spark: 2,000,000 base rows" in shown.getvalue()
+
+
+def test_ctrl_c_cancels_and_tells_what_came_of_it() -> None:
+    """It only stopped the watching: the server built on, and the view was there some time later."""
+    said: list[str] = []
+
+    def wait(_tell: Callable[[Progress], None]) -> Progress:
+        said.append("wait")
+        if "cancel" not in said:
+            raise KeyboardInterrupt
+        raise Cancelled("the migration was cancelled")
+
+    with pytest.raises(Cancelled):
+        watched(Console(file=StringIO()), wait, lambda: said.append("cancel"))
+    assert said == ["wait", "cancel", "wait"]
 
 
 def test_tasks_are_told_until_rows_are_fed() -> None:
