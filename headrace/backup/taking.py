@@ -103,11 +103,14 @@ def _copied(source: Place, target: Place, base: str, position: int, files: dict[
 
 def _copy(source: Place, target: Place, file: str, digest: str) -> str:
     if source.size(file) is None:
-        raise SegmentMissing(f'segment "{source.shown(file)}" is missing')
+        raise SegmentMissing(f'segment "{source.shown(file)}" is missing', hint=_BROKEN_OFF)
     if target.copy(file, source, file) != digest:
         target.delete(file)
-        raise SegmentCorrupt(f'segment "{source.shown(file)}" is corrupt: its digest is another')
+        raise SegmentCorrupt(f'segment "{source.shown(file)}" is corrupt: its digest is another', hint=_BROKEN_OFF)
     return digest
+
+
+_BROKEN_OFF = "headrace archive check names all that is damaged; what was copied until now is no back-up: delete it"
 
 
 def _finish(target: Place, manifests: list[ShardManifest], shards: int, recipe: str, files: dict[str, str]) -> Contents:

@@ -226,8 +226,9 @@ def test_a_damaged_archive_is_not_backed_up(plain: Site, tmp_path: Path) -> None
     plain.db.send(calls.archive())
     (victim,) = (plain.archive / "table=votes").rglob("*.parquet")
     victim.write_bytes(victim.read_bytes()[:-1] + b"x")
-    with pytest.raises(ArchiveError, match=victim.name):
+    with pytest.raises(ArchiveError, match=victim.name) as caught:
         back_up_running(plain.db, str(tmp_path / "backup"))
+    assert "is no back-up: delete it" in (caught.value.hint or ""), "the same command finds it in its way"
     assert read_contents(Place(str(tmp_path / "backup"))) is None, "it is no back-up"
 
 
