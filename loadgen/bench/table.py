@@ -89,7 +89,7 @@ def report(measured: dict[str, Measured], pictures: Sequence[str]) -> str:
     parts = [
         f"Measured {when} on {machine['cpus']} cores of {machine['processor']}, {machine['system']}, Python "
         f"{machine['python']}; data scale {first['options']['data_scale']:g}, {first['options']['runtime']:g} s a "
-        f"rate; {f'medians of {turns} turns' if turns > 1 else 'one turn'}."
+        f"rate; {f'medians of the turns, {turns} at most' if turns > 1 else 'one turn'}."
     ]
     for workload in dict.fromkeys(each["options"]["workload"] for each in results.values()):
         own = {name: each for name, each in measured.items() if each.result["options"]["workload"] == workload}
@@ -163,18 +163,21 @@ def _remarks(result: Result, point: Result) -> str:
 
 
 def _ratios(measured: dict[str, Measured]) -> str:
-    """Headrace's natural program, embedded, against each other round of its label: rate, and processor time each."""
-    embedded = [each for name, each in measured.items() if _server(each) == "headrace" and "cluster" not in name]
-    ours = {each.result["label"]: each for each in embedded}
+    """Each of Headrace's own rounds against each other one of its label: rate, and processor time each."""
     rows = []
     for name, each in measured.items():
-        own = ours.get(each.result["label"])
-        other, point = best(each.result), best(own.result) if own else None
-        if own is None or other is None or point is None or _server(each) in ("null", "headrace"):
-            continue
-        cpu = f"{each.cpu_ms / own.cpu_ms:.2f}×" if own.cpu_ms and each.cpu_ms else "–"
-        rows.append((name, f"{point['offered'] / other['offered']:.2f}×", cpu))
-    return _markdown(("Headrace against", "sustained rate", "server CPU each, less by"), rows) if rows else ""
+        for own_name, own in measured.items():
+            if _server(own) != "headrace" or _server(each) in ("null", "headrace") or _label(own) != _label(each):
+                continue
+            other, point = best(each.result), best(own.result)
+            if other is not None and point is not None:
+                cpu = f"{each.cpu_ms / own.cpu_ms:.2f}×" if own.cpu_ms and each.cpu_ms else "–"
+                rows.append((own_name, name, f"{point['offered'] / other['offered']:.2f}×", cpu))
+    return _markdown(("round", "against", "sustained rate", "server CPU each, less by"), rows) if rows else ""
+
+
+def _label(each: Measured) -> str:
+    return str(each.result["label"])
 
 
 def _server(each: Measured) -> str:
