@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from asyncio import gather
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 from api.encoding import parse, parse_numbers
@@ -25,6 +24,7 @@ others waiting."""
 EXAMPLE = 'for example {"lookups": [{"view": "v", "keys": [[1], [2]]}]}'
 
 Parameters = dict[str, list[str]]
+Found = TypeVar("Found")
 Pages = list[bytes | None]
 """Of each key its rows; None where they are not there yet."""
 
@@ -122,10 +122,7 @@ class Lookups:
 
     def try_page(self, view: str, parameters: Mapping[str, Sequence[str]]) -> bytes | None:
         """The body ``{"rows":[…]}`` if the answer is there, else None: also where the view is not known *yet*."""
-        try:
-            rows = self.prepared(view).try_page(parameters)
-        except NotFound:
-            return None
+        rows = _if_known(lambda: self.prepared(view).try_page(parameters))
         return None if rows is None else b'{"rows":[' + rows + b"]}"
 
     async def page(self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None) -> bytes:
@@ -137,10 +134,7 @@ class Lookups:
         values = parse_numbers(body)
         if values is None:
             return None
-        try:
-            pages = in_one_state(lambda reading: self.prepared(view).try_integers(values, reading))
-        except NotFound:
-            return None
+        pages = _if_known(lambda: in_one_state(lambda reading: self.prepared(view).try_integers(values, reading)))
         return None if pages is None else b'{"results":' + _listed(pages) + b"}"
 
     async def pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
@@ -158,17 +152,17 @@ class Lookups:
         if token is None:
             pieces = pieces_of(body)
             if pieces is not None and len(pieces) <= MAX_LOOKUPS:
-                with suppress(NotFound):  # One that is not known yet is found below.
-                    asked = in_one_state(lambda reading: self._by_pieces(pieces, reading))
-                    if asked is not None:
-                        return asked
+                asked = _if_known(lambda: in_one_state(lambda reading: self._by_pieces(pieces, reading)))
+                if asked is not None:
+                    return asked
         return self.ask_for(parse_lookups(body), token)
 
     def ask_for(self, wanted: Sequence[tuple[str, list[Any]]], token: Clock | None) -> Asked:
         """The same for look-ups that are parsed."""
         if token is None:
-            with suppress(NotFound):
-                return in_one_state(lambda reading: self._by_keys(wanted, reading))
+            asked = _if_known(lambda: in_one_state(lambda reading: self._by_keys(wanted, reading)))
+            if asked is not None:
+                return asked
         late = [Late(place, view, keys, None) for place, (view, keys) in enumerate(wanted)]
         return Asked([b""] * len(wanted), late)
 
@@ -253,11 +247,8 @@ class Lookups:
         return self.prepared(view).try_pages(keys, reading)
 
     def _tried_alone(self, view: str, keys: list[Any]) -> Pages | None:
-        """The same; None where the view is not known yet, and the deployment is to look for it."""
-        try:
-            return in_one_state(lambda reading: self._tried(view, keys, reading))
-        except NotFound:
-            return None
+        """The same; None where the view is not known yet."""
+        return _if_known(lambda: in_one_state(lambda reading: self._tried(view, keys, reading)))
 
     async def _whole(self, view: str, keys: list[Any], tried: Pages | None, token: Clock | None) -> Pages:
         if tried is None:
@@ -268,6 +259,14 @@ class Lookups:
         filled = await self._deployment.pages(view, [keys[place] for place in missed])
         by_place = dict(zip(missed, filled, strict=True))
         return [by_place[place] if page is None else page for place, page in enumerate(tried)]
+
+
+def _if_known(read: Callable[[], Found]) -> Found | None:
+    """None where a view is not known *yet*: whoever awaits its answer has the deployment look for it."""
+    try:
+        return read()
+    except NotFound:
+        return None
 
 
 def _parsed_alone(piece: bytes) -> tuple[str, list[Any]] | None:
