@@ -39,6 +39,8 @@ class HttpProtocol(HttpToolsProtocol):
         """It is said. The client is to close the connection; what it sends meanwhile is dropped."""
         self._ended = False
         """The client has said all that it will."""
+        self._added: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
+        """The headers that uvicorn adds to each answer, as it has them and as bytes; it has new ones each second."""
 
     # --- offers ---------------------------------------------------------------------------------------------------
 
@@ -83,20 +85,22 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _refuse(self) -> None:
         body = error_body(UNREADABLE.code, UNREADABLE.message, UNREADABLE.hint)
-        headers = [
-            *self.server_state.default_headers,
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-            (b"connection", b"close"),
-        ]
-        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-        self.transport.write(STATUS_LINE[STATUSES[BadRequest]] + lines + b"\r\n" + body)
+        self._write_json(STATUSES[BadRequest], body, is_last=True)
         self._refused = True
         if self._ended:
             self.transport.close()
         else:  # Closed for reading, too, while more arrives, it would be reset, and the answer lost on its way.
             self.transport.write_eof()
             self._expect_more()
+
+    def _write_json(self, status: int, body: bytes, *, is_last: bool) -> None:
+        """A whole answer of our own, with the headers of uvicorn's."""
+        headers = self.server_state.default_headers
+        if headers is not self._added[0]:
+            self._added = (headers, b"".join([b"%b: %b\r\n" % header for header in headers]))
+        closing = b"connection: close\r\n" if is_last else b""
+        head = b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
+        self.transport.write(head % (STATUS_LINE[status], self._added[1], len(body), closing) + body)
 
     # --- the silent -----------------------------------------------------------------------------------------------
 

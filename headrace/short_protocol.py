@@ -24,7 +24,6 @@ from typing import Any
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from api.hot_calls import Answer, HotCalls
 from headrace.http_protocol import HttpProtocol
@@ -95,8 +94,6 @@ class ShortProtocol(HttpProtocol):
         """The answer under way is the last one."""
         self._used = False
         """Since the timer for idle connections was set. It is not set anew with each request."""
-        self._added: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
-        """The headers that uvicorn adds to each answer, as it has them and as bytes; it has new ones each second."""
 
     # --- what arrives ---------------------------------------------------------------------------------------------
 
@@ -163,12 +160,7 @@ class ShortProtocol(HttpProtocol):
     # --- what leaves ----------------------------------------------------------------------------------------------
 
     def _answer(self, status: int, body: bytes) -> None:
-        headers = self.server_state.default_headers
-        if headers is not self._added[0]:
-            self._added = (headers, b"".join([b"%b: %b\r\n" % header for header in headers]))
-        closing = b"connection: close\r\n" if self._closing else b""
-        head = b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
-        self.transport.write(head % (STATUS_LINE[status], self._added[1], len(body), closing) + body)
+        self._write_json(status, body, is_last=self._closing)
         self.server_state.total_requests += 1
         if self._closing:
             self.transport.close()
