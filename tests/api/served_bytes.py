@@ -33,6 +33,17 @@ class Site:
         """Requests that went the long way."""
         self.port: int = server.servers[0].sockets[0].getsockname()[1]
 
+    def hold_inserts(self) -> asyncio.Event:
+        """Inserts wait from now on, until it is set."""
+        going, real = asyncio.Event(), self.deployment.insert
+
+        async def slow(*given: Any) -> Any:
+            await going.wait()
+            return await real(*given)
+
+        self.deployment.insert = slow  # type: ignore[method-assign, assignment]
+        return going
+
     async def say(self, *parts: bytes, answers: int) -> list[bytes]:
         """What it answers to the parts, each sent by itself, without the date."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

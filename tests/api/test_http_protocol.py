@@ -123,14 +123,7 @@ async def test_an_empty_line_does_not_hold_a_connection(protocol: Any) -> None:
 @pytest.mark.parametrize("kind", ["awaited", "pipelined"])
 async def test_who_has_closed_its_half_is_answered(protocol: Any, kind: str) -> None:
     async with served(protocol, timeout_keep_alive=0.1) as site:
-        going = asyncio.Event()
-        real = site.deployment.insert
-
-        async def slow(*given: Any) -> Any:
-            await going.wait()
-            return await real(*given)
-
-        site.deployment.insert = slow  # type: ignore[method-assign, assignment]
+        going = site.hold_inserts()
         requests = [INSERT, STATUS, PAGE] if kind == "pipelined" else [INSERT]
         answers = asyncio.create_task(all_said(site, *requests, ends=True))
         async with asyncio.timeout(WITHIN):

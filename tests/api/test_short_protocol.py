@@ -97,14 +97,7 @@ async def test_answers_leave_in_the_order_of_the_requests(size: int) -> None:
 
 async def test_a_stop_waits_for_the_answer_under_way() -> None:
     async with served() as site:
-        going = asyncio.Event()
-        real = site.deployment.insert
-
-        async def slow(*given: Any) -> Any:
-            await going.wait()
-            return await real(*given)
-
-        site.deployment.insert = slow  # type: ignore[method-assign, assignment]
+        going = site.hold_inserts()
         answers = asyncio.create_task(site.say(INSERT, answers=1))
         async with asyncio.timeout(WITHIN):
             while not site.server.server_state.tasks:
