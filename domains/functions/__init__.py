@@ -13,7 +13,7 @@ follow MySQL 8 with binary collation, and never raise for data: what has no valu
     source       Function, Emitter: writing Python      dates  date_format  intervals  casts
 
 Known differences from MySQL: INTEGER arithmetic does not overflow; a text with garbage behind a date is no date (NULL);
-DATETIME as a number drops its fraction; BLOB in a text function is read as UTF-8.
+DATETIME as a number drops its fraction; REGEXP reads a BLOB as UTF-8.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CAST: the implicit conversion, then the bounds of the target type, which is the call's own type.
 
 As MySQL's CAST, never an error: integers saturate, a negative number AS UNSIGNED is its two's complement, text is cut
-to its length, DECIMAL saturates at its digits, what is no date is NULL.
+to its length, DECIMAL saturates at its digits, what is no date is NULL, and so are bytes that are no UTF-8 AS CHAR.
 """
 
 from __future__ import annotations
@@ -67,8 +67,18 @@ def _within(source: SqlType, target: SqlType) -> bool:
     return target.low is not None and target.high is not None and target.low <= source.low <= source.high <= target.high
 
 
+def _text_of_bytes(length: int | None, value: bytes) -> str | None:
+    try:
+        return value.decode()[:length]
+    except UnicodeDecodeError:
+        return None
+
+
 def _cast(emitter: Emitter, call: Call) -> str:
     (argument,) = call.arguments
+    if argument.type.kind is Kind.BLOB and call.type.kind is Kind.TEXT:
+        decode = emitter.bind(partial(_text_of_bytes, call.type.length))
+        return emitter.strict([emitter.value(argument)], lambda x: f"{decode}({x})")
     source = emitter.as_type(argument, call.type)
     bound = _bound(argument.type, call.type)
     if bound is None or _is_bounded(argument, call.type):

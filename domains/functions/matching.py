@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from domains.expressions import Call, Constant, Expression
 from domains.functions.logic import boolean
 from domains.functions.regular_expressions import check, searcher
 from domains.functions.source import Emitter, Function, converted_constant, registry
-from domains.types import TEXT, SqlType
+from domains.functions.text import by_bytes
+from domains.types import BLOB, TEXT, Kind, SqlType
 
 _MOST_PATTERNS = 1024
 """Patterns that come from rows are remembered; a column seldom has more different ones in use at a time."""
@@ -119,30 +121,39 @@ def regexp(text: str, pattern: str) -> int | None:
     return None if matcher is None else 1 if matcher(text) else 0
 
 
-def _constant_text(e: Expression) -> str | None:
+def _constant_text(e: Expression, type: SqlType = TEXT) -> str | None:
+    """As text; of a BLOB, each byte is a character."""
     if not isinstance(e, Constant):
         return None
-    value = converted_constant(e, TEXT)
-    assert value is None or isinstance(value, str)
-    return value
+    value = converted_constant(e, type)
+    assert value is None or isinstance(value, str | bytes)
+    return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
-def _matcher(call: Call) -> Callable[[str], object] | None:
+def _type(call: Call) -> SqlType:
+    """By which the call compares. To LIKE, a BLOB makes bytes of everything; REGEXP knows text only."""
+    is_binary = call.function == "like" and any(e.type.kind is Kind.BLOB for e in call.arguments)
+    return BLOB if is_binary else TEXT
+
+
+def _matcher(call: Call) -> Callable[[Any], object] | None:
     """The matcher of a pattern that is known now."""
-    constants = [_constant_text(e) for e in call.arguments[1:]]
+    type = _type(call)
+    constants = [_constant_text(e, type) for e in call.arguments[1:]]
     known = [text for text in constants if text is not None]
     if len(known) < len(constants):
         return None
-    return searcher(known[0]) if call.function == "regexp" else like_matcher(*known)
+    matcher = searcher(known[0]) if call.function == "regexp" else like_matcher(*known)
+    return matcher if type is TEXT or matcher is None else by_bytes(matcher)
 
 
 def _value(emitter: Emitter, call: Call) -> str:
-    matcher = _matcher(call)
+    matcher, type = _matcher(call), _type(call)
     if matcher is not None:
-        text = emitter.as_type(call.arguments[0], TEXT)
+        text = emitter.as_type(call.arguments[0], type)
         return emitter.strict([text], lambda x: f"1 if {emitter.bind(matcher)}({x}) else 0")
-    function = emitter.bind(regexp if call.function == "regexp" else like)
-    texts = [emitter.as_type(e, TEXT) for e in call.arguments]
+    function = emitter.bind(regexp if call.function == "regexp" else like if type is TEXT else by_bytes(like))
+    texts = [emitter.as_type(e, type) for e in call.arguments]
     return emitter.strict(texts, lambda *names: f"{function}({', '.join(names)})")
 
 
@@ -150,7 +161,7 @@ def _truth(emitter: Emitter, call: Call) -> str:
     matcher = _matcher(call)
     if matcher is None:
         return _value(emitter, call)
-    text = emitter.as_type(call.arguments[0], TEXT)
+    text = emitter.as_type(call.arguments[0], _type(call))
     return emitter.present([text], lambda x: f"{emitter.bind(matcher)}({x})")
 
 
@@ -158,7 +169,7 @@ def _falsity(emitter: Emitter, call: Call) -> str:
     matcher = _matcher(call)
     if matcher is None:
         return f"({_value(emitter, call)} == 0)"
-    text = emitter.as_type(call.arguments[0], TEXT)
+    text = emitter.as_type(call.arguments[0], _type(call))
     return emitter.present([text], lambda x: f"not {emitter.bind(matcher)}({x})")
 
 

@@ -1,15 +1,60 @@
-"""Functions of text: building it, cutting it, padding it. Positions count characters from 1.
+"""Functions of text: building it, cutting it, padding it. Positions count characters from 1, and bytes in a BLOB.
 
 A result longer than MySQL's ``max_allowed_packet`` is NULL, so that no expression can ask for gigabytes.
 """
 
 from __future__ import annotations
 
-from domains.functions.source import implemented, registry
+from collections.abc import Callable, Sequence
+from typing import Any, AnyStr
+
+from domains.expressions import Call
+from domains.functions.source import Emitter, Function, Parameter, Types, implemented, registry
 from domains.types import BIGINT, BLOB, TEXT, Kind, SqlType
 
 MAX_TEXT = 64 * 1024 * 1024
 """MySQL's default ``max_allowed_packet``."""
+
+
+def textual(
+    name: str,
+    parameters: Sequence[Parameter],
+    result: SqlType,
+    implementation: Callable[..., Any],
+    *,
+    optional: int = 0,
+    variadic: bool = False,
+    of_bytes: Callable[..., Any] | None = None,
+) -> Function:
+    """A function of texts that takes bytes, too, as MySQL its binary strings: where one of the texts is a BLOB all of
+    them are, a character is a byte, and the text that comes out is a BLOB. ``of_bytes`` does it where a byte is no
+    letter."""
+
+    def is_binary(types: Types) -> bool:
+        wanted = (parameters[min(i, len(parameters) - 1)] for i in range(len(types)))
+        return any(type.kind is Kind.BLOB and each == TEXT for type, each in zip(types, wanted, strict=True))
+
+    def result_type(types: Types) -> SqlType:
+        return BLOB if result == TEXT and is_binary(types) else result
+
+    def value(emitter: Emitter, call: Call) -> str:
+        types = tuple(argument.type for argument in call.arguments)
+        return (binary if is_binary(types) else plain).value(emitter, call)
+
+    bytewise = [BLOB if each == TEXT else each for each in parameters]
+    plain = implemented(name, parameters, result, implementation, optional=optional, variadic=variadic)
+    binary = implemented(name, bytewise, result, by_bytes(of_bytes or implementation), variadic=variadic)
+    return Function(name, plain.arity, result_type, value)
+
+
+def by_bytes(implementation: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of texts as one of bytes, each of which is a character to it."""
+
+    def of_bytes(*arguments: Any) -> Any:
+        found = implementation(*[a.decode("latin-1") if isinstance(a, bytes) else a for a in arguments])
+        return found.encode("latin-1") if isinstance(found, str) else found
+
+    return of_bytes
 
 
 def _text_or_bytes(type: SqlType) -> SqlType:
@@ -20,7 +65,7 @@ def _concat(*parts: str) -> str | None:
     return bounded("".join(parts))
 
 
-def bounded(text: str) -> str | None:
+def bounded(text: AnyStr) -> AnyStr | None:
     return text if len(text) <= MAX_TEXT else None
 
 
@@ -113,22 +158,22 @@ def _length(value: str | bytes) -> int:
 
 
 FUNCTIONS = registry(
-    implemented("concat", [TEXT], TEXT, _concat, variadic=True),
-    implemented("lower", [TEXT], TEXT, str.lower),
-    implemented("upper", [TEXT], TEXT, str.upper),
+    textual("concat", [TEXT], TEXT, _concat, variadic=True),
+    textual("lower", [TEXT], TEXT, str.lower, of_bytes=str),
+    textual("upper", [TEXT], TEXT, str.upper, of_bytes=str),
     implemented("length", [_text_or_bytes], BIGINT, _length),
-    implemented("char_length", [TEXT], BIGINT, len),
-    implemented("substring", [TEXT, BIGINT, BIGINT], TEXT, substring, optional=1),
-    implemented("left", [TEXT, BIGINT], TEXT, _left),
-    implemented("right", [TEXT, BIGINT], TEXT, _right),
-    implemented("trim", [TEXT, TEXT], TEXT, _trim, optional=1),
-    implemented("ltrim", [TEXT, TEXT], TEXT, _ltrim, optional=1),
-    implemented("rtrim", [TEXT, TEXT], TEXT, _rtrim, optional=1),
-    implemented("replace", [TEXT, TEXT, TEXT], TEXT, _replace),
-    implemented("reverse", [TEXT], TEXT, lambda text: text[::-1]),
-    implemented("repeat", [TEXT, BIGINT], TEXT, _repeat),
-    implemented("lpad", [TEXT, BIGINT, TEXT], TEXT, _lpad, optional=1),
-    implemented("rpad", [TEXT, BIGINT, TEXT], TEXT, _rpad, optional=1),
+    textual("char_length", [TEXT], BIGINT, len),
+    textual("substring", [TEXT, BIGINT, BIGINT], TEXT, substring, optional=1),
+    textual("left", [TEXT, BIGINT], TEXT, _left),
+    textual("right", [TEXT, BIGINT], TEXT, _right),
+    textual("trim", [TEXT, TEXT], TEXT, _trim, optional=1),
+    textual("ltrim", [TEXT, TEXT], TEXT, _ltrim, optional=1),
+    textual("rtrim", [TEXT, TEXT], TEXT, _rtrim, optional=1),
+    textual("replace", [TEXT, TEXT, TEXT], TEXT, _replace),
+    textual("reverse", [TEXT], TEXT, lambda text: text[::-1]),
+    textual("repeat", [TEXT, BIGINT], TEXT, _repeat),
+    textual("lpad", [TEXT, BIGINT, TEXT], TEXT, _lpad, optional=1),
+    textual("rpad", [TEXT, BIGINT, TEXT], TEXT, _rpad, optional=1),
     implemented("space", [BIGINT], TEXT, _space),
-    implemented("substring_index", [TEXT, TEXT, BIGINT], TEXT, _substring_index),
+    textual("substring_index", [TEXT, TEXT, BIGINT], TEXT, _substring_index),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from typing import AnyStr
 
 from domains.expressions import Call
 from domains.functions.bits import MASK
-from domains.functions.source import Emitter, Function, implemented, registry
-from domains.functions.text import bounded
+from domains.functions.source import Emitter, Function, Types, implemented, registry
+from domains.functions.text import bounded, textual
 from domains.functions.type_rules import comparison_type
 from domains.types import BIGINT, BLOB, TEXT, Kind, SqlType
 
@@ -64,22 +65,27 @@ def _place(x: object, *others: object) -> int:
 
 def _concat_ws(emitter: Emitter, call: Call) -> str:
     """Only a NULL separator makes the result NULL; other NULLs are left out."""
-    separator, *parts = [emitter.as_type(e, TEXT) for e in call.arguments]
+    type = _joined_type(tuple(e.type for e in call.arguments))
+    separator, *parts = [emitter.as_type(e, type) for e in call.arguments]
     tuple_source = f"({''.join(f'{part}, ' for part in parts)})"
     return emitter.strict([separator], lambda name: f"{emitter.bind(_join)}({name}, {tuple_source})")
 
 
-def _join(separator: str, parts: tuple[str | None, ...]) -> str | None:
+def _joined_type(types: Types) -> SqlType:
+    return BLOB if any(type.kind is Kind.BLOB for type in types) else TEXT
+
+
+def _join(separator: AnyStr, parts: tuple[AnyStr | None, ...]) -> AnyStr | None:
     return bounded(separator.join([part for part in parts if part is not None]))
 
 
 FUNCTIONS = registry(
-    Function("concat_ws", (2, None), lambda _types: TEXT, _concat_ws),
-    implemented("instr", [TEXT, TEXT], BIGINT, lambda text, what: text.find(what) + 1),
-    implemented("locate", [TEXT, TEXT, BIGINT], BIGINT, locate, optional=1),
-    implemented("position", [TEXT, TEXT], BIGINT, locate),
-    implemented("find_in_set", [TEXT, TEXT], BIGINT, _find_in_set),
-    implemented("strcmp", [TEXT, TEXT], BIGINT, _strcmp),
+    Function("concat_ws", (2, None), _joined_type, _concat_ws),
+    textual("instr", [TEXT, TEXT], BIGINT, lambda text, what: text.find(what) + 1),
+    textual("locate", [TEXT, TEXT, BIGINT], BIGINT, locate, optional=1),
+    textual("position", [TEXT, TEXT], BIGINT, locate),
+    textual("find_in_set", [TEXT, TEXT], BIGINT, _find_in_set),
+    textual("strcmp", [TEXT, TEXT], BIGINT, _strcmp),
     Function("field", (2, None), lambda _types: BIGINT, _field),
     implemented("ascii", [BLOB], BIGINT, _ascii),
     implemented("hex", [_text_bytes_or_integer], TEXT, _hex),

@@ -170,6 +170,8 @@ def _group_concat(node: exp.Expr, translate: Translate) -> Summary:
         raise Unsupported(
             "GROUP_CONCAT(DISTINCT x ORDER BY y) with another y than x", hint="order by x, or leave out DISTINCT"
         )
+    if argument.type.kind is Kind.BLOB:
+        raise Unsupported("GROUP_CONCAT of a BLOB", hint="GROUP_CONCAT(HEX(x)), or of CAST(x AS CHAR) where it is text")
     text = argument if argument.type.kind is Kind.TEXT else call("cast", argument, type=TEXT)
     function = AggregateFunction.GROUP_CONCAT_DISTINCT if is_distinct else AggregateFunction.GROUP_CONCAT
     return Summary(function, text, TEXT, "," if separator is None else separator.name, tuple(order))

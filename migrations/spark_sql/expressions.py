@@ -114,6 +114,8 @@ def _in(names: Names, e: Call) -> str:
 
 
 def _like(names: Names, e: Call) -> str:
+    if any(argument.type.kind is Kind.BLOB for argument in e.arguments):
+        raise Unsupported("LIKE of a BLOB, which the judge does not know")
     if len(e.arguments) > 2:
         escape = e.arguments[2]
         if not isinstance(escape, Constant) or not isinstance(escape.value, str) or len(escape.value) != 1:

@@ -98,6 +98,34 @@ TEXT = [
     ("strcmp", ("text", "text"), 0),
 ]
 
+BYTES = [
+    ("concat", (b"\xff", "é", 1), b"\xff\xc3\xa91"),
+    ("concat_ws", ("-", b"\xff", None, "é"), b"\xff-\xc3\xa9"),
+    ("lower", (b"A\xc3\x89",), b"A\xc3\x89"),
+    ("upper", (b"a\xff",), b"a\xff"),
+    ("char_length", ("é".encode(),), 2),
+    ("substring", ("é".encode(), 2), b"\xa9"),
+    ("left", (b"\xff\xfe", 1), b"\xff"),
+    ("trim", (b" \xff ",), b"\xff"),
+    ("trim", ("xxa", b"x"), b"a"),
+    ("replace", (b"\xffA", "A", "é"), b"\xff\xc3\xa9"),
+    ("replace", ("é", b"\xa9", ""), b"\xc3"),
+    ("reverse", ("é".encode(),), b"\xa9\xc3"),
+    ("lpad", (b"\xff", 3, "é"), b"\xc3\xa9\xff"),
+    ("rpad", (b"\xff", 2), b"\xff "),
+    ("repeat", (b"\xff", 2), b"\xff\xff"),
+    ("substring_index", (b"\xff.\xfe", ".", 1), b"\xff"),
+    ("instr", ("éa", b"a"), 3),
+    ("locate", (b"\xfe", b"\xff"), 0),
+    ("find_in_set", (b"\xfe", b"\xff"), 0),
+    ("strcmp", (b"\xfe", b"\xff"), -1),
+    ("like", (b"\xff", "_"), 1),
+    ("like", ("é".encode(), "_"), 0),
+    ("like", ("é", b"_\xa9"), 1),
+    ("concat", (b"\xff", None), None),
+]
+"""MySQL's binary strings: a BLOB makes bytes of everything, and a byte is a character."""
+
 PATTERNS = [
     ("like", ("David!", "David_"), 1),
     ("like", ("David!", "%D%v%"), 1),
@@ -134,7 +162,7 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments", "expected"), TEXT + PATTERNS)
+@pytest.mark.parametrize(("name", "arguments", "expected"), TEXT + BYTES + PATTERNS)
 def test_result(name: str, arguments: tuple[Value, ...], expected: Value) -> None:
     assert evaluate(name, *arguments) == expected
 
