@@ -12,6 +12,7 @@ The file is there when it is whole: it is written beside and then renamed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -98,7 +99,8 @@ def prepared(path: Path, file: str) -> Iterator[Checked]:
 def _checked(file: str, lines: Iterator[tuple[int, int, str, str | None]]) -> Checked:
     checked = Checked([], [])
     for _, number, text, reason in lines:
-        values = orjson.loads(text)
+        # What is set aside may be what orjson refuses: an unpaired surrogate, an integer beyond 64 bits.
+        values = orjson.loads(text) if reason is None else json.loads(text)
         row = SourceRow(file, number, values, len(text), reason)
         if reason is None:
             checked.ready.append(Ready(row, values))

@@ -85,6 +85,15 @@ def test_a_file_that_is_prepared_is_what_reading_it_gives(db: Embedded, tmp_path
     assert "0.jsonl" in prepare(told)["error"]
 
 
+def test_rows_set_aside_are_kept_as_they_were(db: Embedded, tmp_path: Path) -> None:
+    """An unpaired surrogate and a number of many digits, which not every reader of JSON takes."""
+    file, to = tmp_path / "0.jsonl", tmp_path / "part.parquet"
+    file.write_text('{"id": "\\ud800"}\n{"id": 123456789012345678901234567890}\n')
+    assert prepare(item(file, to, read_table(db, "t"), Options())) == {"rows": 2}
+    ((first, second),) = [chunk.rejects for chunk in prepared(to, "0.jsonl")]
+    assert (first.row.values, second.row.values) == ({"id": "\ud800"}, {"id": 123456789012345678901234567890})
+
+
 @needs_java
 @pytest.mark.spark
 def test_spark_reads_what_is_read_here(db: Embedded, tmp_path: Path) -> None:
