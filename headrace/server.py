@@ -17,6 +17,7 @@ from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, log_
 from headrace.opening import open_deployment
 from headrace.settings import Settings
 from headrace.short_protocol import ShortProtocol
+from worker.allocator import give_back_early
 from worker.garbage import expect_long_lives
 
 KEEP_ALIVE_SECONDS = 75
@@ -90,6 +91,7 @@ def serve(settings: Settings, started: Callable[[Running], None]) -> None:
     Raises StartFailed. On a stop no new connections are taken, migrations are cancelled, other requests under way are
     finished, and the deployment is closed.
     """
+    give_back_early()
     log_to_standard_error(settings)
     loop_factory = config(None, settings).get_loop_factory()
     with listen(settings.host, settings.port) as listening, asyncio.Runner(loop_factory=loop_factory) as runner:

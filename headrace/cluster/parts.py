@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 
 from headrace.listening import log_to_standard_error, loop_factory
 from headrace.settings import Settings
+from worker.allocator import give_back_early
 
 
 def worker(settings: Settings) -> None:
@@ -31,6 +32,7 @@ def api(settings: Settings, fd: int | None = None) -> None:
 
 
 def _run(settings: Settings, part: Coroutine[None, None, None]) -> None:
+    give_back_early()
     log_to_standard_error(settings)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(part)

@@ -140,6 +140,18 @@ def test_bytes_go_back_to_nothing(readers: ReaderMap) -> None:
     readers.drop(LAYOUTS[ONE])
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_fill_of_many_rows_leaves_few_of_its_pages_empty(readers: ReaderMap, backwards: bool) -> None:
+    """Rows in order would leave them half full: a page that is full is halved, and its first half gets no more."""
+    rows = [(number, "some text") for number in range(2_000)]
+    for key in range(5):
+        fill(readers, LIST, (f"{key}",), *(reversed(rows) if backwards else rows))
+    with readers._environment.begin() as transaction:
+        held = sum(len(name) + len(value) + 10 for name, value in transaction.cursor())  # 10: the node and its pointer
+        leaves = transaction.stat()["leaf_pages"] * transaction.stat()["psize"]
+    assert held / leaves > 0.75, f"{held / leaves:.2f} of the pages is in use"
+
+
 def test_a_step_is_seen_as_a_whole_from_other_threads(readers: ReaderMap) -> None:
     client = readers.client()
     fill(readers, ONE, (1,), (0, "a"))

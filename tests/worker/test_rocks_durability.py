@@ -201,6 +201,36 @@ def test_sync_runs_beside_commits(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_flush_runs_beside_commits_and_a_close_waits_for_it(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path)
+    bag = store.create_table(BAG)
+    for step in range(1, 200):
+        bag.stage(bag_rows(step))
+        store.commit([("bag", step, bag_rows(step))])
+    flushes = [threading.Thread(target=store.flush) for _ in range(3)]
+    for thread in flushes:
+        thread.start()
+    bag.stage(bag_rows(200))
+    store.commit([("bag", 200, bag_rows(200))])
+    for thread in flushes[1:]:
+        thread.join()
+    database = store._database._db
+    assert database.property_int_value("rocksdb.num-entries-active-mem-table") <= 2 * len(bag_rows(200)) + 4
+    rows = bag.row_count
+    store.close()  # One may be under way still.
+    flushes[0].join()
+    assert RocksStore(tmp_path).table("bag").row_count == rows
+
+
+def test_a_directory_that_was_there_has_the_cache_and_the_filters_of_a_new_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        store = RocksStore(tmp_path)
+        assert store._database._db.property_int_value("rocksdb.block-cache-capacity") == BLOCK_CACHE_BYTES
+        newest = max(tmp_path.glob("OPTIONS-*"))
+        assert "filter_policy=bloomfilter" in newest.read_text(), newest
+        store.close()
+
+
 def test_a_directory_has_one_user(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     with pytest.raises(StorageFailure, match="in use by another process"):

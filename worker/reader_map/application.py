@@ -25,6 +25,9 @@ from worker.reader_map.layout import (
 
 ENTRY_OVERHEAD = 16
 """Bytes that LMDB takes beside key and value: 10 for the node and its pointer, the rest for pages not quite full."""
+SMALL_ENTRY = 150
+"""Bytes of key and value below which two fifths come late, and leave pages 0.81 to 0.9 full, where a third leaves 0.74
+to 0.86. Of larger ones a page that has got three fifths has no room for the others, and is halved again."""
 
 
 class Application:
@@ -74,7 +77,7 @@ class Application:
         elif count == 1:
             value = self._layout.one(rows[0][0])
         else:
-            value = many(count, self._insert(marker, rows), self._version)
+            value = many(count, self._lay_out(marker, rows, count), self._version)
         self._put(self._veil or marker, value)
         self._account(1, marker, value)
 
@@ -136,6 +139,28 @@ class Application:
         return many(count, cut, self._version) if count else b""
 
     # --- entries ------------------------------------------------------------------------------------------------
+
+    def _lay_out(self, marker: bytes, rows: Sequence[Delta], count: int) -> bool:
+        """``_insert`` of so many rows where none stand: 0.3 µs an entry in LMDB, where one by one takes 0.6.
+
+        In order, but every other one of three or five after the rest. LMDB halves a full page wherever the next entry
+        goes, so that in order they leave their pages half full and in any order two thirds; the late ones fill them.
+        """
+        layout, cut = self._layout, False
+        entries: dict[bytes, bytes] = {}
+        for row, _ in rows:
+            key, value, was_cut = layout.entry(marker, layout.suffix(row), layout.json(row))
+            entries[key + FIRST_ORDINAL] = value
+            cut |= was_cut
+        if len(entries) < count:
+            return self._insert(marker, rows)  # some rows are equal: the later ones have other ordinals
+        items = sorted(entries.items())
+        size = sum([len(key) + len(value) for key, value in items])
+        group = 5 if size < count * SMALL_ENTRY else 3
+        self._cursor.putmulti([item for at, item in enumerate(items) if at % group % 2 == 0])
+        self._cursor.putmulti([item for at, item in enumerate(items) if at % group % 2])
+        self.net_bytes += size + count * ENTRY_OVERHEAD
+        return cut
 
     def _insert(self, marker: bytes, rows: Sequence[Delta]) -> bool:
         layout, cut = self._layout, False
