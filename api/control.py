@@ -7,7 +7,8 @@
 ``GET, DELETE /v1/migrations/{id}``   how far it is; cancel it
 ``POST /v1/workers/{name}/drain``     have its domains go to others; answers when they have
 ``DELETE /v1/workers/{name}/drain``   let it have domains again
-``POST /v1/rebuild``                  give up the disks of lost shards; answers when they are rebuilt from the archive
+``POST /v1/rebuild``                  have lost shards rebuilt from the archive; answers when they are, or at once
+``GET, DELETE /v1/rebuild/{id}``      how far it is; cancel it while nothing is given up
 ====================================  =============================================================================
 
 A controller that does not lead answers 503 with the code ``not_leading`` and says who does.
@@ -16,7 +17,7 @@ A controller that does not lead answers 503 with the code ``not_leading`` and sa
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,7 +30,7 @@ from api.version import VERSION
 from controller.cluster import draining
 from controller.cluster.candidate import Candidate
 from controller.cluster.leader_status import directory_of
-from controller.cluster.rebuilding import rebuild_lost
+from controller.cluster.rebuild_runs import Rebuilding
 from migrations.recipe import Entry
 
 
@@ -60,6 +61,8 @@ class RebuildBody(BaseModel):
 
     shards: list[int] = Field(default=[], description="their numbers; none: all that are lost")
     known: dict[str, int] = Field(default={}, description="positions that were acknowledged, by base shard")
+    by: Literal["auto", "spark", "worker"] = Field(default="auto", description="who folds the archive")
+    wait: bool = Field(default=True, description="answer when it has ended")
 
 
 def create_control_app(candidate: Candidate) -> FastAPI:
@@ -101,8 +104,25 @@ def create_control_app(candidate: Candidate) -> FastAPI:
 
     @app.post("/v1/rebuild")
     async def rebuild(body: RebuildBody) -> dict[str, Any]:
-        return {"rebuilt": await rebuild_lost(await candidate.leading(), body.shards, body.known)}
+        one = (await candidate.leading()).rebuild_operations.start(body.shards, body.known, body.by)
+        if body.wait:
+            await one.ended.wait()
+            if one.error is not None:
+                raise one.error
+        return _rebuilding(one)
+
+    @app.get("/v1/rebuild/{id}")
+    async def rebuilding(id: str) -> dict[str, Any]:
+        return _rebuilding((await candidate.leading()).rebuild_operations.get(id))
+
+    @app.delete("/v1/rebuild/{id}")
+    async def cancel_rebuild(id: str) -> dict[str, Any]:
+        return _rebuilding((await candidate.leading()).rebuild_operations.cancel(id))
 
     app.add_middleware(Gate, requests=Requests(), max_body=MAX_BODY_BYTES)
     answer_errors(app)
     return app
+
+
+def _rebuilding(one: Rebuilding) -> dict[str, Any]:
+    return {**asdict(one.status()), "rebuilt": one.rebuilt}

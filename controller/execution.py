@@ -11,6 +11,7 @@ from controller.deployment import BackfillStatus, MigrationStatus
 from controller.executor import Executor
 from domains.commands import Activate, Feed, Progress
 from domains.errors import Cancelled, HeadraceError
+from migrations.backfill.job import JobProgress
 from migrations.plan import PlanStep
 
 
@@ -47,6 +48,21 @@ class Migration:
         """So many base rows more."""
         if self.backfill is not None:
             self.backfill = replace(self.backfill, rows=self.backfill.rows + rows)
+
+    def show_job(self, way: str, why: str, progress: JobProgress) -> None:
+        """How far the bulk job is, whose way was chosen for this reason."""
+        self.backfill = BackfillStatus(
+            way,
+            why,
+            progress.rows,
+            max(progress.total, progress.rows),
+            progress.stages_done,
+            progress.stages,
+            progress.tasks_done,
+            progress.tasks,
+            progress.seconds_left,
+            progress.ui,
+        )
 
     def check(self) -> None:
         if self.cancelled:

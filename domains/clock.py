@@ -22,6 +22,9 @@ class Clocks:
         self.version = 0
         """Grows with every change, so that nobody works a clock out again for nothing."""
         self._origins: dict[Vertex, Origins] = {}
+        self._ends: dict[Vertex, list[LinkId]] = {}
+        """By ingress: ways that stand in for links over which no more comes for it. They have numbers below zero."""
+        self._ended = 0
 
     def add(self, vertex: Vertex, own: Origins) -> None:
         """Record where a new vertex's rows come from: ``own`` at a base or ingress, else its parents' origins."""
@@ -42,8 +45,28 @@ class Clocks:
             self.links[link] = dict(clock)
             self.version += 1
 
+    def end(self, link: LinkId, ingress: Vertex) -> None:
+        """No more comes for an ingress over a link that goes on for others: from now on what is computed from it
+        reflects of that way what had come by now, and claims no more."""
+        self._ended += 1
+        way = LinkId(-self._ended)
+        self.links[way] = dict(self.links.get(link, {}))
+        self._ends.setdefault(ingress, []).append(way)
+        bases = {base for base, ways in self._origins[ingress].items() if link in ways}
+        below = {ingress: None}
+        pending = [ingress]
+        while pending:
+            vertex = pending.pop()
+            origins = self._origins[vertex]
+            self._origins[vertex] = {**origins, **{base: origins[base] | {way} for base in bases}}
+            pending.extend(child for child in vertex.children if child not in below)
+            below.update(dict.fromkeys(vertex.children))
+        self.version += 1
+
     def remove(self, vertex: Vertex) -> None:
         self._origins.pop(vertex, None)
+        for way in self._ends.pop(vertex, ()):
+            del self.links[way]
 
     def of(self, vertex: Vertex) -> Clock:
         return self.reached(self._origins[vertex])

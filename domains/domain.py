@@ -212,7 +212,7 @@ class Domain:
         return act
 
     def _receive(self, packet: LinkUpdate, step: Step) -> None:
-        self.links.accept(packet)
+        self.links.accept(packet, self.vertices)
         deltas: dict[Vertex, list[Delta]] = {}
         for index, sent in packet.deltas:
             if index in self.vertices:

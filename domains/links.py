@@ -20,6 +20,7 @@ from domains.packets import Clock, Fill, LinkId, LinkUpdate, Pattern, Send, rece
 from domains.sharding import shard_of
 from domains.types import Delta
 from domains.vertex import Vertex
+from domains.vertices import Vertices
 
 
 @dataclass(slots=True)
@@ -62,6 +63,8 @@ class Links:
         self.outgoing: dict[LinkId, Outgoing] = {}
         self.incoming: dict[LinkId, Incoming] = {}
         self._routes_of: dict[Vertex, list[tuple[LinkId, NodeIndex, Part | None]]] = {}
+        self._ended: dict[LinkId, list[NodeIndex]] = {}
+        """Receiving ingresses whose routes were removed in this step."""
 
     # --- routes -----------------------------------------------------------------------------------------------
 
@@ -81,6 +84,7 @@ class Links:
             end = self.outgoing[link]
             del end.routes[ingress]
             end.origins = None
+            self._ended.setdefault(link, []).append(ingress)
 
     def route(self, link: LinkId, ingress: NodeIndex) -> tuple[Vertex, Part | None] | None:
         """Who feeds that ingress over the link; None once the route was removed (an upquery may still be on its
@@ -112,13 +116,24 @@ class Links:
 
     # --- packets ----------------------------------------------------------------------------------------------
 
-    def accept(self, packet: LinkUpdate) -> None:
-        """Check a packet's place in its link."""
+    def accept(self, packet: LinkUpdate, vertices: Vertices) -> None:
+        """Check a packet's place in its link, and learn what it says of clocks.
+
+        A link's clock is that of all egresses that use it, so it goes on without those that were removed. What their
+        ingresses were sent reaches as far as the clock did before: a view that is being removed domain by domain, and
+        is read by who has not heard of it yet, must not claim to reflect writes that nobody sends it any more.
+        """
         end = self.incoming.setdefault(packet.link, Incoming())
         epoch = self.epoch(packet.link)
         assert packet.epoch == epoch, f"link {packet.link}: epoch {packet.epoch}, and the link has {epoch}"
         assert packet.sequence == end.sequence + 1, f"link {packet.link}: {packet.sequence} follows {end.sequence}"
         end.sequence = packet.sequence
+        for index in packet.ended:
+            if index in vertices:
+                self._clocks.end(packet.link, vertices[index])
+        if packet.ended:
+            for out in self.outgoing.values():
+                out.origins = None
         self._clocks.advance(packet.link, packet.clock)
 
     def close_step(self, passes: Iterable[ForwardPass], fills: dict[LinkId, list[Fill]]) -> list[Send]:
@@ -129,10 +144,11 @@ class Links:
                 if egress in self._routes_of:
                     self._gather(one, egress, said)
         sends: list[Send] = []
-        for link in {**said, **fills}:
+        ended, self._ended = self._ended, {}
+        for link in {**said, **fills, **ended}:
             out = said.get(link) or Outbound()
             end = self.outgoing[link]
-            sends.append(self._packet(link, end, out, tuple(fills.get(link, ()))))
+            sends.append(self._packet(link, end, out, tuple(fills.get(link, ())), tuple(ended.get(link, ()))))
         return sends
 
     def _gather(self, one: ForwardPass, egress: Vertex, said: dict[LinkId, Outbound]) -> None:
@@ -148,13 +164,14 @@ class Links:
             if mine:
                 out.deltas.append((ingress, mine))
 
-    def _packet(self, link: LinkId, end: Outgoing, out: Outbound, fills: tuple[Fill, ...]) -> Send:
+    def _packet(
+        self, link: LinkId, end: Outgoing, out: Outbound, fills: tuple[Fill, ...], ended: tuple[NodeIndex, ...] = ()
+    ) -> Send:
         end.sequence += 1
         end.clock, end.version = self._clock(end), self._clocks.version
         epoch = self.epoch(link)
-        return Send(
-            link, LinkUpdate(link, end.sequence, epoch, end.clock, tuple(out.evictions), tuple(out.deltas), fills)
-        )
+        evictions, deltas = tuple(out.evictions), tuple(out.deltas)
+        return Send(link, LinkUpdate(link, end.sequence, epoch, end.clock, evictions, deltas, fills, ended))
 
     def _clock(self, end: Outgoing) -> Clock:
         if end.origins is None:

@@ -256,6 +256,9 @@ class MemoryStore:
         entries = self._log[table]
         return list(islice(entries, (start := bisect_right(entries, after, key=lambda entry: entry[0])), start + limit))
 
+    def flush(self) -> None:
+        """There are no files."""
+
     def trim_log(self, table: str, up_to: int) -> None:
         """Forget the log's entries up to and including sequence ``up_to``."""
         self.table(table)

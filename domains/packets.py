@@ -180,6 +180,8 @@ class LinkUpdate:
     """By receiving ingress."""
     deltas: tuple[tuple[NodeIndex, tuple[Delta, ...]], ...] = ()
     fills: tuple[Fill, ...] = ()
+    ended: tuple[NodeIndex, ...] = ()
+    """Receiving ingresses for which no more comes over this link: what fed them was removed. Their clock stands."""
 
 
 @dataclass(frozen=True, slots=True)

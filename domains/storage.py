@@ -122,6 +122,9 @@ class Store(Protocol):
         Rows have the table's present width. What was trimmed is not there; nobody asks for it (``Domain.log_needed``).
         """
 
+    def flush(self) -> None:
+        """Write out what closing would have to write else. Any thread may call it, and steps go on meanwhile."""
+
 
 def declared_indexes(schema: TableSchema) -> tuple[Columns, ...]:
     """The secondary indexes that a new table has: one for each declared index and UNIQUE that is not the primary key.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.deployment import Deployment
 from headrace.settings import Settings
-from migrations.backfill.runner import BulkRunner
+from migrations.backfill.runner import BulkRunner, Folder
 from worker.archiving import ArchiveOptions
 
 NO_SPARK = "none"
@@ -18,6 +18,13 @@ def bulk_runners(settings: Settings) -> tuple[BulkRunner, ...]:
 
     local = LocalRunner()
     return (local,) if settings.spark_master == NO_SPARK else (SparkRunner(settings.spark()), local)
+
+
+def rebuild_folder(settings: Settings) -> Folder | None:
+    """Who folds the archive of a cluster's lost shards, where that is much."""
+    from migrations.backfill.spark.runner import SparkFolder  # Late, for the same reason.
+
+    return None if settings.spark_master == NO_SPARK else SparkFolder(settings.spark())
 
 
 async def open_deployment(settings: Settings) -> Deployment:

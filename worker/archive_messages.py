@@ -31,3 +31,6 @@ class LogRelease:
     """The log that is kept under this name is needed no more. → ``Done``"""
 
     keep: str
+
+
+ArchiveMessage = ArchiveRequest | ArchivePositions | LogRelease

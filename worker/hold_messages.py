@@ -42,3 +42,6 @@ class ReleaseRequest:
     """It is wanted no more; a notice."""
 
     number: int
+
+
+HoldMessage = HoldRequest | Hold | HeldRequest | HeldRows | ReleaseRequest

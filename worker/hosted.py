@@ -135,7 +135,7 @@ class Hosted:
             return None
         self.hosts = {each: other for each, other in self.hosts.items() if each != index}
         self.layouts.remove_all(index, batch)
-        error = NotHere(f"domain {index} has left this worker", epoch=self.epoch)
+        error = NotHere(f"domain {index} has left this worker", epoch=self.epoch, unlinked=True)
         self.requests.fail(index, error, batch)
         self.waits.fail(index, error, batch)
         self._moved.discard(index)
@@ -256,7 +256,7 @@ class Hosted:
         host = self.hosts.get(index)
         if host is None or not host.linked:
             how = "hosted" if host is None else "linked yet"
-            raise NotHere(f"domain {index} is not {how} here", hint="look it up again", epoch=self.epoch)
+            raise NotHere(f"domain {index} is not {how} here", hint="look it up again", epoch=self.epoch, unlinked=True)
         return host
 
     def check_reader(self, index: DomainIndex, reader: NodeIndex) -> None:

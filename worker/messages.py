@@ -23,8 +23,9 @@ from domains.errors import HeadraceError
 from domains.graph import DomainIndex, NodeIndex
 from domains.packets import Clock, LinkId, Once, Operation
 from domains.types import Row, TableSchema
-from worker.archive_messages import ArchivePositions, ArchiveRequest, LogRelease
-from worker.hold_messages import HeldRequest, HeldRows, Hold, HoldRequest, ReleaseRequest
+from worker.archive_messages import ArchiveMessage
+from worker.hold_messages import HoldMessage
+from worker.moving_messages import MovingMessage
 from worker.reader_map.lookup import BoundLookup, Parts
 from worker.rebuild_messages import (
     ArchivedShard,
@@ -53,13 +54,15 @@ class NotHere(HeadraceError):
     """The domain is not hosted by this worker, or not linked yet. Nothing was done: ask the directory and try again.
 
     ``epoch`` is the worker's, so that whoever asked can tell a directory that is older from one that is not.
+    ``unlinked``: it is the domain that is missed, not something in it; ``LinkRequest`` says when it is there.
     """
 
     code = "not_here"
 
-    def __init__(self, message: str, *, hint: str | None = None, epoch: int = 0) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, epoch: int = 0, unlinked: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.epoch = epoch
+        self.unlinked = unlinked
 
 
 # --- opening a connection ---------------------------------------------------------------------------------------
@@ -379,14 +382,9 @@ Message = (
     | TouchRequest
     | RowsRequest
     | RowCounts
-    | HoldRequest
-    | Hold
-    | HeldRequest
-    | HeldRows
-    | ReleaseRequest
-    | ArchiveRequest
-    | ArchivePositions
-    | LogRelease
+    | HoldMessage
+    | ArchiveMessage
+    | MovingMessage
     | HeardRequest
     | Heard
     | ArchivedShardRequest

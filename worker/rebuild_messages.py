@@ -32,6 +32,10 @@ class ArchivedShardRequest:
 @dataclass(frozen=True, slots=True)
 class ArchivedShard:
     positions: Clock
+    url: str = ""
+    """Of the archive, as the worker knows it."""
+    rows: int = 0
+    """That were archived of the shard and are to be folded: about what a rebuild has to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class RebuildShard:
     """Those of which it is to have a shard. What the archive has under their names may be former tables'."""
     known: Clock
     """Positions that are known to have existed: where a shard goes on, so that none of them is ever given again."""
+    runs: str = ""
+    """The URL below which the tables lie folded and sorted (``migrations/backfill/spark/rebuild.py``), if they do."""
 
     @property
     def bases(self) -> dict[str, TableSchema]:
@@ -72,6 +78,8 @@ class RebuiltTable:
     rows: int
     known: int
     """The greatest position that is known to have existed, and at which the shard goes on."""
+    run: bool = False
+    """It was loaded from a run, and not folded by the worker."""
 
     @property
     def lost(self) -> int:

@@ -57,10 +57,10 @@ class Rebuilds:
     async def archived(self, shard: int) -> ArchivedShard:
         """Raises BadRequest without an archive, ArchiveError."""
         url = self._archive()
-        from worker.archive.lost_shard import archived_positions
+        from worker.archive.lost_shard import archived_shard
         from worker.archive.place import Place
 
-        return ArchivedShard(await asyncio.to_thread(lambda: archived_positions(Place(url), shard)))
+        return await asyncio.to_thread(lambda: archived_shard(Place(url), shard))
 
     async def rebuild(self, asked: RebuildShard) -> ShardRebuilt | RebuildUnderWay:
         """See ``RebuildShard``."""

@@ -28,6 +28,7 @@ from worker.dataflow import Dataflow, Stopping
 from worker.hold_messages import HeldRequest, HoldRequest, ReleaseRequest
 from worker.holds import Holds
 from worker.hosted import Hosted
+from worker.link_waits import LinkWaits
 from worker.loop_answers import LoopAnswers
 from worker.messages import (
     CloseDomain,
@@ -56,6 +57,7 @@ from worker.messages import (
     TouchRequest,
     WriteRequest,
 )
+from worker.moving_messages import FlushDomain, LinkRequest
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
 from worker.rebuild_messages import ArchivedShardRequest, Heard, HeardRequest, RebuildShard
 from worker.rebuilds import Rebuilds
@@ -68,7 +70,9 @@ if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
 
 Found = TypeVar("Found")
-FromController = Ping | OpenDomain | CloseDomain | Perform | Reconfigure | Report | Positions | RebuildShard
+FromController = (
+    Ping | OpenDomain | FlushDomain | CloseDomain | Perform | Reconfigure | Report | Positions | RebuildShard
+)
 
 
 class WorkerServer:
@@ -97,6 +101,7 @@ class WorkerServer:
         """Openings and closings that are under way."""
         self._answers = LoopAnswers(asyncio.get_running_loop())
         self._holds = Holds(dataflow)
+        self._links = LinkWaits(self._is_linked)
         self._rebuilds = Rebuilds(name, data, None if archiver is None else archiver.options.url)
 
     def handle(self, connection: Connection, message: Any) -> Any:
@@ -107,6 +112,8 @@ class WorkerServer:
                 return self._write(message)
             case ReadRequest():
                 return self._read(message)
+            case LinkRequest(domain=domain, within=within):
+                return self._links.until(domain, within)
             case StreamFrame() | StreamOpen():
                 return self._peers.take(connection, message)
             case TouchRequest():
@@ -136,6 +143,7 @@ class WorkerServer:
             case (
                 Ping()
                 | OpenDomain()
+                | FlushDomain()
                 | CloseDomain()
                 | Perform()
                 | Reconfigure()
@@ -175,6 +183,8 @@ class WorkerServer:
                 return self._begin(self._open(message))
             case RebuildShard():
                 return self._rebuilds.rebuild(message)
+            case FlushDomain(domain=domain):
+                return self._flush(domain)
             case CloseDomain():
                 return self._begin(self._close(message))
             case Report():
@@ -189,7 +199,13 @@ class WorkerServer:
             hosted.reconfigure(incarnations, message.removals, batch)
             return Done()
 
-        return self._ask(act, message.epoch)
+        linked = self._ask(act, message.epoch)
+        linked.add_done_callback(lambda _: self._links.look_again())
+        return linked
+
+    def _is_linked(self, domain: DomainIndex) -> bool:
+        host = self._dataflow.hosted.hosts.get(domain)
+        return host is not None and host.linked
 
     async def _report(self, epoch: int) -> Any:
         if self._changes:  # Begun before this was asked: it is to be in the report.
@@ -243,6 +259,14 @@ class WorkerServer:
         shard = await asyncio.to_thread(open_shard, self._data, message.shard, self._name, message.incarnation)
         return shard.store, shard.store.sync, shard.close
 
+    async def _flush(self, domain: DomainIndex) -> Done:
+        """Who closes it meanwhile waits, and it serves until then."""
+        async with self._lock(domain):
+            host = self._dataflow.hosted.hosts.get(domain)
+            if host is not None:
+                await self._apart(host.domain.store.flush)
+        return Done()
+
     async def _close(self, message: CloseDomain) -> Done:
         async with self._lock(message.domain):
             await self._give_up(message.domain, message.epoch)
@@ -255,14 +279,14 @@ class WorkerServer:
         if close is not None:
             await self._apart(close)
 
-    async def _apart(self, close: Callable[[], None]) -> None:
+    async def _apart(self, act: Callable[[], None]) -> None:
         """On a thread of its own: other domains go on meanwhile."""
-        await asyncio.to_thread(close)
+        await asyncio.to_thread(act)
 
     def _lock(self, domain: DomainIndex) -> asyncio.Lock:
         return self._changing.setdefault(domain, asyncio.Lock())
 
-    def _ask(self, act: Callable[[Hosted, Batch], Any], epoch: int | None = None) -> Awaitable[Any]:
+    def _ask(self, act: Callable[[Hosted, Batch], Any], epoch: int | None = None) -> asyncio.Future[Any]:
         """Done between two steps, unless a later leader than that of ``epoch`` has spoken by then."""
 
         def checked(hosted: Hosted, batch: Batch) -> Any:
@@ -295,9 +319,8 @@ class WorkerServer:
 
         All keys are named then, not only the holes: what is a hit now may be evicted before the others are filled.
         """
-        host = self._dataflow.hosted.hosts.get(request.domain)
         layout = self._dataflow.layouts.get((request.domain, request.reader))
-        if host is None or not host.linked or layout is None:
+        if layout is None or not self._is_linked(request.domain):
             raise self._not_here(request)
 
         def look() -> list[Found | None]:
@@ -317,6 +340,7 @@ class WorkerServer:
             f"reader {request.reader} of domain {request.domain} is not here",
             hint="look it up again",
             epoch=self._dataflow.hosted.epoch,
+            unlinked=not self._is_linked(request.domain),
         )
 
     def _touch(self, request: TouchRequest) -> None:

@@ -68,9 +68,10 @@ class Shard:
 
     def close(self) -> None:
         """Sync and close it. Before the lock goes, it is noted that nobody has it: else whoever comes next but one
-        might kill this process, which has long done with it."""
+        might kill this process, which has long done with it. Who comes reads what the system has: this need not be on
+        disk, and nobody waits for it: where the machine stops the processes end too, and none is killed."""
         try:
-            _write_owner(self.directory, replace(self.owner, pid=0, started=0))
+            _write_owner(self.directory, replace(self.owner, pid=0, started=0), durable=False)
         finally:
             self.store.close()
 
@@ -186,14 +187,15 @@ def read_owner(directory: Path) -> Owner | None:
         return None
 
 
-def _write_owner(directory: Path, owner: Owner) -> None:
-    """Replaced whole and on disk, since a later process kills by it."""
+def _write_owner(directory: Path, owner: Owner, *, durable: bool = True) -> None:
+    """Replaced whole, since a later process kills by it."""
     beside = directory / "owner.new"
     try:
         with beside.open("w", encoding="utf-8") as file:
             json.dump(asdict(owner), file)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         beside.replace(directory / "owner.json")
     except OSError as error:
         raise StorageFailure(f"cannot write to {directory}: {error.strerror or error}") from error

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from controller.bulk.choice import Choice
 from controller.bulk.source import BulkSource, blocks_of_file, clear_staging, manifests_of, staging_url
-from controller.deployment import BackfillStatus
 from controller.execution import Migration, carry_out
 from controller.executor import Executor
 from domains.archive import ShardManifest
@@ -125,18 +124,7 @@ class _Build:
         return files
 
     def _show(self, progress: JobProgress) -> None:
-        self._migration.backfill = BackfillStatus(
-            self._choice.way,
-            self._choice.why,
-            progress.rows,
-            max(progress.total, progress.rows),
-            progress.stages_done,
-            progress.stages,
-            progress.tasks_done,
-            progress.tasks,
-            progress.seconds_left,
-            progress.ui,
-        )
+        self._migration.show_job(self._choice.way, self._choice.why, progress)
 
     async def _job(self, positions: Clock) -> Job:
         flow, rows = self._flow, self._choice.rows

@@ -59,7 +59,13 @@ def manifests_of(url: str, shards: Iterable[tuple[str, int]]) -> list[ShardManif
 
 
 def staging_url(url: str, id: str) -> str:
-    return f"{url.rstrip('/')}/{STAGING}/{id}"
+    return below(url, f"{STAGING}/{id}")
+
+
+def below(url: str, path: str) -> str:
+    """A path below an archive's URL, which may have a query (``?endpoint_override=…``)."""
+    start, mark, query = url.partition("?") if "://" in url else (url, "", "")
+    return f"{start.rstrip('/')}/{path}{mark}{query}"
 
 
 def blocks_of_file(url: str, file: StateFile) -> Iterator[bytes]:

@@ -26,8 +26,8 @@ SLOWER = 10
 class Reached:
     """How far all links of the cluster are, at their senders and at their receivers."""
 
-    sent: Mapping[LinkId, Place] = field(default_factory=dict)
-    received: Mapping[LinkId, Place] = field(default_factory=dict)
+    sent: dict[LinkId, Place] = field(default_factory=dict)
+    received: dict[LinkId, Place] = field(default_factory=dict)
 
     def lacks(self, goal: Mapping[LinkId, Place]) -> list[LinkId]:
         # Over a link that has sent nothing there is nothing to wait for, and its receiver may not know of it.

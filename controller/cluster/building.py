@@ -19,7 +19,7 @@ from controller.executor import Executor
 from domains.errors import Unavailable
 from domains.packets import Clock
 from domains.sharding import physical
-from migrations.backfill.runner import BulkRunner
+from migrations.backfill.runner import BulkRunner, Folder
 from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.change import BASES
 from worker.archive_messages import ArchivePositions, ArchiveRequest, LogRelease
@@ -35,6 +35,8 @@ class BulkSettings:
     archive: str | None = None
     runners: tuple[BulkRunner, ...] = ()
     threshold: int = SPARK_THRESHOLD
+    folder: Folder | None = None
+    """Who folds lost shards that have more archived rows than the threshold; see ``rebuild_runs.py``."""
 
 
 class ClusterSource:

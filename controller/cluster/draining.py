@@ -2,7 +2,7 @@
 
 Like giving up a disk (``rebuilding.py``) it is decided in the state and carried out by the leader's next round, so a
 leader that dies in between leaves it to the next one. It holds for the worker's process: one that is started anew is
-given domains again.
+given domains again, and so is one that alone can take what was lost with another.
 """
 
 from __future__ import annotations

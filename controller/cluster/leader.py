@@ -28,6 +28,7 @@ from controller.cluster.handles import Connect, Deposed
 from controller.cluster.ledger import RETRY_SECONDS, Ledger
 from controller.cluster.performing import Calm, ClusterBook, ClusterExecutor
 from controller.cluster.placing import rebalance
+from controller.cluster.rebuild_operations import RebuildOperations
 from controller.cluster.rebuilding import Rebuilds
 from controller.cluster.recovery import Recovery, loads
 from controller.cluster.replica import Replica
@@ -86,6 +87,7 @@ class Leader:
         self.closed: dict[DomainIndex, str] = {}
         """Domains that nobody hosts, and why, as of the last round."""
         self.rebuilds = Rebuilds()
+        self.rebuild_operations = RebuildOperations(self)
         self.trouble = "taking over"
         """What keeps it from calm, if anything does."""
         self._replica = replica
@@ -119,6 +121,7 @@ class Leader:
             await asyncio.gather(steering, *ends, return_exceptions=True)
             # First the fleet: what a migration waits for then fails, and it ends.
             await self.fleet.close()
+            await self.rebuild_operations.close()
             if self.migrator is not None:
                 await self.migrator.close()
 
@@ -156,7 +159,7 @@ class Leader:
 
     @property
     def is_over(self) -> bool:
-        return self._over.is_set()
+        return self._over.is_set() or self.calm.ended
 
     def look_again(self) -> None:
         """Do not wait for the next round of recovery, if one is waited for."""
@@ -338,7 +341,7 @@ class Leader:
         self._uneven = False
         reports = await self._reports(self.fleet.names())
         workers = self.recovery.takers(reports)
-        moves = rebalance(workers, self.ledger.decided.placement, load=loads(reports))
+        moves = self.recovery.drained() or rebalance(workers, self.ledger.decided.placement, load=loads(reports))
         if moves and self.calm:
             self._moves = dict(moves)
             self.disturb("moving domains to workers that joined")

@@ -37,6 +37,7 @@ def status_of(leader: Leader) -> dict[str, Any]:
         "shards": None if state is None else state.shards,
         "quorum": None if state is None else state.quorum,
         "closed": {str(domain): why for domain, why in sorted(leader.closed.items())},
+        "rebuilding": leader.rebuild_operations.running,
         "migrating": leader.migrator is not None and leader.migrator.busy,
         "workers": [
             {

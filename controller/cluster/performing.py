@@ -20,6 +20,7 @@ from controller.executor import Interrupted
 from domains.commands import BuildIndex, Command, Feed, Progress
 from domains.errors import HeadraceError, Unavailable
 from domains.graph import DomainIndex
+from domains.packets import receiver_of, sender_of
 from migrations.plan import PlanStep, State
 from migrations.recipe import Recipe
 from worker.messages import LinkPositions, NotHere, Perform, Positions, RowCounts, RowsRequest
@@ -149,7 +150,7 @@ class ClusterExecutor:
 
     async def _look(self) -> barrier.Reached:
         self.still_calm()
-        return await look(self._fleet, self._ledger.decided.epoch)
+        return await look(self._fleet, self._ledger.decided)
 
     async def take_back(self, steps: Sequence[PlanStep]) -> None:
         """By a recovery: it removes what the recipe does not have, and waits until nothing of it is on its way, so
@@ -190,10 +191,14 @@ class ClusterBook:
             self._replica.adopt(recipe, state)
 
 
-async def look(fleet: Fleet, epoch: int) -> barrier.Reached:
-    """How far all links are. Raises Interrupted, Deposed."""
+async def look(fleet: Fleet, decided: ClusterState) -> barrier.Reached:
+    """How far all links are, by the word of the workers that are to have their ends: one that came back may have
+    ends of before. Raises Interrupted, Deposed."""
     names = fleet.names()
-    answers: list[LinkPositions] = await asyncio.gather(*(fleet.ask(name, Positions(epoch)) for name in names))
-    sent = {link: at for each in answers for link, at in each.sent.items()}
-    received = {link: at for each in answers for link, at in each.received.items()}
-    return barrier.Reached(sent, received)
+    answers: list[LinkPositions] = await asyncio.gather(*(fleet.ask(name, Positions(decided.epoch)) for name in names))
+    reached = barrier.Reached()
+    for name, each in zip(names, answers, strict=True):
+        own = {domain for domain, given in decided.placement.items() if given.worker == name}
+        reached.sent.update((link, at) for link, at in each.sent.items() if sender_of(link) in own)
+        reached.received.update((link, at) for link, at in each.received.items() if receiver_of(link) in own)
+    return reached

@@ -22,6 +22,7 @@ NO_LOAD: Load = MappingProxyType({})
 Refusals = Mapping[tuple[str, DomainIndex], float]
 """(worker, domain) → when the worker could not open the domain."""
 NONE_REFUSED: Refusals = MappingProxyType({})
+NO_WORKERS: Mapping[str, str] = MappingProxyType({})
 
 
 def place(
@@ -31,17 +32,19 @@ def place(
     *,
     load: Load = NO_LOAD,
     refused: Refusals = NONE_REFUSED,
+    last: Mapping[str, str] = NO_WORKERS,
 ) -> dict[DomainIndex, str]:
     """A worker for each of the domains; one that no worker can take is left out.
 
     ``workers`` are those that may be given domains, with their data directories: a domain that has been open goes only
     where its directory is. Whoever has refused a domain is asked last, and of several the one whose refusal is oldest.
+    ``last`` are given what none of these can take: a worker that is drained serves it, rather than nobody.
     """
     wanted = sorted(homeless)
     hosts = {domain: given.worker for domain, given in placement.items() if domain not in wanted}
     found: dict[DomainIndex, str] = {}
     for domain in wanted:
-        able = _able(domain, workers, placement)
+        able = _able(domain, workers, placement) or _able(domain, last, placement)
         if not able:
             continue
         before = placement[domain].worker if domain in placement else ""

@@ -6,6 +6,8 @@ if need be, since what was not archived is on that disk only. Giving the disk up
     POST /v1/rebuild ─► lost? archived? how far has anybody heard? ─► the state: another worker, ``Rebuild``
         ─► every round: RebuildShard ─► under way: stays closed │ made: opened as any other, ``Rebuild`` gone
 
+Where there is much to fold, Spark does it before anything is decided (``rebuild_runs.py``).
+
 The *tail*, what is lost with the disk, is everything behind the last archived position, up to the greatest position
 that is known to have existed: to the links of domains that survived, or to whoever asks (by a token).
 """
@@ -13,19 +15,29 @@ that is known to have existed: to the links of domains that survived, or to whoe
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from controller.cluster.handles import Deposed
 from controller.cluster.placing import place
+from controller.cluster.rebuild_runs import WORKER, By, Rebuilding, choose_way, fold_lost, forget_runs, turn
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.executor import Interrupted
 from domains.errors import BadRequest, HeadraceError, Unavailable
 from domains.graph import DomainIndex
 from domains.packets import Clock
 from domains.types import TableSchema
-from worker.rebuild_messages import ArchivedShardRequest, HeardRequest, RebuildShard, RebuiltTable, ShardRebuilt
+from migrations.backfill.job import JobProgress
+from worker.rebuild_messages import (
+    ArchivedShard,
+    ArchivedShardRequest,
+    HeardRequest,
+    RebuildShard,
+    RebuiltTable,
+    ShardRebuilt,
+)
 
 if TYPE_CHECKING:
     from controller.cluster.leader import Leader
@@ -43,6 +55,10 @@ class Rebuilds:
     def __init__(self) -> None:
         self.made: dict[DomainIndex, ShardRebuilt] = {}
         self.failed: dict[DomainIndex, HeadraceError] = {}
+        self.rows: dict[DomainIndex, int] = {}
+        """Loaded so far, as the workers have told."""
+        self.folding: set[str] = set()
+        """The rebuild that has the archive folded, if one has: see ``rebuild_runs.turn``."""
 
     async def round(
         self,
@@ -73,8 +89,8 @@ class Rebuilds:
         able = sorted((name for name, data in takers.items() if data == given.data), key=lambda n: n != given.worker)
         if not able:
             return f'it is to be rebuilt in the data directory "{given.data}", which no worker has that can take it'
-        known = given.rebuild.known
-        message = RebuildShard(state.epoch, domain, state.shards, given.rebuild.decided, tables, known)
+        due = given.rebuild
+        message = RebuildShard(state.epoch, domain, state.shards, due.decided, tables, due.known, due.runs)
         try:
             answer = await ask(able[0], message)
         except (Interrupted, Deposed):
@@ -83,8 +99,10 @@ class Rebuilds:
             self.failed[domain] = error
             return f'worker "{able[0]}" cannot rebuild it: {error}'
         if not isinstance(answer, ShardRebuilt):
+            self.rows[domain] = answer.rows
             return f'worker "{able[0]}" rebuilds it from the archive: {answer.rows:,} rows so far'
         self.made[domain] = answer
+        self.rows[domain] = sum(each.rows for each in answer.tables)
         return None
 
 
@@ -99,32 +117,83 @@ def _is_lost(given: Assignment, directories: Collection[str]) -> bool:
     return given.rebuild is not None or bool(given.data and given.data not in directories)
 
 
-async def rebuild_lost(leader: Leader, shards: Sequence[int], known: Clock) -> list[dict[str, Any]]:
-    """Give up the disks of shards, and have them rebuilt; () is all that are lost. ``known`` is what the operator has.
+async def rebuild_lost(
+    leader: Leader, shards: Sequence[int], known: Clock, by: By = "auto", shown: Rebuilding | None = None
+) -> list[dict[str, Any]]:
+    """Give up the disks of shards, and have them rebuilt; () is all that are lost. ``known`` is what the operator has,
+    ``shown`` is told how far it is.
 
     Answers for each base shard, as JSON: the worker; as of which ``position`` it was rebuilt; its ``rows``; the
-    greatest position that was ``known``; how many writes are ``lost`` for all that is known.
+    greatest position that was ``known``; how many writes are ``lost`` for all that is known; ``by`` whom it was folded.
 
     :raises BadRequest: a shard is not lost, or cannot be had from the archive. Nothing is decided then.
+    :raises BulkFailed, Cancelled, ArchiveError: the archive was not folded. Nothing is decided then.
     :raises Unavailable: it is decided, and could not be done (yet); the message says why.
     """
+    shown = Rebuilding("lost", "") if shown is None else shown
     leader.serving()
     if leader.recovery is None:
         raise Unavailable("the leader has only just taken over", hint="try again")
-    wanted = _chosen(leader, shards)
+    wanted, runs = _chosen(leader, shards), ""
     hosts = _hosts(leader, wanted)
+    archived = await _archived(leader, hosts)
+    heard = await _heard(leader, known)
+    way = await choose_way(leader.settings.bulk, by, archived)
+    shown.check()
+    shown.begin(way)
+    if way.folder is None:
+        await _decide(leader, hosts, heard, runs, shown)
+        return await _rebuilt(leader, wanted, shown)
+    try:
+        with turn(leader.rebuilds.folding, shown.id):
+            positions = {
+                domain: {base: each.positions[base] for base in _bases_of(leader, domain) if base in each.positions}
+                for domain, each in archived.items()
+            }
+            check = functools.partial(_check_wanted, leader, wanted, shown)
+            runs = await fold_lost(leader, way, positions, check, shown)
+            shown.next()
+            hosts = _hosts(leader, wanted)  # That took its time: others may be there now, and know other positions.
+            await _archived(leader, hosts)
+            heard = await _heard(leader, heard)
+            shown.check()
+            await _decide(leader, hosts, heard, runs, shown)
+        return await _rebuilt(leader, wanted, shown)
+    finally:
+        await forget_runs(leader, runs)
+
+
+async def _archived(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[DomainIndex, ArchivedShard]:
+    """What the workers that get the shards find of them. Raises BadRequest where that is nothing, or no archive."""
+    found: dict[DomainIndex, ArchivedShard] = {}
     for domain, worker in hosts.items():
-        archived = await leader.fleet.ask(worker, ArchivedShardRequest(domain))
-        if not archived.positions and _bases_of(leader, domain):
+        found[domain] = await leader.fleet.ask(worker, ArchivedShardRequest(domain))
+        if not found[domain].positions and _bases_of(leader, domain):
             raise BadRequest(
                 f'nothing of shard {domain} is archived where worker "{worker}" looks for it',
                 hint="bring the data directory back from a snapshot (docs/operations.md)",
             )
-    heard = merged(
-        [known, *[(await leader.fleet.ask(name, HeardRequest())).positions for name in leader.fleet.names()]]
-    )
-    await _decide(leader, hosts, heard)
-    await _until_made(leader, wanted)
+    return found
+
+
+async def _heard(leader: Leader, known: Clock) -> Clock:
+    """How far all that are there have heard, and ``known``."""
+    heard = [(await leader.fleet.ask(name, HeardRequest())).positions for name in leader.fleet.names()]
+    return merged([known, *heard])
+
+
+def _check_wanted(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:
+    """Raises what ends a job for shards."""
+    shown.check()
+    if leader.is_over:
+        raise Unavailable("the leader is succeeded: nothing is given up", hint="ask again")
+    back = set(wanted) - set(lost_shards(leader))
+    if back:
+        raise Unavailable(f"shard {min(back)} is not lost any more: nothing is given up", hint="look again")
+
+
+async def _rebuilt(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebuilding) -> list[dict[str, Any]]:
+    await _until_made(leader, wanted, shown)
     return [
         {"shard": domain, "worker": leader.ledger.decided.placement[domain].worker, **_shown(each)}
         for domain in wanted
@@ -172,7 +241,7 @@ def _check_still_lost(leader: Leader, hosts: Mapping[DomainIndex, str]) -> None:
             raise Unavailable("workers came or went meanwhile: nothing is decided", hint="look again")
 
 
-async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock) -> None:
+async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock, runs: str, shown: Rebuilding) -> None:
     members = leader.fleet.members
 
     def decide(before: ClusterState) -> ClusterState:
@@ -184,20 +253,26 @@ async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock
             former = before.placement[domain].rebuild
             # What was known when it was given up first, those who knew may have forgotten since.
             known = merged([{b: heard[b] for b in bases if b in heard}, former.known if former is not None else {}])
-            given[domain] = Assignment(worker, epoch, members[worker].descriptor.data, Rebuild(epoch, known))
+            given[domain] = Assignment(worker, epoch, members[worker].descriptor.data, Rebuild(epoch, known, runs))
         return before.next_epoch({**before.placement, **given})
 
     leader.rebuilds.made.clear()
     leader.rebuilds.failed.clear()
+    leader.rebuilds.rows.clear()
+    shown.decided = True
     await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
     leader.disturb(f"rebuilding shard {', '.join(map(str, hosts))} from the archive")
 
 
-async def _until_made(leader: Leader, wanted: Sequence[DomainIndex]) -> None:
+async def _until_made(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:
     """Until they serve. Raises what keeps one from being made; the decision stands, and is tried again and again."""
     pause = LOOK_FIRST
+    began, total = asyncio.get_running_loop().time(), shown.backfill.rows_total if shown.backfill is not None else 0
     while True:
         await asyncio.sleep(pause)
+        rows = sum(leader.rebuilds.rows.get(domain, 0) for domain in wanted)
+        left = (asyncio.get_running_loop().time() - began) * max(0, total - rows) / rows if rows else None
+        shown.show(JobProgress(rows, total, seconds_left=left))
         for domain in wanted:
             if domain in leader.rebuilds.failed:
                 error = leader.rebuilds.failed[domain]
@@ -224,6 +299,7 @@ def _told(leader: Leader, domain: DomainIndex) -> Iterable[RebuiltTable]:
 def _shown(each: RebuiltTable) -> dict[str, Any]:
     return {
         "base": each.base,
+        "by": "spark" if each.run else WORKER,
         "position": each.position,
         "rows": each.rows,
         "known": each.known,

@@ -3,8 +3,8 @@
 A round decides first and does then, and everything it does may be done twice. So it may be broken off anywhere, by
 another loss, by the end of this leader: the next round, be it another leader's, begins with what the workers report::
 
-    report ─► who is homeless ─► decide (state, greater epoch) ─► close, open, tables ─► nodes of what was opened
-        ─► Reconfigure: removals, resets, links ─► what was sent before has arrived ─► nodes again ─► backfill
+    report ─► who is homeless, what moves ─► decide (state, greater epoch) ─► close, open, tables ─► nodes of what was
+        opened ─► Reconfigure: removals, resets, links ─► what was sent before has arrived ─► nodes again ─► backfill
         ─► every consequence has arrived ─► activate
 
 What excludes each race:
@@ -12,13 +12,17 @@ What excludes each race:
 * *A late packet of what was lost.* The domain's new incarnation is the new epoch, so what the old one sent is stale.
 * *A late packet for a node that is built again.* The old node is removed, and its egress with it, in the step that
   resets the links. Only when everything sent before has arrived (``barrier.everything_sent``) is there a node of that
-  number again.
+  number again. Every round waits for it, be there anything to remove or not: an earlier one that was broken off, or
+  another leader's, may have removed what this one, or a migration after it, adds.
 * *A worker that comes back with what nobody could take over.* While a domain is left out, what is sent to it is
   dropped. So it is given a new incarnation before it is left out: what comes back is another one, and begins anew.
 * *Rows twice, or not at all.* Nothing is fed before all nodes are there; an egress that feeds again feeds only
   ingresses that are new (``reconcile.py``).
 * *An answer from what is half built.* Reads and upqueries of such nodes are held until ``Activate``, which comes when
   all rows have arrived everywhere (``barrier.all_lanes``).
+* *A reset before what it makes void is removed.* Only who has reported in this round is told of the links: so each
+  domain it has is one that is decided, and what is full there and is to go is in the same message. Who joins later may
+  have domains of before; no link of this round leads to it, and the round that closes them or gives it others tells it.
 * *A command of this leader's own past.* Over one connection it comes before the report that is asked later, which
   reflects it. One that was sent over a connection before (the network had it for a while) may come at any time: so
   where a process was connected to again, the epoch grows before the reports are asked, and workers refuse the older.
@@ -36,6 +40,7 @@ from controller.cluster import barrier
 from controller.cluster.fleet import Fleet, Timing
 from controller.cluster.handles import Deposed
 from controller.cluster.ledger import Ledger
+from controller.cluster.moving import flush_domains
 from controller.cluster.performing import look
 from controller.cluster.placing import Refusals, place
 from controller.cluster.rebuilding import Rebuilds
@@ -53,6 +58,7 @@ from controller.cluster.reconcile import (
 )
 from controller.cluster.replica import Replica
 from controller.cluster.state import Assignment, ClusterState
+from controller.cluster.together import together
 from controller.executor import Interrupted
 from domains.commands import Progress
 from domains.errors import HeadraceError
@@ -126,6 +132,7 @@ class Recovery:
         reports = await self._reports(self._fleet.names())
         decided, takers = self._ledger.decided, self.takers(reports)
         self._rebuilding = await self._rebuilds.round(self._ask, decided, takers, self._tables_of)
+        await self._flush(reports, moves)
         opened = await self._decide(reports, moves)
         await self._close(reports)
         closed = await self._open(opened)
@@ -159,13 +166,19 @@ class Recovery:
 
     # --- deciding -------------------------------------------------------------------------------------------------
 
+    async def _flush(self, reports: Reports, moves: Mapping[DomainIndex, str]) -> None:
+        moving = self._moving(self._ledger.decided, moves)
+        if moving and not homeless(self._ledger.decided, reports):
+            self.step = f"preparing {_names(moving)} to move"
+            await flush_domains(self._ask, self._ledger.decided, moving)
+
     async def _decide(self, reports: Reports, moves: Mapping[DomainIndex, str]) -> list[DomainIndex]:
         """Give what is homeless, or is to move, to workers: written, with a new epoch, before anything is done."""
         state = self._ledger.decided
         moving = {d: worker for d, worker in self._moving(state, moves).items() if d not in self._rebuilding}
         lost = [d for d in homeless(state, reports) if d not in moving and d not in self._rebuilding]
-        workers = self.takers(reports)
-        hosts = {**place(lost, workers, state.placement, load=loads(reports), refused=self._refusals()), **moving}
+        workers, load, refused = self.takers(reports), loads(reports), self._refusals()
+        hosts = place(lost, workers, state.placement, load=load, refused=refused, last=self._there(reports)) | moving
         stranded = [d for d in lost if d not in hosts and self._may_be_open(d)]
         if not hosts and not stranded:
             return []
@@ -191,20 +204,26 @@ class Recovery:
 
     def takers(self, workers: Iterable[str]) -> dict[str, str]:
         """Those of the workers that may be given domains, with their data directories."""
-        draining = self._ledger.decided.draining
-        members = {name: self._fleet.members[name].descriptor for name in workers if name in self._fleet.members}
-        return {name: each.data for name, each in members.items() if draining.get(name) != each.incarnation}
+        draining, members = self._ledger.decided.draining, self._fleet.members
+        there = self._there(workers)
+        return {n: data for n, data in there.items() if draining.get(n) != members[n].descriptor.incarnation}
+
+    def _there(self, workers: Iterable[str]) -> dict[str, str]:
+        members = self._fleet.members
+        return {name: members[name].descriptor.data for name in workers if name in members}
 
     def _moving(self, state: ClusterState, moves: Mapping[DomainIndex, str]) -> dict[DomainIndex, str]:
         """Of the wanted moves and of what is on draining workers: what another worker can take now."""
         takers = self.takers(self._fleet.names())
-        drained = [
-            d
-            for d, given in state.placement.items()
-            if given.worker in self._fleet.members and given.worker not in takers
-        ]
         wanted = {d: worker for d, worker in moves.items() if worker in takers and state.placement[d].worker != worker}
-        return {**place(drained, takers, state.placement, refused=self._refusals()), **wanted}
+        return {**self.drained(), **wanted}
+
+    def drained(self) -> dict[DomainIndex, str]:
+        """What is on draining workers, and who can take it now."""
+        placement, there = self._ledger.decided.placement, self._fleet.names()
+        takers = self.takers(there)
+        left = [d for d, given in placement.items() if given.worker in there and given.worker not in takers]
+        return place(left, takers, placement, refused=self._refusals())
 
     def _refusals(self) -> Refusals:
         now = asyncio.get_running_loop().time()
@@ -305,13 +324,13 @@ class Recovery:
         fresh = [step for step in todo.fresh if step.domain not in closed]
         self.step = f"adding the nodes of {_names(opened)}" if opened else self.step
         await together(self._perform_all(steps) for steps in _by_domain(fresh))
-        await self._reconfigure(todo, opened, closed)
+        await self._reconfigure(reports, todo, opened, closed)
         await self._drops(planned, there)
         if closed:
             # What is full lacks the rows of what is closed. It stays removed, and is built when all is there.
             return
-        if todo.removals:
-            await barrier.everything_sent(self._links, self._timing.poll)
+        self.step = "waiting for what is on its way"
+        await barrier.everything_sent(self._links, self._timing.poll)
         self.step = "building again what is full"
         await together(self._perform_all(steps) for steps in _by_domain(todo.again))
         await together(self._perform_all(steps) for steps in _by_domain(todo.indexes))
@@ -321,9 +340,9 @@ class Recovery:
         await together(self._perform_all(steps) for steps in _by_domain(todo.activations))
 
     async def _reconfigure(
-        self, todo: Repair, opened: Sequence[DomainIndex], closed: Mapping[DomainIndex, str]
+        self, reports: Reports, todo: Repair, opened: Sequence[DomainIndex], closed: Mapping[DomainIndex, str]
     ) -> None:
-        """Survivors first: then they have room for what the others send at once."""
+        """Survivors first: then they have room for what the others send at once. Only those that have reported."""
         self.step = "linking the domains"
         state = self._ledger.decided
         placement = {
@@ -332,7 +351,7 @@ class Recovery:
             if given.worker in self._fleet.members and domain not in closed
         }
         hosts = {self._host(domain) for domain in opened}
-        for group in ([n for n in self._fleet.names() if n not in hosts], sorted(hosts)):
+        for group in ([n for n in self._fleet.names() if n in reports and n not in hosts], sorted(hosts)):
             await together(
                 self._ask(
                     name,
@@ -352,7 +371,7 @@ class Recovery:
 
     async def _links(self) -> barrier.Reached:
         self._check()
-        return await look(self._fleet, self._ledger.decided.epoch)
+        return await look(self._fleet, self._ledger.decided)
 
     async def _perform_all(self, steps: Sequence[PlanStep]) -> None:
         """One domain's steps, in order."""
@@ -367,15 +386,6 @@ class Recovery:
 def loads(reports: Reports) -> dict[DomainIndex, float]:
     """How much has been written to each domain's tables: a measure of its weight that does not jump about."""
     return {d: float(sum(each.positions.values())) for report in reports.values() for d, each in report.domains.items()}
-
-
-async def together(calls: Iterable[Any]) -> list[Any]:
-    """All answers, in order; when one fails, the first error, once all have ended: none goes on unseen."""
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return answers
 
 
 def _by_domain(steps: Iterable[PlanStep]) -> list[list[PlanStep]]:

@@ -35,6 +35,8 @@ class Rebuild:
     """The epoch of the decision."""
     known: Clock
     """Of its base shards, the greatest positions that anybody knew of then."""
+    runs: str = ""
+    """Where they lie folded and sorted, if they do: a URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,11 @@ class Assignment:
     """Until it has been made there."""
 
     def to_json(self) -> list[Any]:
-        given = [self.worker, self.incarnation, self.data]
-        return (
-            given if self.rebuild is None else [*given, self.rebuild.decided, dict(sorted(self.rebuild.known.items()))]
-        )
+        given: list[Any] = [self.worker, self.incarnation, self.data]
+        if self.rebuild is not None:
+            given += [self.rebuild.decided, dict(sorted(self.rebuild.known.items()))]
+            given += [self.rebuild.runs] if self.rebuild.runs else []
+        return given
 
     @classmethod
     def from_json(cls, given: list[Any]) -> Assignment:
@@ -62,8 +65,9 @@ class Assignment:
         assigned = cls(str(worker), int(incarnation), str(data))
         if not rebuild:
             return assigned
-        decided, known = rebuild
-        return replace(assigned, rebuild=Rebuild(int(decided), {str(base): int(at) for base, at in known.items()}))
+        decided, known, *runs = rebuild
+        positions = {str(base): int(at) for base, at in known.items()}
+        return replace(assigned, rebuild=Rebuild(int(decided), positions, *map(str, runs)))
 
 
 @dataclass(frozen=True, slots=True)

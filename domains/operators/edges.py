@@ -92,7 +92,7 @@ class ReaderIndex(Index):
 
     def fill(self, key: Row, material: Iterable[Delta]) -> None:
         size = READER_KEY_BYTES + sum(weight * (READER_ROW_BYTES + self.weigh(row)) for row, weight in material)
-        self.once[key] = size
+        self.once[key] = _SIZES[size] if size < len(_SIZES) else size
         self.bytes += size
 
     def evict(self, key: Row) -> Collection[Delta]:
@@ -134,9 +134,11 @@ class ReaderIndex(Index):
 
 PROTECTED = 80
 """Of a hundred keys, how many at most are protected: what is new must have time to be read a second time."""
-READER_KEY_BYTES = 200
-"""A filled key: its tuple, number, size and dict slot here (160, as tracemalloc counts for 200,000 of them), its marker
-in the reader map (23, and the free part of its page)."""
+_SIZES = tuple(range(2_048))
+"""The same object for equal sizes of ordinary keys: one of its own would be a fifth of what a key takes here."""
+READER_KEY_BYTES = 170
+"""A filled key: its tuple, number and dict slot here (128, as tracemalloc counts for 60,000 of them), its marker in the
+reader map (23, and the free part of its page)."""
 READER_ROW_BYTES = 40
 """A row's LMDB entry beside its values: key, header, and the free part of its page."""
 

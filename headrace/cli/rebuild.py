@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -12,13 +16,26 @@ from headrace import connect
 from headrace.cli.draining import cluster_of, leader_url
 from headrace.cli.queries import AsJson, Url
 from headrace.cli.serving import Config
+from headrace.cli.watching import watched
 from headrace.client.calls import Call
 from headrace.client.encoding import to_json
-from headrace.errors import BadRequest
+from headrace.client.results import Progress
+from headrace.errors import BadRequest, ConnectionFailed, NotFound, Unavailable
+from headrace.errors import rebuild as error_of
+from headrace.render import console
 from headrace.settings import load
 
-REBUILD_SECONDS = 24 * 3600.0
-"""For the answer: some hundred thousand rows a second, and there may be very many. The decision stands either way."""
+if TYPE_CHECKING:
+    from headrace.client.connection import Connection
+
+LOOK_SECONDS = 0.2
+"""Between two looks how far it is."""
+
+
+class By(StrEnum):
+    AUTO = "auto"
+    SPARK = "spark"
+    WORKER = "worker"
 
 
 def rebuild(
@@ -27,6 +44,13 @@ def rebuild(
     token: Annotated[
         str | None, typer.Option(help="The last token that a write answered: what is missing up to it is named too.")
     ] = None,
+    by: Annotated[
+        By,
+        typer.Option(
+            help="Who folds the archive: the worker that gets the shard, or Spark; auto: Spark where more rows are "
+            "archived of the shards than the controller's --spark-threshold."
+        ),
+    ] = By.AUTO,
     as_json: AsJson = False,
     url: Url = None,
     config: Config = None,
@@ -36,9 +60,13 @@ def rebuild(
     A shard is lost when no worker that is there has its data directory. What was written to it and not archived is lost
     for good then, so bring the directory back if you can. What is lost is named exactly, as far as anybody knows of it.
 
+    By Spark nothing is given up before the archive is folded: until then Ctrl-C leaves everything as it was.
+
     Examples:
 
       headrace rebuild --lost
+
+      headrace rebuild --lost --by worker
 
       headrace rebuild 2 3 --token h1.eyJ2b3RlcyI6M30
     """
@@ -47,13 +75,64 @@ def rebuild(
     settings = load(config, url=url)
     cluster = cluster_of(settings.url)
     known = tokens.merge(cluster.get("acknowledged", {}), {} if token is None else tokens.decode(token))
-    body = {"shards": shards or [], "known": known}
-    with connect(leader_url(cluster), timeout=REBUILD_SECONDS) as controller:
-        answer = controller.send(Call("POST", "/v1/rebuild", dict, to_json(body)))
+    body = {"shards": shards or [], "known": known, "by": by.value, "wait": False}
+    with connect(leader_url(cluster)) as controller:
+        operation = Operation(controller, controller.send(Call("POST", "/v1/rebuild", dict, to_json(body))))
+        watched(console(stderr=True), operation.wait, operation.cancel, "rebuilt")
     if as_json:
-        typer.echo(json.dumps(answer["rebuilt"]))
+        typer.echo(json.dumps(operation.rebuilt))
     else:
-        typer.echo("\n".join(line for each in answer["rebuilt"] for line in told(each)))
+        typer.echo("\n".join(line for each in operation.rebuilt for line in told(each)))
+
+
+class Operation:
+    """A rebuild under way at a leader."""
+
+    def __init__(self, controller: Connection, started: dict[str, Any]) -> None:
+        self._controller = controller
+        self._path = f"/v1/rebuild/{quote(started['id'], safe='')}"
+        self.rebuilt: list[dict[str, Any]] = []
+        """What was, base shard by base shard, once it is done."""
+
+    def wait(self, tell: Callable[[Progress], None]) -> Progress:
+        """Until it has ended; raises what made it fail, or Unavailable where its leader is gone."""
+        while True:
+            shown = self._asked("GET")
+            progress = _progress(shown)
+            tell(progress)
+            if progress.finished:
+                self.rebuilt = shown["rebuilt"]
+                return progress.checked()
+            time.sleep(LOOK_SECONDS)
+
+    def cancel(self) -> None:
+        self._asked("DELETE")
+
+    def _asked(self, method: str) -> dict[str, Any]:
+        try:
+            return dict(self._controller.send(Call(method, self._path, dict)))
+        except (ConnectionFailed, Unavailable, NotFound) as error:
+            raise Unavailable(
+                f"the leader that was asked is lost: {error.message}",
+                hint="what it had given up the next one rebuilds; ask again for what stays unplaced",
+            ) from error
+
+
+def _progress(shown: dict[str, Any]) -> Progress:
+    """As the controller has it."""
+    error, backfill = shown["error"], shown["backfill"] or {}
+    counts = {name: value for name, value in backfill.items() if name != "way"}
+    return Progress(
+        shown["id"],
+        shown["sql"],
+        shown["state"],
+        shown["step"],
+        shown["progress"],
+        tuple(shown["steps"]),
+        None if error is None else error_of(*error),
+        backfill.get("way"),
+        **counts,
+    )
 
 
 def told(each: dict[str, Any]) -> list[str]:

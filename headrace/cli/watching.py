@@ -1,4 +1,4 @@
-"""A migration as a bar at the terminal: what it does, how far it is, how long it may still take.
+"""A migration, or a rebuild, as a bar at the terminal: what it does, how far it is, how long it may still take.
 
 ::
 
@@ -25,9 +25,12 @@ def creates_view(text: str) -> bool:
 
 
 def watched(
-    console: Console, wait: Callable[[Callable[[Progress], None]], Progress], cancel: Callable[[], object]
+    console: Console,
+    wait: Callable[[Callable[[Progress], None]], Progress],
+    cancel: Callable[[], object],
+    what: str = "backfilled",
 ) -> Progress:
-    """See a migration through: ``wait`` is its, and is told whom to tell. Raises what made it fail.
+    """See a migration through, or a rebuild: ``wait`` is its, and is told whom to tell. Raises what made it fail.
 
     Ctrl-C cancels it and waits for its end, which may be that it was done already. A second one only stops watching.
     """
@@ -45,7 +48,7 @@ def watched(
             cancel()
             done = wait(tell)
     if done.backfill is not None:
-        console.print(f"backfilled by {done.backfill}: {done.why}", style="dim", highlight=False)
+        console.print(f"{what} by {done.backfill}: {done.why}", style="dim", highlight=False)
     return done
 
 

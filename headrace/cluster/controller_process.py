@@ -17,7 +17,7 @@ from controller.cluster.leader import LeaderSettings
 from headrace.cluster.recipe_keeping import keep_recipes
 from headrace.errors import BadRequest, HeadraceError
 from headrace.listening import StartFailed, address, listen
-from headrace.opening import bulk_runners
+from headrace.opening import bulk_runners, rebuild_folder
 from headrace.server import Running, Server, config
 from headrace.settings import Settings
 from zookeeper.descriptors import ControllerDescriptor, check_name
@@ -72,7 +72,7 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
 
 
 def _bulk(settings: Settings) -> BulkSettings:
-    return BulkSettings(settings.archive, bulk_runners(settings), settings.spark_threshold)
+    return BulkSettings(settings.archive, bulk_runners(settings), settings.spark_threshold, rebuild_folder(settings))
 
 
 def _descriptor(settings: Settings, listening: socket.socket) -> ControllerDescriptor:

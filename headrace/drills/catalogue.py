@@ -135,6 +135,14 @@ DRILLS = {
             prepare=disk_loss.prepare,
             means=disk_loss.means,
         ),
+        Drill(
+            "disk-loss-spark",
+            "the same, and Spark folds the archive",
+            disk_loss.lose,
+            Goals(),
+            prepare=disk_loss.prepare,
+            means=disk_loss.means_by_spark,
+        ),
     )
 }
 

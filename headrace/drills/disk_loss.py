@@ -1,4 +1,5 @@
 """``disk-loss``: a worker dies and its disk with it; an operator gives the disk up; the archive has all but the tail.
+``disk-loss-spark``: the same, and Spark folds the archive.
 
 ::
 
@@ -19,7 +20,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,14 @@ from typing import Any
 import httpx
 
 from api import tokens
+from domains.errors import Unavailable
 from domains.packets import Clock
 from headrace.drills.cluster import Cluster, missing
 from headrace.drills.faults import DETECTION_SECONDS
 from headrace.drills.loading import DrillFailed
+from headrace.drills.possible import NotPossible
 from headrace.drills.stage import LOOK_AGAIN, WHOLE_SECONDS, Stage
+from migrations.backfill.spark.launching import check_java
 
 NEVER = 86_400
 """Seconds between two archivings by themselves, the most that the setting allows: none is done while a drill lasts."""
@@ -62,19 +66,23 @@ class Written:
 
 
 @asynccontextmanager
-async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
+async def means(cluster: Cluster, by: str = "worker") -> AsyncIterator[dict[str, Any]]:
     disks = (cluster.data / "disks").absolute()
-    cluster.special = {
-        name: {
-            "environment": {
-                "HEADRACE_DATA": str(disks / name),
-                "HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute()),
-                "HEADRACE_ARCHIVE_INTERVAL": str(NEVER),
-            }
-        }
-        for name in (f"worker-{number}" for number in range(1, cluster.shape.workers + 1))
-    }
-    yield {"disks": disks}
+    archive = {"HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute())}
+    never = {**archive, "HEADRACE_ARCHIVE_INTERVAL": str(NEVER)}
+    workers = (f"worker-{number}" for number in range(1, cluster.shape.workers + 1))
+    cluster.special = {name: {"environment": {**never, "HEADRACE_DATA": str(disks / name)}} for name in workers}
+    for number in range(1, cluster.shape.controllers + 1):
+        cluster.special[f"controller-{number}"] = {"environment": archive}
+    yield {"disks": disks, "by": by}
+
+
+def means_by_spark(cluster: Cluster) -> AbstractAsyncContextManager[dict[str, Any]]:
+    try:
+        check_java()
+    except Unavailable as error:
+        raise NotPossible(error.message, hint=error.hint) from error
+    return means(cluster, "spark")
 
 
 async def prepare(stage: Stage) -> None:
@@ -150,6 +158,7 @@ async def _rebuild(stage: Stage) -> list[dict[str, Any]]:
     while True:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "headrace", "rebuild", "--lost", "--json", "--url", stage.cluster.url),
+            *("--by", stage.means["by"]),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -164,6 +173,9 @@ async def _rebuild(stage: Stage) -> list[dict[str, Any]]:
 
 def _judge_names(stage: Stage, told: list[dict[str, Any]], archived: Clock, expected: Clock) -> None:
     """What the command says is lost is exactly what was written behind the archive."""
+    strange = {each["by"] for each in told if each["position"]} - {stage.means["by"]}
+    if strange:
+        stage.broken.append(f"rebuilt by {strange}, and should be by {stage.means['by']}")
     for each in told:
         base = each["base"]
         last = expected.get(base, archived.get(base, 0))

@@ -124,6 +124,19 @@ class Job:
         return next(table for table in self.tables if table.base == base)
 
 
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """Base shards that are to be folded and sorted into *runs*, which is all of a job that rebuilds them."""
+
+    archive: str
+    out: str
+    """The URL below which the runs are to lie, as an archive of their own."""
+    shards: tuple[tuple[str, int, int], ...]
+    """Table, number of the shard, and the position as of which it is folded."""
+    rows: int
+    """That are to be read, about."""
+
+
 # --- what comes out -----------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from domains.errors import Unavailable
-from migrations.backfill.job import Job, JobProgress, StateFile
+from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 
 
 class BulkFailed(Unavailable):
@@ -43,3 +43,27 @@ class BulkRunner(Protocol):
 
     def start(self, job: Job) -> BulkRun:
         """Begin, and return at once. Raises Unavailable where that fails all the same: then the migration fails."""
+
+
+class FoldRun(Protocol):
+    """One folding under way. As with ``BulkRun``, any thread may call it."""
+
+    def progress(self) -> JobProgress: ...
+
+    def is_done(self) -> bool:
+        """Raises BulkFailed, or whatever error of ``domains.errors`` made it fail."""
+
+    def cancel(self) -> None:
+        """See ``BulkRun.cancel``."""
+
+
+class Folder(Protocol):
+    """Who folds base shards elsewhere than in the worker that is to have them."""
+
+    name: str
+
+    def check(self) -> None:
+        """Raises Unavailable where nothing can be begun here, and says what to install."""
+
+    def start(self, folding: Folding) -> FoldRun:
+        """Begin, and return at once. Raises Unavailable where that fails all the same."""

@@ -18,6 +18,7 @@ from domains.commands import (
 )
 from tests.cluster_simulation.loop import Process
 from worker.messages import CloseDomain, OpenDomain, Perform, Positions, Reconfigure, Report
+from worker.moving_messages import FlushDomain
 from worker.rebuild_messages import RebuildShard
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 AMBUSHED = (
     OpenDomain,
+    FlushDomain,
     CloseDomain,
     Reconfigure,
     Report,

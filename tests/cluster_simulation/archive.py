@@ -57,6 +57,9 @@ class Manifest:
     def position(self) -> int:
         return self.parts[-1].position if self.parts else 0
 
+    def schema_at(self, position: int) -> TableSchema:
+        return next((part.schema for part in reversed(self.parts) if part.position <= position), self.schema)
+
     def fold(self, position: int, schema: TableSchema) -> list[Delta]:
         """The rows as of a position, in the width of ``schema``. Raises ArchiveError."""
         if position > self.position:
@@ -86,6 +89,8 @@ class SimulatedArchive:
         self.manifests: dict[str, Manifest] = {}
         self.staging: dict[str, dict[str, list[bytes]]] = {}
         """By URL, and file."""
+        self.runs: dict[str, dict[str, Part]] = {}
+        """What jobs have folded of lost shards: by URL, and base shard."""
         self.interval = random.choice((0.3, 1.0, 3.0))
         self.tail = random.choice((0, 0, 3))
         """Log entries that stay though they are archived."""

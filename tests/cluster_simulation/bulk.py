@@ -7,19 +7,19 @@ the archive in place of the files that the controller would read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
 from controller.cluster.building import BulkSettings
 from domains.errors import StorageFailure, Unavailable
-from domains.sharding import base_shard
+from domains.sharding import base_shard, table_of
 from domains.types import Delta
 from migrations.backfill.in_process import run_locally
-from migrations.backfill.job import Job, JobProgress, StateFile
+from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
-from tests.cluster_simulation.archive import URL, Manifest, SimulatedArchive
+from tests.cluster_simulation.archive import URL, Manifest, Part, SimulatedArchive
 
 
 class SimulatedRun:
@@ -80,10 +80,61 @@ class SimulatedRunner:
         return SimulatedRun(self._archive, job)
 
 
+class SimulatedFolding:
+    """See :class:`migrations.backfill.runner.FoldRun`: some is read when it begins, and all is there when it is due."""
+
+    def __init__(self, archive: SimulatedArchive, folding: Folding) -> None:
+        random = archive.random
+        self._archive, self._folding = archive, folding
+        self._loop = asyncio.get_event_loop()
+        self._due = self._loop.time() + random.random() * random.choice((0.01, 0.3, 3.0))
+        self._fails = random.random() < 0.15
+        self._cancelled = False
+
+    def progress(self) -> JobProgress:
+        return JobProgress(total=self._folding.rows, stages=len(self._folding.shards))
+
+    def is_done(self) -> bool:
+        assert not self._cancelled, "it is asked whether it is done, and was cancelled"
+        if self._loop.time() < self._due:
+            return False
+        self._archive.jobs["failed foldings" if self._fails else "foldings"] += 1
+        if self._fails:
+            raise BulkFailed("the process that folds it was killed")
+        runs = self._archive.runs.setdefault(self._folding.out, {})
+        for table, shard, position in self._folding.shards:
+            each = [m for m in self._archive.of_shard(shard) if table in (m.base, table_of(m.base, 2))][-1]
+            schema = each.schema_at(position)
+            runs[each.base] = Part(position, each.fold(position, schema), schema, whole=True)
+        return True
+
+    def cancel(self) -> None:
+        if self._loop.time() < self._due:
+            self._archive.jobs["cancelled foldings"] += 1
+        self._cancelled = True
+
+
+class SimulatedFolder:
+    """See :class:`migrations.backfill.runner.Folder`."""
+
+    name = "spark"
+
+    def __init__(self, archive: SimulatedArchive) -> None:
+        self._archive = archive
+
+    def check(self) -> None:
+        if self._archive.random.random() < 0.05:
+            raise Unavailable("no job can be begun here")
+
+    def start(self, folding: Folding) -> SimulatedFolding:
+        return SimulatedFolding(self._archive, folding)
+
+
 def bulk_settings(archive: SimulatedArchive | None) -> BulkSettings:
     if archive is None:
         return BulkSettings()
-    return BulkSettings(URL, (SimulatedRunner(archive),), archive.random.choice((0, 0, 3, 20)))
+    random = archive.random
+    return BulkSettings(URL, (SimulatedRunner(archive),), random.choice((0, 0, 3, 20)), SimulatedFolder(archive))
 
 
 @contextmanager
@@ -110,10 +161,20 @@ def simulated_files(archive: SimulatedArchive | None) -> Iterator[None]:
         del url
         archive.staging.clear()
 
-    with mock.patch.multiple(
+    def clear_runs(url: str, kept: Collection[str]) -> None:
+        archive.check()
+        archive.runs = {run: each for run, each in archive.runs.items() if run in kept}
+
+    building = mock.patch.multiple(
         "controller.bulk.building",
         manifests_of=manifests_of,
         blocks_of_file=blocks_of_file,
         clear_staging=clear_staging,
-    ):
+    )
+    folding = mock.patch.multiple(
+        "controller.cluster.rebuild_runs",
+        clear_runs=clear_runs,
+        delete_runs=lambda url: archive.runs.pop(url, None),
+    )
+    with building, folding:
         yield

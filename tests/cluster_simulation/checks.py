@@ -37,6 +37,8 @@ class Seen:
     ids: frozenset[int]
     at_least: frozenset[int]
     """What its token covers, was written before the view came, or had been shown to the same client before."""
+    doubled: frozenset[int] = frozenset()
+    """Of ``ids``, those that were there more than once."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,8 @@ class Ledger:
         assert seen.ids <= known, (
             f"{seen.view} showed {sorted(seen.ids - known)}, which are lost: not durable when shown"
         )
+        doubled = seen.doubled - self.twice
+        assert not doubled, f"{seen.view} showed {sorted(doubled)} more than once"
         missing = seen.at_least - seen.ids - lost
         assert not missing, (
             f"{seen.view} did not show {sorted(missing)}, which its token covers, were there before it, or were shown"

@@ -140,7 +140,8 @@ class Cluster:
         self.network.vanishing = False
 
     def lose(self, data: str) -> None:
-        """A data directory is gone, and who has it open; workers of its names come again with another one."""
+        """A data directory is gone, and who has it open; workers of its names come again with another one, and nobody
+        with this one: a directory that was made anew is another."""
         names = [name for name, own in self._data.items() if own == data]
         for worker in self.every_worker:
             if worker.data == data:
@@ -149,8 +150,9 @@ class Cluster:
             self.losses.disks.setdefault(place[1], []).append(self.disks.disks.pop(place).store)
         self.say(f"{data} is gone with its disk")
         self._directories += 1
-        for name in names:
-            self._data[name] = f"{data}.{self._directories}"
+        another = f"{data}.{self._directories}"
+        self._data.update((name, another) for name in names)
+        self.directories = tuple(another if each == data else each for each in self.directories)
 
     def stop(self, process: Process) -> None:
         if process.condition is Condition.RUNNING:

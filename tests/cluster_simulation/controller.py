@@ -62,7 +62,7 @@ class SimulatedController:
         """What ``headrace rebuild --lost`` asks. Raises HeadraceError where it cannot be, or not yet."""
         if self.leader is None:
             raise Unavailable("this controller does not lead")
-        await rebuild_lost(self.leader, (), known)
+        await rebuild_lost(self.leader, (), known, self.cluster.random.choice(("auto", "auto", "spark", "worker")))
 
     async def drain(self, name: str) -> None:
         if self.leader is not None:

@@ -47,7 +47,7 @@ class DiskFaults:
         rebuilt soon or late."""
         cluster = self.cluster
         directories = sorted({place[0] for place in cluster.disks.disks})
-        if cluster.archive is None or not directories:
+        if cluster.archive is None or not directories or not cluster.losses.attended:
             return
         data = self.random.choice(directories)
         if not all(cluster.archive.of_shard(shard) for own, shard in cluster.disks.disks if own == data):
@@ -68,6 +68,7 @@ class Operator:
 
     async def run(self) -> None:
         random = self.cluster.random
+        self.cluster.losses.attended = True
         while True:
             await asyncio.sleep(0.1 + random.random())
             controller = self.cluster.leader()

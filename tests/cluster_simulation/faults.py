@@ -75,6 +75,7 @@ class Faults(DiskFaults):
         for task in self._tasks:
             task.cancel()
         cluster.network.weather = Weather()
+        cluster.network.is_healed = True
         cluster.network.late.clear()
         for worker in cluster.workers.values():
             if worker.is_up:

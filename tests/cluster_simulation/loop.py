@@ -56,7 +56,10 @@ class Process:
         return self.condition is Condition.DEAD
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
-        return self.loop.create_task(coroutine, context=self.context.copy())
+        """An assertion that ends it is found, also where nobody waits for its end."""
+        task = self.loop.create_task(coroutine, context=self.context.copy())
+        task.add_done_callback(self.loop.ended)
+        return task
 
     def call(self, act: Callable[..., object], *arguments: Any) -> None:
         """Have it run by the process, soon; never if it is dead by then."""
@@ -110,6 +113,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def resume(self, handles: list[asyncio.Handle]) -> None:
         self._ready.extend(handles)  # type: ignore[attr-defined]
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, AssertionError):
+            self.faults.append({"message": "a task ended", "exception": error})
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]

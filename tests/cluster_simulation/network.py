@@ -172,6 +172,8 @@ class Network:
         self.loop = loop
         self.random = random
         self.weather = Weather()
+        self.is_healed = False
+        """Connections that were made in bad weather are as good as any from then on."""
         self.listeners: dict[Address, Listener] = {}
         self.transports: dict[Transport, None] = {}
         self.silent: list[Transport] = []
@@ -185,6 +187,7 @@ class Network:
         loop.connector = self
 
     def delay(self, weather: Weather) -> float:
+        weather = Weather() if self.is_healed else weather
         seconds = weather.delay + self.random.random() * weather.jitter
         if weather.slow and self.random.random() < weather.slow:
             seconds *= 100

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from domains.errors import HeadraceError, StorageFailure
 from domains.graph import DomainIndex
+from domains.storage import added_values
 from domains.types import Row
 from tests.cluster_simulation.archive import URL, Manifest, SimulatedArchive
 from tests.cluster_simulation.loop import Process
@@ -28,8 +29,12 @@ class Losses:
     """Those that are gone and not made good yet."""
     rows: dict[str, set[int]] = field(default_factory=dict)
     """Table → the numbers of rows that were not archived when their shard was given up."""
+    attended: bool = False
+    """Whether there is an operator yet: before that no disk is lost, since nobody would ever give it up."""
     rebuilt: int = 0
     """Shards that were made again."""
+    by_runs: int = 0
+    """Tables that were loaded from what a job had folded."""
     making: dict[tuple[str, int], Process] = field(default_factory=dict)
     """By data directory and shard, who is at it: one at a time."""
     made: dict[tuple[str, int], tuple[int, ShardRebuilt]] = field(default_factory=dict)
@@ -109,7 +114,12 @@ class SimulatedUnderWay:
     def _load(self, store: CrashStore, manifest: Manifest) -> RebuiltTable:
         schema, position = manifest.schema, manifest.position
         table = store.create_table(schema)
-        deltas = manifest.fold(position, schema)
+        run = self._worker.cluster.archive.runs.get(self.asked.runs, {}).get(manifest.base)
+        if run is not None and run.position == position:
+            deltas = [(row + added_values(run.schema, schema), weight) for row, weight in run.deltas]
+            self._worker.cluster.losses.by_runs += 1
+        else:  # The archive has gone on, or somebody has deleted them.
+            run, deltas = None, manifest.fold(position, schema)
         table.stage(deltas)
         table.raise_auto_increment(manifest.auto_increment)
         known = max(position, self.asked.known.get(manifest.base, 0))
@@ -118,7 +128,7 @@ class SimulatedUnderWay:
             store.commit([(schema.name, known, [])])
         store.trim_log(schema.name, known)
         self.rows += len(deltas)
-        return RebuiltTable(manifest.base, position, len(deltas), known)
+        return RebuiltTable(manifest.base, position, len(deltas), known, run is not None)
 
 
 class SimulatedRebuilds(Rebuilds):
@@ -129,7 +139,8 @@ class SimulatedRebuilds(Rebuilds):
     async def archived(self, shard: int) -> ArchivedShard:
         self._archive()
         manifests = self._worker.cluster.archive.of_shard(shard)
-        return ArchivedShard({each.base: each.position for each in manifests})
+        rows = sum(len(part.deltas) for each in manifests for part in each.parts)
+        return ArchivedShard({each.base: each.position for each in manifests}, URL, rows)
 
     def _begun(self, asked: RebuildShard) -> SimulatedUnderWay:  # type: ignore[override]
         self._archive()

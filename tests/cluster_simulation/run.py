@@ -20,16 +20,23 @@ from tests.cluster_simulation.faults import KINDS
 from tests.cluster_simulation.loop import PROCESS
 from tests.cluster_simulation.mutants import MUTANTS, mutated
 from tests.cluster_simulation.scenario import Scenario
+from tests.cluster_simulation.size import PARTS, Shape, shape_of
 
 TRACE_LINES = 60
 
 
 def run_seed(
-    seed: int, totals: Counter[str] | None = None, *, trace: bool = False, calm: bool = False, only: Sequence[str] = ()
+    seed: int,
+    totals: Counter[str] | None = None,
+    *,
+    trace: bool = False,
+    calm: bool = False,
+    only: Sequence[str] = (),
+    shape: Shape | None = None,
 ) -> str | None:
     """What is wrong, with the end of the trace; None where nothing is."""
-    with collected():
-        return _run(Scenario(seed, calm=calm, only=only), Counter() if totals is None else totals, trace)
+    with collected():  # Here nothing holds the scenario: what is held would be collected later, and unseen no more.
+        return _run(Scenario(seed, calm=calm, only=only, shape=shape), Counter() if totals is None else totals, trace)
 
 
 def _run(scenario: Scenario, totals: Counter[str], trace: bool) -> str | None:
@@ -113,6 +120,9 @@ def main() -> None:
         "--calm", action="store_true", help="nothing goes wrong: to see that the simulation itself is right"
     )
     parser.add_argument("--only", default="", metavar="KINDS", help=f"these faults alone: {', '.join(KINDS)}")
+    parser.add_argument(
+        "--shape", default="", help=f"instead of what the seed says, as in shards=4,workers=4: {', '.join(PARTS)}"
+    )
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with a mistake that is to be found")
     given = parser.parse_args()
     with mutated(given.mutant):
@@ -121,7 +131,8 @@ def main() -> None:
 
 def _do(given: argparse.Namespace) -> None:
     if given.replay is not None:
-        problem = run_seed(given.replay, trace=given.trace, calm=given.calm, only=kinds_of(given.only))
+        only, shape = kinds_of(given.only), shape_of(given.shape)
+        problem = run_seed(given.replay, trace=given.trace, calm=given.calm, only=only, shape=shape)
         print(problem or f"seed {given.replay}: nothing is wrong")
         sys.exit(problem is not None)
     sys.exit(not shared(given))
@@ -138,7 +149,16 @@ def kinds_of(text: str) -> tuple[str, ...]:
 def shared(given: argparse.Namespace) -> bool:
     """The campaign, by several processes: number n of j has every j-th seed."""
     jobs = [
-        (given.seconds, given.seed + number, given.seeds, given.failures, given.calm, given.jobs, kinds_of(given.only))
+        (
+            given.seconds,
+            given.seed + number,
+            given.seeds,
+            given.failures,
+            given.calm,
+            given.jobs,
+            kinds_of(given.only),
+            shape_of(given.shape),
+        )
         for number in range(given.jobs)
     ]
     if len(jobs) == 1:
@@ -155,12 +175,13 @@ def campaign(
     calm: bool = False,
     step: int = 1,
     only: Sequence[str] = (),
+    shape: Shape | None = None,
 ) -> bool:
     """Seeds ``seed``, ``seed + step`` …, for so long or (``seeds``) so many; False when something was found."""
     began, number, failed, done = time.monotonic(), seed, 0, 0
     totals: Counter[str] = Counter()
     while (time.monotonic() - began < seconds) if seeds is None else done < seeds:
-        problem = run_seed(number, totals, calm=calm, only=only)
+        problem = run_seed(number, totals, calm=calm, only=only, shape=shape)
         done += 1
         if problem is not None:
             failed += 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -24,6 +25,7 @@ from tests.cluster_simulation.faults import Faults
 from tests.cluster_simulation.loop import Process, Stuck, VirtualLoop
 from tests.cluster_simulation.planning import planned_once
 from tests.cluster_simulation.program import BOXES, LEDGER_VIEWS, PEOPLE, LedgerView, ledger_tables, ledger_views
+from tests.cluster_simulation.size import Shape, Size
 
 REST_SECONDS = 90.0
 """Of the simulation's time, for the cluster to come to rest once nothing goes wrong any more."""
@@ -38,43 +40,12 @@ class Found(AssertionError):
     """What a simulation has found to be wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much is done, drawn from the seed."""
-
-    shards: int
-    workers: int
-    controllers: int
-    clients: int
-    seconds: float
-    faults: int
-    views: int
-    pace: float
-    """Seconds between two requests of a client, about."""
-    any_views: bool
-    """A case of the campaign is done besides."""
-
-    @classmethod
-    def of(cls, random: Random) -> Size:
-        return cls(
-            shards=random.choice((1, 2, 2, 3, 4)),
-            workers=random.choice((1, 2, 2, 3, 3, 4)),
-            controllers=random.choice((1, 2, 2, 3)),
-            clients=random.choice((1, 1, 2)),
-            seconds=random.choice((2.0, 4.0, 8.0)),
-            faults=random.choice((0, 1, 2, 2, 3, 3, 5, 8, 12)),
-            views=random.choice((2, 3, 5)),
-            pace=random.choice((0.1, 0.3, 0.6)),
-            any_views=random.random() < 0.35,
-        )
-
-
 class Scenario:
-    def __init__(self, seed: int, *, calm: bool = False, only: Sequence[str] = ()) -> None:
+    def __init__(self, seed: int, *, calm: bool = False, only: Sequence[str] = (), shape: Shape | None = None) -> None:
         self.only = only
         self.seed = seed
         self.random = Random(f"cluster {seed}")
-        self.size = Size.of(self.random)
+        self.size = replace(Size.of(self.random), **shape or {})
         if calm:
             self.size = replace(self.size, faults=0)
         self.loop = VirtualLoop()
@@ -273,9 +244,10 @@ class Scenario:
         table, columns = view.shows
         where = dict(zip(columns, arguments, strict=True))
         covered = {row[0] for row in known.get(table, ()) if all(row[c] == v for c, v in where.items())}
-        ids = frozenset(int(row[0]) for row in rows)
+        counts = Counter(int(row[0]) for row in rows)
+        ids, doubled = frozenset(counts), frozenset(id for id, count in counts.items() if count > 1)
         client.shown[view.name, arguments] = ids | shown
-        self.ledger.seen.append(checks.Seen(view.name, table, where, ids, shown | covered))
+        self.ledger.seen.append(checks.Seen(view.name, table, where, ids, shown | covered, doubled))
 
     async def _evict(self, client: Client, name: str) -> None:
         state = client.directory.state
@@ -314,10 +286,14 @@ class Scenario:
                         await self._read_at_once(client, view, before)
 
     async def _read_at_once(self, client: Client, view: LedgerView, before: Known) -> None:
-        """What is said to be there must be whole from the first answer on: ``before`` was written before it came."""
+        """What is said to be there must be whole from the first answer on: ``before`` was written before it came.
+
+        A partial view may be a mere reader of state that was there, which has what was written once it has arrived: as
+        any other view does, to whom asks without a token.
+        """
         await self._of(client, client.directory.refresh)
         for _ in range(3):
-            await self._of(client, partial(self._read, client, view, before))
+            await self._of(client, partial(self._read, client, view, {} if view.parameters else before))
 
     def _cancel_soon(self) -> None:
         """What is changed next is given up again, perhaps."""
@@ -357,6 +333,7 @@ class Scenario:
         stored = checks.stored_rows(cluster, decided, state)
         self.ledger.lost = cluster.losses.rows
         self.counts["shards rebuilt"] = cluster.losses.rebuilt
+        self.counts["tables loaded from runs"] = cluster.losses.by_runs
         for ended, jobs in (cluster.archive.jobs if cluster.archive is not None else {}).items():
             self.counts[f"bulk jobs {ended}"] = jobs
         self.ledger.judge(stored, checks.log_order(cluster, decided, state, ("marks", "tags")))

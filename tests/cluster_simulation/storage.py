@@ -71,6 +71,9 @@ class CrashStore(MemoryStore):
     def sync(self) -> None:
         self._unsynced.clear()
 
+    def flush(self) -> None:
+        self.sync()
+
     def crash(self, random: Random) -> int:
         """The process is gone. Answers how many steps are."""
         kept = random.choice((0, len(self._unsynced), random.randint(0, len(self._unsynced))))

@@ -11,7 +11,8 @@ from tests.cluster_simulation.run import run_seed
 def is_found(name: str) -> bool:
     hunt = HUNTS.get(name, Hunt())
     with mutated(name):
-        return any(run_seed(seed, only=hunt.faults) is not None for seed in range(hunt.first, hunt.first + hunt.seeds))
+        seeds = range(hunt.first, hunt.first + hunt.seeds)
+        return any(run_seed(seed, only=hunt.faults, shape=hunt.shape) is not None for seed in seeds)
 
 
 @pytest.mark.parametrize("name", [name for name, hunt in HUNTS.items() if hunt.is_quick])

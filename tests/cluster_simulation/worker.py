@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster
 
 OPENING = 0.02
-"""Seconds that opening a shard takes, and closing one, at most."""
+"""Seconds that opening a shard takes, and flushing and closing one, at most."""
 
 
 class SimulatedServer(WorkerServer):
@@ -57,9 +57,9 @@ class SimulatedServer(WorkerServer):
         check_heard(worker.cluster, store, message.shard, message.shards)
         return store, store.sync, lambda: disks.close(place, process, incarnation)
 
-    async def _apart(self, close: Callable[[], None]) -> None:
+    async def _apart(self, act: Callable[[], None]) -> None:
         await asyncio.sleep(self._worker.cluster.random.random() * OPENING)
-        close()
+        act()
 
 
 class SimulatedWorker:

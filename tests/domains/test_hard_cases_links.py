@@ -10,8 +10,9 @@ import random
 
 import pytest
 
+from domains.commands import RemoveNodes
 from domains.graph import NodeIndex
-from domains.packets import Filled
+from domains.packets import Filled, link_between
 from tests.domains.graphs import Flow, aggregate, count
 
 
@@ -245,7 +246,7 @@ def test_a_view_is_dropped_while_its_packets_are_on_their_way(first: str) -> Non
     flow.drop("dropped")
     assert flow.simulation.outcomes[request] == Filled()
     flow.insert("votes", (1, 8))
-    flow.settle()
+    flow.settle_link(0, 1)
     assert flow.read("kept", 1) == [(1, 2)]
     assert not any(domain.parked or domain.ingresses.pending for domain in flow.simulation.domains)
 
@@ -288,3 +289,28 @@ def test_another_domain_feeds_before_the_first_slice_here() -> None:
         flow.settle()
     flow.ready = list(flow.running.readers)
     assert flow.read("joined") == [(7, 1, 7, 2)]
+
+
+def test_what_is_removed_piece_by_piece_does_not_claim_to_reflect_what_nobody_sends_it() -> None:
+    """The egress of one view is gone, and the link goes on for another. Whoever has not heard of it yet and reads the
+    first with a token must not be given an old answer for a new one: its clock stands still."""
+    flow = Flow(domains=2)
+    votes = flow.table("votes", "user", "story")
+    counts = flow.group(votes, (0,), count())
+    flow.reader("going", counts, 0, at=1)
+    flow.reader("staying", flow.group(votes, (1,), count(), at=1), 0, at=1)
+    flow.start()
+    flow.insert("votes", (1, 7))
+    assert flow.read("going", 1) == [(1, 1)]
+    assert flow.read("staying", 7) == [(7, 1)]
+    base, views = flow.simulation.domains
+    going, staying = (views.vertices[flow.reader_node(view).index] for view in ("going", "staying"))
+    (egress,) = flow.vertex(counts, seen_at=1).node.parents
+    flow.simulation.command(base.index, RemoveNodes((egress,)))
+    flow.insert("votes", (1, 8))
+    flow.settle_link(0, 1)
+    assert views.clocks.of(going) == {"votes": 1}
+    assert views.clocks.of(staying) == {"votes": 2}
+    flow.drop("going")
+    assert flow.read("staying", 8) == [(8, 1)]
+    assert views.clocks.links.keys() == {link_between(base.index, views.index)}

@@ -29,6 +29,7 @@ NAMES = {
     "rolling-restart",
     "disk-full",
     "disk-loss",
+    "disk-loss-spark",
 }
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from headrace.cli.rebuild import rebuild, told
-from headrace.errors import BadRequest
+from headrace.cli.rebuild import Operation, rebuild, told
+from headrace.client.calls import Call
+from headrace.client.results import Progress
+from headrace.errors import BadRequest, ConnectionFailed, HeadraceError, NotFound, Unavailable
 
 TABLE = {"shard": 2, "worker": "w3", "base": "votes@2", "position": 41_200, "rows": 39_007}
 
@@ -25,3 +29,56 @@ def test_the_tail_is_named() -> None:
 def test_nothing_is_given_up_by_default(shards: list[int], lost: bool) -> None:
     with pytest.raises(BadRequest, match="say which shards, or --lost"):
         rebuild(shards, lost)
+
+
+BACKFILL = {"way": "spark", "why": "900 rows", "rows": 5, "rows_total": 9, "stages_done": 0, "stages": 2}
+BACKFILL |= {"tasks_done": 1, "tasks": 3, "seconds_left": 4.0, "ui": "http://spark:4040"}
+RUNNING = {"id": "3-r1", "sql": "rebuild", "state": "running", "step": "fold", "progress": 0.2, "steps": ["fold"]}
+RUNNING |= {"error": None, "backfill": BACKFILL, "rebuilt": []}
+
+
+class Controller:
+    """Answers what it is given, one after another."""
+
+    def __init__(self, *answers: dict[str, Any] | HeadraceError) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, str]] = []
+
+    def send(self, call: Call[Any]) -> Any:
+        self.asked.append((call.method, call.path))
+        answer = self.answers.pop(0)
+        if isinstance(answer, HeadraceError):
+            raise answer
+        return answer
+
+
+def watched(*answers: dict[str, Any] | HeadraceError) -> tuple[Operation, Controller]:
+    controller = Controller(*answers)
+    return Operation(controller, RUNNING), controller  # type: ignore[arg-type]
+
+
+def test_how_far_it_is_is_told_until_it_ends() -> None:
+    one, controller = watched(RUNNING, {**RUNNING, "state": "done", "progress": 1.0, "rebuilt": [TABLE]})
+    shown: list[Progress] = []
+    assert one.wait(shown.append).finished
+    assert (shown[0].backfill, shown[0].rows, shown[0].ui) == ("spark", 5, "http://spark:4040")
+    assert one.rebuilt == [TABLE]
+    assert controller.asked == [("GET", "/v1/rebuild/3-r1")] * 2
+
+
+def test_what_made_it_fail_is_raised() -> None:
+    failed = {
+        **RUNNING,
+        "state": "failed",
+        "error": ["bulk_failed", "the job was killed", "ask again"],
+        "backfill": None,
+    }
+    with pytest.raises(Unavailable, match="the job was killed") as caught:
+        watched(failed)[0].wait(lambda _: None)
+    assert (caught.value.code, caught.value.hint) == ("bulk_failed", "ask again")
+
+
+@pytest.mark.parametrize("error", [ConnectionFailed("nobody answers"), NotFound("no rebuild"), Unavailable("c2 leads")])
+def test_a_lost_leader_is_told(error: HeadraceError) -> None:
+    with pytest.raises(Unavailable, match=f"the leader that was asked is lost: {error.message}"):
+        watched(RUNNING, error)[0].wait(lambda _: None)

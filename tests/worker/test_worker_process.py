@@ -44,6 +44,7 @@ from worker.messages import (
     WorkerReport,
     WriteRequest,
 )
+from worker.moving_messages import FlushDomain, LinkRequest
 from worker.process import running
 from worker.reader_map import BoundLookup
 from worker.schema_version import version_of
@@ -94,6 +95,9 @@ async def test_domains_move_while_others_serve(tmp_path: Path) -> None:
         token = await fill(led)
         await check(led, token)
         for index, to in ((BASE, "b"), (DomainIndex(3), "a"), (BASE, "a")):
+            for name in "aab":
+                assert await led.ask(name, FlushDomain(led.epoch, index)) == Done()
+            await check(led, token)
             assert await led.ask(led.homes[index][0], CloseDomain(led.epoch, index)) == Done()
             await led.place({index: to})
             await check(led, token)
@@ -101,6 +105,24 @@ async def test_domains_move_while_others_serve(tmp_path: Path) -> None:
         owner = read_owner(shard_directory(tmp_path, 0))
         assert owner is not None
         assert (owner.worker, owner.incarnation) == ("a", led.homes[BASE][1])
+
+
+async def test_who_waits_for_a_domain_is_told_when_it_is_linked(tmp_path: Path) -> None:
+    async with leading(tmp_path, SQL, names=("a", "b"), shards=2, groups=1) as led:
+        to = "b" if led.homes[BASE][0] == "a" else "a"
+        write = WriteRequest(BASE, Insert("stories", ((2, 1),)), version_of(led.state.catalog.table("stories")))
+        with pytest.raises(NotHere) as refused:
+            await led.apis[to].request(write)
+        assert refused.value.unlinked
+        with pytest.raises(NotHere, match="not linked here within"):
+            await led.apis[to].request(LinkRequest(BASE, 0.01))
+        waits = [asyncio.ensure_future(led.apis[to].request(LinkRequest(BASE, 60.0))) for _ in range(3)]
+        await led.ask(led.homes[BASE][0], CloseDomain(led.epoch, BASE))
+        assert not any(wait.done() for wait in waits)
+        await led.place({BASE: to})
+        assert await asyncio.gather(*waits) == [Done()] * 3
+        assert await led.apis[to].request(LinkRequest(BASE, 0.0)) == Done()
+        assert await led.apis[to].request(write)
 
 
 async def test_others_go_on_while_a_shard_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

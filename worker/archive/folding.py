@@ -59,14 +59,19 @@ def reader_of(archived: TableSchema, wanted: TableSchema) -> ColumnReader:
 def fold(
     place: Place, manifest: ShardManifest, position: int, *, held_rows: int = HELD_ROWS, scratch: Path | None = None
 ) -> Iterator[list[Delta]]:
-    """The rows of the shard at a position, each once with its weight, part by part, in no particular order.
+    """The rows of the shard at a position, each once with its weight, part by part, in no particular order; those of
+    a snapshot alone in its order.
 
     They have the width of ``manifest.schema_at(position)``. ``scratch`` is where files may be put meanwhile.
 
     :raises ArchiveError: as ``log_of``; SegmentCorrupt where a row has a negative weight.
     """
-    rows = sum(segment.rows for segment in manifest.fold_of(position))
+    segments = manifest.fold_of(position)
+    rows = sum(segment.rows for segment in segments)
     entries = log_of(place, manifest, position)
+    if len(segments) == 1 and segments[0].kind == "snapshot":
+        yield from _weights(entries)  # It is a fold already.
+        return
     if rows <= held_rows:
         yield from _parts(_folded(_weights(entries), manifest, position))
         return

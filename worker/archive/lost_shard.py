@@ -10,6 +10,11 @@ dead as the operator thinks, archives nothing behind the position as of which th
 **Positions that are lost are not given again.** A shard goes on at the greatest position that is known to have existed.
 So a token of a write that is lost never stands for another write, and no survivor's clock goes back. The archive goes
 on there with a snapshot: positions in between cannot be asked for.
+
+**A run stands for the fold only where it must be the same rows.** What Spark has folded and sorted before the decision
+is of a table and a position. Once the archive is taken over nobody appends to it, and a position is never given twice:
+so where table and position are still those of the archive, its rows are too. Else, and where a run is missing or
+damaged, the worker folds by itself, which needs nothing but the archive.
 """
 
 from __future__ import annotations
@@ -21,16 +26,16 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from domains.archive import ShardManifest
+from domains.archive import ArchiveError, ShardManifest
 from domains.errors import StorageFailure
-from worker.archive.manifests import all_manifests, take_over
+from worker.archive.manifests import all_manifests, load_manifest, take_over
 from worker.archive.place import Place
 from worker.archive.rebuilding import rebuild_table
 from worker.embedded import shard_directory
-from worker.rebuild_messages import RebuildShard, RebuiltTable, ShardRebuilt
+from worker.rebuild_messages import ArchivedShard, RebuildShard, RebuiltTable, ShardRebuilt
 from worker.rocks.store import RocksStore
 
 REBUILT = "rebuilt.json"
@@ -38,9 +43,20 @@ REBUILT = "rebuilt.json"
 _log = logging.getLogger("headrace.worker")
 
 
-def archived_positions(place: Place, shard: int) -> dict[str, int]:
-    """The last archived position of each base shard of this number. Raises ArchiveError."""
-    return {each.base: each.position for each in all_manifests(place) if each.shard == shard}
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Out of what a table is loaded: the fold of a manifest at its last position."""
+
+    place: Place
+    manifest: ShardManifest
+    run: bool = False
+
+
+def archived_shard(place: Place, shard: int) -> ArchivedShard:
+    """How far each base shard of this number is archived. Raises ArchiveError."""
+    manifests = [each for each in all_manifests(place) if each.shard == shard]
+    rows = sum(segment.rows for each in manifests for segment in each.fold_of(each.position))
+    return ArchivedShard({each.base: each.position for each in manifests}, place.url, rows)
 
 
 def rebuild_shard(
@@ -97,7 +113,7 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
             for each in all_manifests(place)
             if each.shard == asked.shard and each.base in asked.bases
         ]
-        tables = tuple(_load(making, place, manifests, asked, loaded))
+        tables = _tables(making, place, manifests, asked, loaded)
         _write(making / REBUILT, {"decided": asked.decided, "tables": [asdict(each) for each in tables]})
         if directory.exists():
             aside = directory.with_name(f"given-up-{directory.name}-{asked.decided}")
@@ -113,17 +129,47 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
     return ShardRebuilt(tables)
 
 
-def _load(
+def _tables(
     making: Path, place: Place, manifests: list[ShardManifest], asked: RebuildShard, loaded: Callable[[int], None]
+) -> tuple[RebuiltTable, ...]:
+    """All tables in a store below ``making``, from runs where there are any that count."""
+    if asked.runs:
+        try:
+            sources = [_source(place, each, Place(asked.runs)) for each in manifests]
+            return tuple(_load(making, manifests, sources, asked, loaded))
+        except ArchiveError as error:
+            # It may as well be the archive itself: then that is told by the next try.
+            _log.warning("the runs of shard %d are not used: %s", asked.shard, error)
+            shutil.rmtree(making / "base", ignore_errors=True)
+    return tuple(_load(making, manifests, [Source(place, each) for each in manifests], asked, loaded))
+
+
+def _source(place: Place, manifest: ShardManifest, runs: Place) -> Source:
+    """``manifest`` is that of the archive, taken over. Raises ArchiveError."""
+    if not manifest.position:
+        return Source(place, manifest)
+    run = load_manifest(runs, manifest.table, manifest.shard)
+    if run is not None and (run.identity, run.position) == (manifest.identity, manifest.position):
+        return Source(runs, replace(run, auto_increment=manifest.auto_increment), run=True)
+    _log.warning("%s: the archive has gone on since it was sorted, and is folded again", manifest.base)
+    return Source(place, manifest)
+
+
+def _load(
+    making: Path,
+    manifests: list[ShardManifest],
+    sources: list[Source],
+    asked: RebuildShard,
+    loaded: Callable[[int], None],
 ) -> Iterator[RebuiltTable]:
     store = RocksStore(making / "base", keep_log=False)
     try:
-        for manifest in manifests:
+        for manifest, source in zip(manifests, sources, strict=True):
             position, schema = manifest.position, manifest.schemas[-1]
             rows = rebuild_table(
                 store,
-                place,
-                manifest,
+                source.place,
+                source.manifest,
                 position,
                 schema=schema,
                 identity=manifest.identity,
@@ -133,7 +179,7 @@ def _load(
             known = max(position, asked.known.get(manifest.base, 0))
             if known > position:
                 store.commit([(manifest.table, known, [])])
-            yield RebuiltTable(manifest.base, position, rows, known)
+            yield RebuiltTable(manifest.base, position, rows, known, source.run)
         archived = {each.base for each in manifests}
         for base, schema in sorted(asked.bases.items()):
             # Created after the last archiving: without rows now, but others have heard of its positions.

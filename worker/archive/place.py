@@ -173,6 +173,12 @@ class Place:
         with self._reaching(file):
             self._delete(file)
 
+    def delete_all(self, directory: str = "") -> None:
+        """A directory with all below it; nothing happens where it is not there."""
+        with self._reaching(directory):
+            if self._fs.get_file_info(self.at(directory)).type is fs.FileType.Directory:
+                self._fs.delete_dir(self.at(directory))
+
     def copy(self, file: str, source: Place, source_file: str) -> str:
         """Copy a file of another place to ``file``; answers the digest of what was copied."""
         with (

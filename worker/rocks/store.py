@@ -199,6 +199,10 @@ class RocksStore:
         """
         self._database.sync()
 
+    def flush(self) -> None:
+        """Sort to files what is in memory. Any thread; commits go on meanwhile."""
+        self._database.flush()
+
     def close(self) -> None:
         """Sync, and release the directory. A step that was not committed is forgotten."""
         self._pending.clear()

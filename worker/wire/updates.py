@@ -25,16 +25,16 @@ def link_update_coder(fill: Coder, pattern: Coder) -> Coder:
     def pack(o: LinkUpdate) -> Any:
         evictions: Any = [(node, pack_pattern(each)) for node, each in o.evictions] if o.evictions else ()
         fills: Any = [pack_fill(each) for each in o.fills] if o.fills else ()
-        return ("LinkUpdate", o.link, o.sequence, o.epoch, o.clock, evictions, o.deltas, fills)
+        return ("LinkUpdate", o.link, o.sequence, o.epoch, o.clock, evictions, o.deltas, fills, o.ended)
 
     def unpack(packed: Any) -> LinkUpdate:
-        _, link, sequence, epoch, clock, evictions, deltas, fills = packed
+        _, link, sequence, epoch, clock, evictions, deltas, fills, ended = packed
         if type(link) is not int or type(sequence) is not int or type(epoch) is not int or type(clock) is not dict:
             raise Misfit
         for base, position in clock.items():
             if type(base) is not str or type(position) is not int:
                 raise Misfit
-        if not (type(evictions) is type(deltas) is type(fills) is tuple):
+        if not (type(evictions) is type(deltas) is type(fills) is type(ended) is tuple):
             raise Misfit
         for node, rows in deltas:
             if type(node) is not int:
@@ -44,7 +44,9 @@ def link_update_coder(fill: Coder, pattern: Coder) -> Coder:
             evictions = tuple([(_integer(node), unpack_pattern(each)) for node, each in evictions])
         if fills:
             fills = tuple([unpack_fill(each) for each in fills])
-        return LinkUpdate(LinkId(link), sequence, epoch, clock, evictions, deltas, fills)
+        if ended:
+            ended = tuple(map(_integer, ended))
+        return LinkUpdate(LinkId(link), sequence, epoch, clock, evictions, deltas, fills, ended)
 
     return Coder(unpack, pack)
 

@@ -40,7 +40,7 @@ from migrations.backfill.spark.fold import ShardAt, fold, stored_names
 from migrations.backfill.spark.reporting import INTERVAL as LOOK_SECONDS
 from migrations.backfill.spark.reporting import Reporter, Watch
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
-from migrations.backfill.spark.tally import Tally, Teller
+from migrations.backfill.spark.tally import Teller, tally_of
 from migrations.backfill.spark.trouble import Marked, error_of
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 
@@ -82,7 +82,7 @@ class Bulk:
         self._sent: list[DataFrame] = []
         self._rows: Accumulator[int] = spark.sparkContext.accumulator(0)
         """Fed by tasks that are done."""
-        self._tally = _tally(spark)
+        self._tally = tally_of(spark)
         self._stages_done = 0
         self._feeding: float | None = None
         """Since when rows have been fed."""
@@ -194,13 +194,6 @@ class Bulk:
                     )
 
         return folded.select(WEIGHT, *names).mapInArrow(pack, TAPE)
-
-
-def _tally(spark: SparkSession) -> Tally:
-    """Where executors reach this driver."""
-    conf = spark.sparkContext.getConf()
-    host = conf.get("spark.driver.host") or "127.0.0.1"
-    return Tally(conf.get("spark.driver.bindAddress") or host, host)
 
 
 def _at(table: TableShard) -> ShardAt:

@@ -13,6 +13,7 @@ RocksDB's files instead of being merged into them.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ from domains.types import TableSchema
 from migrations.backfill.spark.fold import ShardAt, fold, stored_names
 from migrations.backfill.spark.reporting import Reporter, Watch
 from migrations.backfill.spark.segments import CHUNK, ArchiveFiles
+from migrations.backfill.spark.tally import Address, Tally, Teller, tally_of
 from migrations.backfill.spark.trouble import error_of
 
 DIGEST_BYTES = 16
@@ -42,26 +44,59 @@ _ANSWER = "file string, rows long, bytes long, digest string"
 def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> list[dict[str, Any]]:
     """``{"archive": URL, "out": URL, "shards": [[table, shard, position], …]}`` → what was written of each."""
     files, out = ArchiveFiles(what["archive"]), ArchiveFiles(what["out"])
+    shards = [ShardAt(files.manifest(table, shard), position) for table, shard, position in what["shards"]]
     written = []
-    with Watch(spark, reporter):
-        for number, (table, shard, position) in enumerate(what["shards"]):
-            reporter.progress(shard=f"{table}@{shard}", done=number, of=len(what["shards"]))
-            at = ShardAt(files.manifest(table, shard), position)
-            try:
-                written.append(_written(spark, files, out, at))
-            except HeadraceError:
-                raise
-            except Exception as error:
-                raise error_of(error) from error
+    tally = tally_of(spark)
+    counts = _Counts(tally, sum(segment.rows for at in shards for segment in at.segments))
+    try:
+        with Watch(spark, reporter, counts.told):
+            for number, at in enumerate(shards):
+                named = f"{at.manifest.table}@{at.manifest.shard}"
+                reporter.progress(shard=named, stages_done=number, stages=len(shards))
+                try:
+                    written.append(_written(spark, files, out, at, tally.address, number))
+                except HeadraceError:
+                    raise
+                except Exception as error:
+                    raise error_of(error) from error
+                counts.done(written[-1]["rows"], sum(segment.rows for segment in at.segments))
+    finally:
+        tally.close()
     return written
 
 
-def _written(spark: SparkSession, files: ArchiveFiles, out: ArchiveFiles, at: ShardAt) -> dict[str, Any]:
+class _Counts:
+    """How many rows are written, of about how many. A row that was retracted is read, and not written: so the total is
+    too great before, and right once all is done."""
+
+    def __init__(self, tally: Tally, total: int) -> None:
+        self._tally, self._total = tally, total
+        self._done = 0
+        self._writing: float | None = None
+
+    def done(self, rows: int, read: int) -> None:
+        """A shard's."""
+        self._done += rows
+        self._total -= read - rows
+
+    def told(self) -> dict[str, Any]:
+        now = time.monotonic()
+        rows = max(self._done, self._tally.rows())
+        total = max(self._total, rows)
+        if rows:
+            self._writing = self._writing or now
+        left = None if self._writing is None else round((now - self._writing) * (total - rows) / rows, 1)
+        return {"rows": rows, "total": total, "seconds_left": left or None}
+
+
+def _written(
+    spark: SparkSession, files: ArchiveFiles, out: ArchiveFiles, at: ShardAt, address: Address, number: int
+) -> dict[str, Any]:
     manifest, schema = at.manifest, at.manifest.schema_at(at.position)
     alone = replace(manifest, schemas=(schema,), segments=())
     file = snapshot_file(alone, at.position, manifest.epoch)
     rows = _in_order(fold(spark, files, [at], schema), schema)
-    writer = _Writer(out, file, schema, at.position, manifest.epoch)
+    writer = _Writer(out, file, schema, at.position, manifest.epoch, address, number)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from writer.write(batches)
@@ -99,16 +134,21 @@ class _Writer:
     schema: TableSchema
     position: int
     epoch: int
+    address: Address
+    number: int
+    """Which of the job's shards it is, for the tally."""
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filesystem, root = self.out.open()
         path, rows = f"{root}/{self.file}", 0
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-        wanted = self._columns()
+        wanted, teller = self._columns(), Teller(self.address, 0, self.number)
         with filesystem.open_output_stream(path) as sink, pq.ParquetWriter(sink, wanted) as writer:
             for batch in batches:
                 rows += batch.num_rows
+                teller.fed(batch.num_rows)
                 writer.write_batch(self._batch(batch, wanted))
+        teller.close()
         digest, size = blake2b(digest_size=DIGEST_BYTES), 0
         with filesystem.open_input_stream(path) as stream:
             while data := stream.read(CHUNK):

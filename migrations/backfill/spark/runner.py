@@ -7,7 +7,7 @@ from base64 import b64encode
 from typing import Any
 
 from domains.errors import HeadraceError
-from migrations.backfill.job import Job, JobProgress, StateFile
+from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 from migrations.backfill.spark.launching import SparkFailed, SparkJob, check_java
 from migrations.backfill.spark.settings import SparkSettings
@@ -41,17 +41,7 @@ class SparkRun:
         self.child = child
 
     def progress(self) -> JobProgress:
-        told: dict[str, Any] = self.child.progress
-        return JobProgress(
-            rows=told.get("rows", 0),
-            total=max(self._job.rows, told.get("rows", 0)),
-            stages_done=told.get("stages_done", 0),
-            stages=len(self._job.stages),
-            tasks_done=told.get("tasks_done", 0),
-            tasks=told.get("tasks", 0),
-            seconds_left=told.get("seconds_left"),
-            ui=told.get("ui"),
-        )
+        return _progress(self.child.progress, self._job.rows, len(self._job.stages))
 
     def results(self) -> tuple[StateFile, ...] | None:
         try:
@@ -64,3 +54,54 @@ class SparkRun:
 
     def cancel(self) -> None:
         self.child.cancel()
+
+
+class SparkFolder:
+    """See :class:`migrations.backfill.runner.Folder`."""
+
+    name = "spark"
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self._settings = settings
+
+    def check(self) -> None:
+        check_java()
+
+    def start(self, folding: Folding) -> SparkFoldRun:
+        what = {"archive": folding.archive, "out": folding.out, "shards": [list(each) for each in folding.shards]}
+        return SparkFoldRun(folding, SparkJob("rebuild", what, self._settings))
+
+
+class SparkFoldRun:
+    """See :class:`migrations.backfill.runner.FoldRun`."""
+
+    def __init__(self, folding: Folding, child: SparkJob) -> None:
+        self._folding = folding
+        self.child = child
+
+    def progress(self) -> JobProgress:
+        told = self.child.progress
+        return _progress(told, told.get("total", self._folding.rows), len(self._folding.shards))
+
+    def is_done(self) -> bool:
+        try:
+            return self.child.result() is not None
+        except SparkFailed as error:
+            raise BulkFailed(error.message, hint=error.hint) from error
+
+    def cancel(self) -> None:
+        self.child.cancel()
+
+
+def _progress(told: dict[str, Any], total: int, stages: int) -> JobProgress:
+    rows = told.get("rows", 0)
+    return JobProgress(
+        rows=rows,
+        total=max(total, rows),
+        stages_done=told.get("stages_done", 0),
+        stages=stages,
+        tasks_done=told.get("tasks_done", 0),
+        tasks=told.get("tasks", 0),
+        seconds_left=told.get("seconds_left"),
+        ui=told.get("ui"),
+    )

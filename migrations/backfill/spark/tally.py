@@ -14,6 +14,10 @@ import struct
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _DATAGRAM = struct.Struct(">16sIIQ")
 """Secret, stage, task, rows fed by it so far."""
@@ -60,6 +64,13 @@ class Tally:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def tally_of(spark: SparkSession) -> Tally:
+    """Where executors reach this driver."""
+    conf = spark.sparkContext.getConf()
+    host = conf.get("spark.driver.host") or "127.0.0.1"
+    return Tally(conf.get("spark.driver.bindAddress") or host, host)
 
 
 class Teller:

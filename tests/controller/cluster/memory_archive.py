@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 class MemoryArchive:
     def __init__(self, shards: int) -> None:
+        self.url = "archive"
         self.is_there = True
         self.damaged = False
         self.looks = 2
@@ -42,7 +43,9 @@ class MemoryArchive:
     def archived(self, asked: ArchivedShardRequest) -> ArchivedShard:
         if not self.is_there:
             raise BadRequest("no archive is given")
-        return ArchivedShard(self._positions(asked.shard))
+        store = self._kept.get(asked.shard)
+        rows = 0 if store is None else sum(store.table(each.name).row_count for each in store.tables())
+        return ArchivedShard(self._positions(asked.shard), self.url, rows)
 
     def _positions(self, shard: int) -> dict[str, int]:
         store = self._kept.get(shard)
@@ -73,7 +76,7 @@ class MemoryArchive:
             known = max(position, asked.known.get(base, 0))
             if known > position:
                 store.commit([(schema.name, known, [])])
-            tables.append(RebuiltTable(base, position, store.table(schema.name).row_count, known))
+            tables.append(RebuiltTable(base, position, store.table(schema.name).row_count, known, bool(asked.runs)))
         rebuilt = ShardRebuilt(tuple(tables))
         self._made[data, asked.shard] = asked.decided, rebuilt
         return rebuilt

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from controller.cluster.building import BulkSettings
 from controller.cluster.fleet import Timing
 from controller.cluster.handles import WorkerGone
 from controller.cluster.leader import Leader, LeaderSettings
@@ -49,6 +50,7 @@ from worker.messages import (
     Status,
     StatusDocument,
 )
+from worker.moving_messages import FlushDomain
 from worker.reader_map import ReaderLayout
 from worker.rebuild_messages import ArchivedShardRequest, Heard, HeardRequest, RebuildShard
 from worker.reporting import heard_positions, link_positions, worker_report
@@ -95,6 +97,8 @@ class MemoryWorker:
         self.asked: list[Any] = []
         self.refuses: set[DomainIndex] = set()
         """Domains whose storage cannot be opened here."""
+        self.late: list[tuple[Placed, LinkPacket]] | None = None
+        """A list: what it sends stays on its way, until ``deliver``."""
         self._unaddressed: list[tuple[DomainIndex, LinkPacket]] = []
         self._line = Line()
 
@@ -126,7 +130,16 @@ class MemoryWorker:
         if placed is None:
             self._unaddressed.append((receiver, packet))
             return
-        self._line.put(lambda: self.cluster.arrive(placed, packet))
+        if self.late is not None:
+            self.late.append((placed, packet))
+        else:
+            self._line.put(lambda: self.cluster.arrive(placed, packet))
+
+    def deliver(self) -> None:
+        """What was late arrives."""
+        late, self.late = self.late or [], None
+        for placed, packet in late:
+            self._line.put(lambda placed=placed, packet=packet: self.cluster.arrive(placed, packet))
 
     def take(self, packet: LinkPacket) -> None:
         if not self.dead:
@@ -141,6 +154,8 @@ class MemoryWorker:
                 return Pong(self.descriptor.name, self.descriptor.incarnation)
             case OpenDomain():
                 await self._open(message)
+                return Done()
+            case FlushDomain():
                 return Done()
             case CloseDomain(domain=domain):
                 self.act(lambda hosted, batch: hosted.close(domain, batch))
@@ -269,6 +284,8 @@ class MemoryCluster:
         self.zookeeper = MemoryZooKeeper(delay=TRAVEL)
         self.disks: dict[tuple[str, int], MemoryStore] = {}
         self.archive = MemoryArchive(shards)
+        self.bulk = BulkSettings()
+        """Of leaders that are elected from now on."""
         self.workers: dict[str, MemoryWorker] = {}
         self.controllers: dict[str, tuple[MemoryAuthority, asyncio.Task[None]]] = {}
         self.leader: Leader | None = None
@@ -334,7 +351,9 @@ class MemoryCluster:
         while True:
             election = authority.candidate(ControllerDescriptor(name, "host", 2, 2))
             await election.elected()
-            settings = LeaderSettings(name, self.shards, self.quorum, self.timing, term=len(self.leaders))
+            settings = LeaderSettings(
+                name, self.shards, self.quorum, self.timing, term=len(self.leaders), bulk=self.bulk
+            )
             leader = self.leader = Leader(authority, self.connect, settings)
             self.leaders.append(leader)
             await leader.lead(election.lost)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from controller.cluster.barrier import Reached, all_lanes, everything_sent
+from controller.cluster.performing import look
+from controller.cluster.state import Assignment, ClusterState
 from domains.graph import DomainIndex
 from domains.packets import LinkId, link_between
+from worker.messages import LinkPositions, Positions
 
 
 def link(sender: int, receiver: int, lane: int = 0) -> LinkId:
@@ -69,3 +72,20 @@ async def test_an_older_epoch_is_not_enough() -> None:
 async def test_a_link_that_said_nothing_is_not_waited_for() -> None:
     links = Links(({A: (3, 0), B: (1, 1)}, {B: (1, 1)}))
     await all_lanes(links.look, 0.0)
+
+
+async def test_each_end_of_a_link_is_told_of_by_who_is_to_have_it() -> None:
+    """A worker that came back has ends of before, which are neither waited for nor taken for what arrived."""
+
+    class Told:
+        def names(self) -> list[str]:
+            return ["w1", "w2"]
+
+        async def ask(self, name: str, message: Positions) -> LinkPositions:
+            assert message.epoch == 5
+            new, old = LinkPositions({A: (4, 7)}, {A: (4, 6), B: (4, 1)}), LinkPositions({A: (2, 90)}, {A: (2, 80)})
+            return new if name == "w1" else old
+
+    placement = {DomainIndex(domain): Assignment("w1", 4, "/data") for domain in (0, 1)}
+    decided = ClusterState("main", 2, 1, 5, placement=placement)
+    assert await look(Told(), decided) == Reached({A: (4, 7)}, {A: (4, 6), B: (4, 1)})  # type: ignore[arg-type]

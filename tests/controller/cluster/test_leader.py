@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from controller.cluster.draining import drain, undrain
+from domains.commands import Feed
 from domains.errors import BadRequest, Unavailable
 from domains.graph import DomainIndex
-from tests.controller.cluster.memory_workers import MemoryCluster, simulated
-from worker.messages import Report, StaleEpoch
+from tests.controller.cluster.memory_workers import MemoryCluster, MemoryWorker, simulated
+from worker.messages import Perform, Reconfigure, Report, StaleEpoch
 
 TABLES = """
 CREATE TABLE stories (id BIGINT PRIMARY KEY, author TEXT);
@@ -59,11 +61,12 @@ class Program:
         for author in range(3):
             wanted = [(f"a{author}", user) for story in range(author, STORIES, 3) for user in self.users.get(story, ())]
             assert await self.cluster.read("by_author", f"a{author}") == sorted(wanted, key=repr)
+        assert await self.cluster.read("counts") == sorted(self.votes.items(), key=repr)
         assert await self.cluster.read("total") == [(sum(self.votes.values()),)]
         await self.cluster.check()
 
 
-async def started(workers: int, **options: int) -> tuple[MemoryCluster, Program]:
+async def started(workers: int, **options: Any) -> tuple[MemoryCluster, Program]:
     cluster = MemoryCluster(**options)
     for number in range(workers):
         await cluster.start_worker(f"w{number + 1}")
@@ -253,6 +256,72 @@ def test_a_leader_is_killed_and_healthy_domains_stay() -> None:
         await program.vote(10)
         await program.check()
         await cluster.migrate("CREATE EXT VIEW authors AS SELECT author, COUNT(*) AS n FROM stories GROUP BY author")
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def feed_late(worker: MemoryWorker) -> None:
+    """What it sends is late from the first slice on that it is to feed."""
+    handle = worker.handle
+
+    async def handle_late(message: Any) -> Any:
+        if isinstance(message, Perform) and isinstance(message.command, Feed):
+            worker.late, worker.handle = [], handle  # type: ignore[method-assign]
+        return await handle(message)
+
+    worker.handle = handle_late  # type: ignore[method-assign]
+
+
+async def break_off(cluster: MemoryCluster, slow: MemoryWorker, spares: list[MemoryWorker]) -> None:
+    """What feeds is broken off by a loss, and the round that follows by another, as soon as it has removed nodes."""
+    await cluster.until(lambda: slow.late)
+    before = len(slow.asked)
+    spares[0].die()
+    await cluster.until(lambda: any(isinstance(m, Reconfigure) and m.removals for m in slow.asked[before:]))
+    spares[1].die()
+    await asyncio.sleep(0.5)
+
+
+def spares_of(cluster: MemoryCluster) -> list[MemoryWorker]:
+    """Workers without domains."""
+    return [each for name, each in cluster.workers.items() if name not in placement(cluster) and not each.dead]
+
+
+def test_what_was_fed_is_late_and_rounds_are_broken_off() -> None:
+    """Of the rounds that follow on a loss, one has removed what is built again when it is broken off. The next finds
+    nothing to remove, and must wait for what is on its way all the same."""
+
+    async def scenario() -> None:
+        cluster, program = await started(6, shards=3)
+        lost, slow, *_ = (cluster.workers[name] for name in sorted(placement(cluster)))
+        feed_late(slow)
+        lost.die()
+        await cluster.until(lambda: slow.late)
+        await break_off(cluster, slow, spares_of(cluster))
+        slow.deliver()
+        await cluster.calm()
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_what_a_migration_fed_is_late_and_rounds_are_broken_off() -> None:
+    """A migration is taken back by a round that is broken off when it has removed the nodes. When it is tried again its
+    nodes have the same numbers, and must not meet the rows that were fed to the first ones."""
+
+    async def scenario() -> None:
+        cluster, program = await started(5, shards=3)
+        slow = cluster.workers[min(placement(cluster))]
+        feed_late(slow)
+        view = "CREATE EXT VIEW voters AS SELECT user_id, COUNT(*) AS n FROM votes GROUP BY user_id"
+        migration = asyncio.create_task(cluster.migrate(view))
+        await break_off(cluster, slow, spares_of(cluster))
+        slow.deliver()
+        await migration
+        assert await cluster.read("voters") == sorted([(user, 1) for user in range(program.voted)], key=repr)
         await program.check()
         await cluster.close()
 

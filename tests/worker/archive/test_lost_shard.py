@@ -15,12 +15,12 @@ from domains.errors import BadRequest, StorageFailure
 from domains.types import Row
 from worker.archive import lost_shard
 from worker.archive.folding import fold
-from worker.archive.lost_shard import archived_positions, rebuild_shard
+from worker.archive.lost_shard import archived_shard, rebuild_shard
 from worker.archive.manifests import load_manifest
 from worker.archive.place import Place
 from worker.archive.shard import ShardArchive
 from worker.embedded import shard_directory
-from worker.rebuild_messages import RebuildShard, RebuildUnderWay, RebuiltTable, ShardRebuilt
+from worker.rebuild_messages import ArchivedShard, RebuildShard, RebuildUnderWay, RebuiltTable, ShardRebuilt
 from worker.rebuilds import Rebuilds
 from worker.rocks.store import RocksStore
 
@@ -64,8 +64,8 @@ def held(data: Path) -> tuple[int, set[Row]]:
 
 
 def test_it_is_rebuilt_and_the_tail_is_named(tmp_path: Path, url: str) -> None:
-    assert archived_positions(Place(url), SHARD) == {"t@1": ARCHIVED}
-    assert archived_positions(Place(url), 0) == {}
+    assert archived_shard(Place(url), SHARD) == ArchivedShard({"t@1": ARCHIVED}, url, ARCHIVED)
+    assert archived_shard(Place(url), 0).positions == {}
     (table,) = rebuild_shard(tmp_path / "data", url, asked()).tables
     assert table == RebuiltTable("t@1", ARCHIVED, ARCHIVED, WRITTEN)
     assert table.lost == WRITTEN - ARCHIVED

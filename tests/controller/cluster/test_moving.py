@@ -1,0 +1,87 @@
+"""What is done for a domain that is to move while it serves yet: nothing of the move depends on it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.cluster.handles import Deposed
+from controller.cluster.moving import FLUSH_SECONDS, flush_domains
+from controller.cluster.state import Assignment, ClusterState
+from controller.executor import Interrupted
+from domains.errors import HeadraceError, StorageFailure
+from domains.graph import DomainIndex
+from tests.cluster_simulation.loop import VirtualLoop
+from tests.controller.cluster.memory_workers import MemoryWorker, simulated
+from tests.controller.cluster.test_leader import placement, started
+from worker.messages import CloseDomain, Done, OpenDomain
+from worker.moving_messages import FlushDomain
+
+ONE, TWO = DomainIndex(1), DomainIndex(2)
+STATE = replace(
+    ClusterState("test", 4, 1, 7), placement={ONE: Assignment("a", 3, "data"), TWO: Assignment("b", 5, "data")}
+)
+
+
+def flushed(outcome: BaseException | None) -> tuple[list[tuple[str, Any]], float]:
+    """What workers are asked, of which "b" answers so (None: never), and how long it takes."""
+    loop, asked = VirtualLoop(), []
+    began = loop.time()
+
+    async def ask(worker: str, message: Any) -> Done:
+        asked.append((worker, message))
+        await asyncio.sleep(0.0 if worker == "a" or outcome is not None else 3600.0)
+        if worker == "b" and outcome is not None:
+            raise outcome
+        return Done()
+
+    try:
+        loop.run_until_complete(loop.create_task(flush_domains(ask, STATE, [ONE, TWO])))
+    finally:
+        loop.close()
+    return asked, loop.time() - began
+
+
+@pytest.mark.parametrize("error", [StorageFailure("the disk is full"), HeadraceError("what is that"), None])
+def test_a_flush_that_fails_or_never_ends_keeps_nothing_from_being_moved(error: HeadraceError | None) -> None:
+    asked, took = flushed(error)
+    assert asked == [("a", FlushDomain(7, ONE)), ("b", FlushDomain(7, TWO))]
+    assert took <= FLUSH_SECONDS
+
+
+@pytest.mark.parametrize("error", [Interrupted("it is lost"), Deposed("another leads")])
+def test_what_ends_a_round_is_heard(error: HeadraceError) -> None:
+    with pytest.raises(type(error)):
+        flushed(error)
+
+
+def about(worker: MemoryWorker, domain: DomainIndex) -> list[type]:
+    kinds = (FlushDomain, CloseDomain, OpenDomain)
+    return [type(each) for each in worker.asked if isinstance(each, kinds) and each.domain == domain]
+
+
+def test_what_moves_is_flushed_before_it_is_closed_and_what_is_lost_is_not_kept_waiting() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(2)
+        await cluster.start_worker("w3")
+        await cluster.until(lambda: "w3" in placement(cluster))
+        await cluster.calm()
+        moved = DomainIndex(placement(cluster)["w3"][0])
+        before = [about(cluster.workers[name], moved) for name in ("w1", "w2")]
+        assert [OpenDomain, FlushDomain, CloseDomain] in before
+        asked = [each for name in ("w1", "w2") for each in cluster.workers[name].asked]
+        flush = next(each for each in asked if isinstance(each, FlushDomain) and each.domain == moved)
+        assert flush.epoch < cluster.led.ledger.decided.placement[moved].incarnation, "it is decided afterwards"
+        for worker in cluster.workers.values():
+            worker.asked.clear()
+        cluster.workers["w1"].die()
+        await cluster.until(lambda: "w1" not in placement(cluster))
+        await cluster.calm()
+        assert not any(isinstance(m, FlushDomain) for w in cluster.workers.values() for m in w.asked)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
