@@ -9,17 +9,21 @@ here before it is parsed, bound, and read::
 
 A piece between ``},{`` is a look-up only if it is JSON by itself, within its braces; where that is so for all of them,
 the body is the list of just these objects, whatever stands in their strings. A body that is written otherwise (spaces,
-another field, a ``},{`` in a string) is parsed as a whole, and means the same.
+another field, a ``},{`` in a string or between two references) is parsed as a whole, and means the same.
 
 An answer stands while its reader's version does, and then while the states of its own keys do
 (``worker/reader_map/layout.py``). Both were read in the same state of the map as the answer was: what is given out
 again is exactly what reading anew would give. Holes are not kept.
+
+A look-up that refers to others' answers (``references.py``) is kept by its piece and what the references stand for,
+which is kept with the answer that it was taken from: it goes when that does, and is not parsed again before.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from api.references import Take, Values
 from controller.deployment import PreparedLookup, Reading
 
 KEPT_BYTES = 16 * 2**20
@@ -31,6 +35,11 @@ MARKERS_MAX = 64
 """Keys of an answer whose states are kept with it: to look at one takes a half of what reading it does."""
 OVERHEAD = 250
 """Bytes that an entry takes beside its texts."""
+VALUE_BYTES = 50
+"""Of a value that was taken from an answer, about: a number, its place in a list, and its digits."""
+
+Name = bytes | tuple[bytes, ...]
+"""A piece, and what its references stand for, if it has any."""
 
 _SPELLINGS = ((b'{"lookups":[{', b"},{", b"}]}"), (b'{"lookups": [{', b"}, {", b"}]}"))
 """As JSON is written without spaces, and as Python's ``json`` writes it."""
@@ -59,12 +68,15 @@ class Kept:
     """Those of the keys."""
     told: bool = False
     """Whether the look-up was told of the keys."""
+    values: dict[Take, Values] = field(default_factory=dict)
+    """What other look-ups took from the answer."""
 
     @property
     def size(self) -> int:
         """Bytes that it takes, about."""
         states = sum([len(state or b"") for state in self.states])
-        return len(self.answer) + sum(map(len, self.markers or ())) + states + OVERHEAD
+        taken = sum(map(_bytes_of, self.values.values()))
+        return len(self.answer) + sum(map(len, self.markers or ())) + states + taken + OVERHEAD
 
     def stands(self, reading: Reading) -> bool:
         """Whether reading anew would give the same answer."""
@@ -78,35 +90,52 @@ class Kept:
             self.version = version
         return True
 
+    def is_to_tell(self) -> bool:
+        """Count that it is given once more: whether the look-up is to be told of the keys."""
+        if self.lookup.again(self.keys, self.told):
+            self.told = True
+            return True
+        return False
+
 
 class KeptAnswers:
     """The two halves take turns: where one is full, the other one is forgotten, but for what was used since."""
 
     def __init__(self, most: int = KEPT_BYTES) -> None:
         self._half = most // 2
-        self._young: dict[bytes, Kept] = {}
-        self._old: dict[bytes, Kept] = {}
+        self._young: dict[Name, Kept] = {}
+        self._old: dict[Name, Kept] = {}
         self._young_bytes = 0
 
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
-    def get(self, piece: bytes) -> Kept | None:
+    def get(self, name: Name) -> Kept | None:
         """Whether it still stands is to be asked by whoever takes it."""
-        kept = self._young.get(piece)
+        kept = self._young.get(name)
         if kept is None:
-            kept = self._old.pop(piece, None)
+            kept = self._old.pop(name, None)
             if kept is not None:
-                self.keep(piece, kept)
+                self.keep(name, kept)
         return kept
 
-    def keep(self, piece: bytes, kept: Kept) -> None:
+    def keep(self, name: Name, kept: Kept) -> None:
         if len(kept.answer) > ANSWER_MAX:
             return
-        if piece not in self._young:
-            size = len(piece) + kept.size
+        if name not in self._young:
+            size = (len(name) if isinstance(name, bytes) else sum(map(len, name))) + kept.size
             self._young_bytes += size
             if self._young_bytes > self._half:
                 self._old, self._young = self._young, {}
                 self._young_bytes = size
-        self._young[piece] = kept
+        self._young[name] = kept
+
+    def take(self, kept: Kept, take: Take, values: Values) -> None:
+        """Keep with an answer what was taken from it."""
+        kept.values[take] = values
+        self._young_bytes += _bytes_of(values)
+
+
+def _bytes_of(values: Values) -> int:
+    """That they take, about."""
+    return VALUE_BYTES * values.text.count(b",") + OVERHEAD

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from asyncio import gather
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 from api.encoding import parse, parse_numbers
-from api.kept_answers import MARKERS_MAX, Kept, KeptAnswers, pieces_of
+from api.kept_answers import MARKERS_MAX, Kept, KeptAnswers, Name, pieces_of
+from api.references import Values, Wanted, not_earlier, values_of, wanted_of
 from controller.deployment import Deployment, PreparedLookup, Reading, in_one_state
 from domains.errors import BadRequest, LimitExceeded, NotFound
 from domains.packets import Clock
@@ -21,6 +23,10 @@ bound a client could fill the memory with spellings; a recipe with more views th
 MAX_LOOKUPS = 256
 """Views that one request may ask. A page of a site asks some twenty; the bound is for the time that one request keeps
 others waiting."""
+MAX_REFERRING = 4096
+"""Pieces with references that are kept as they were parsed: those of all kinds of pages, by all users of a while."""
+REFERRING_BYTES = 512
+"""Of such a piece, at most."""
 EXAMPLE = 'for example {"lookups": [{"view": "v", "keys": [[1], [2]]}]}'
 
 Parameters = dict[str, list[str]]
@@ -64,7 +70,7 @@ def parse_keys(body: bytes) -> list[Any]:
     return keys
 
 
-def parse_lookups(body: bytes) -> list[tuple[str, list[Any]]]:
+def parse_lookups(body: bytes) -> list[Wanted]:
     """The ``lookups`` of a body: each a view and its keys."""
     request = parse(body)
     lookups = request.get("lookups") if isinstance(request, dict) else None
@@ -75,11 +81,11 @@ def parse_lookups(body: bytes) -> list[tuple[str, list[Any]]]:
     return [_one_of(each, place) for place, each in enumerate(lookups)]
 
 
-def _one_of(lookup: Any, place: int) -> tuple[str, list[Any]]:
+def _one_of(lookup: Any, place: int) -> Wanted:
     view, keys = (lookup.get("view"), lookup.get("keys")) if isinstance(lookup, dict) else (None, None)
     if not isinstance(view, str) or not isinstance(keys, list) or len(lookup) != 2:
         raise BadRequest(f'lookups[{place}] must be an object with "view" and a list "keys"', hint=EXAMPLE)
-    return view, keys
+    return wanted_of(view, keys)
 
 
 class Late(NamedTuple):
@@ -91,11 +97,24 @@ class Late(NamedTuple):
     tried: Pages | None
 
 
-class Asked(NamedTuple):
+class Waiting(NamedTuple):
+    """A look-up that refers to one that is not all there: its place, and its text where that is known."""
+
+    place: int
+    piece: bytes | None
+    wanted: Wanted
+
+
+@dataclass(slots=True)
+class Asked:
     """The answers to the look-ups of one request, each ``[[row, …], …]``, and what is still missing among them."""
 
     answers: list[bytes]
-    late: list[Late]
+    """Empty where it is missing: no answer is."""
+    sources: list[Kept | str]
+    """Of each answer what it is kept as, or else its view: for those that refer to it."""
+    late: list[Late] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
 
     def body(self) -> bytes:
         return b'{"results":[' + b",".join(self.answers) + b"]}"
@@ -108,6 +127,7 @@ class Lookups:
         self._deployment = deployment
         self._prepared: dict[str, PreparedLookup] = {}
         self._kept = KeptAnswers()
+        self._referring: dict[bytes, Wanted] = {}
 
     def prepared(self, view: str) -> PreparedLookup:
         """Raises NotFound with the nearest name."""
@@ -157,25 +177,49 @@ class Lookups:
                     return asked
         return self.ask_for(parse_lookups(body), token)
 
-    def ask_for(self, wanted: Sequence[tuple[str, list[Any]]], token: Clock | None) -> Asked:
+    def ask_for(self, wanted: Sequence[Wanted], token: Clock | None) -> Asked:
         """The same for look-ups that are parsed."""
-        if token is None:
-            asked = _if_known(lambda: in_one_state(lambda reading: self._by_keys(wanted, reading)))
-            if asked is not None:
-                return asked
-        late = [Late(place, view, keys, None) for place, (view, keys) in enumerate(wanted)]
-        return Asked([b""] * len(wanted), late)
+        asked = Asked([b""] * len(wanted), [each.view for each in wanted])
+        waiting = [Waiting(place, None, each) for place, each in enumerate(wanted)]
+        return self._further(asked, waiting, awaited=token is not None)
 
     async def finish(self, asked: Asked, token: Clock | None) -> bytes:
-        """The body, once what is missing is filled, side by side."""
-        if token is not None or any(each.tried is None for each in asked.late):
-            awaited = await gather(*(self._deployment.pages(each.view, each.keys, token=token) for each in asked.late))
-            whole = [cast(Pages, pages) for pages in awaited]
-        else:
-            whole = await self._filled(asked.late)
-        for late, pages in zip(asked.late, whole, strict=True):
-            asked.answers[late.place] = _listed(pages)
+        """The body, once what is missing is filled, side by side, and then what refers to it."""
+        while asked.late:
+            if token is not None or any(each.tried is None for each in asked.late):
+                coming = (self._deployment.pages(each.view, each.keys, token=token) for each in asked.late)
+                whole = [cast(Pages, pages) for pages in await gather(*coming)]
+            else:
+                whole = await self._filled(asked.late)
+            for late, pages in zip(asked.late, whole, strict=True):
+                asked.answers[late.place] = _listed(pages)
+            # Of those that wait, the first refers only to answers that are there by now: so this comes to an end.
+            asked = self._further(asked, asked.waiting, awaited=token is not None)
         return asked.body()
+
+    def _further(self, asked: Asked, waiting: Sequence[Waiting], *, awaited: bool) -> Asked:
+        """With what these are answered, in one state; ``awaited``: nothing is to be read, since there is a token."""
+
+        def read(reading: Reading) -> Asked:
+            more = Asked(asked.answers.copy(), asked.sources.copy())
+            for each in waiting:
+                self._read(*each, more, reading)
+            return more
+
+        found = None if awaited else _if_known(lambda: in_one_state(read))
+        return self._all_late(asked, waiting) if found is None else found
+
+    def _all_late(self, asked: Asked, waiting: Sequence[Waiting]) -> Asked:
+        """All of these are to be awaited, as far as it is known what they ask for."""
+        more = Asked(asked.answers, asked.sources)
+        for each in waiting:
+            place, wanted = each.place, each.wanted
+            values = self._values(place, wanted, more)
+            if values is None:
+                more.waiting.append(each)
+            else:
+                more.late.append(Late(place, wanted.view, self._keys(wanted, values), None))
+        return more
 
     async def _filled(self, late: Sequence[Late]) -> list[Pages]:
         """All that was missed, in one message."""
@@ -192,55 +236,101 @@ class Lookups:
     def _by_pieces(self, pieces: Sequence[bytes], reading: Reading) -> Asked | None:
         """None where they are no look-ups by themselves; then nothing was read or counted."""
         # Runs a dozen times for a page of a site: 1 µs for an answer that is kept, some 5 where it is read.
-        known = [self._kept.get(piece) or _parsed_alone(piece) for piece in pieces]
+        known = [self._referring.get(piece) or self._kept.get(piece) or _parsed_alone(piece) for piece in pieces]
         if None in known:
             return None
-        asked = Asked([], [])
-        for piece, kept in zip(pieces, known, strict=True):
-            if not isinstance(kept, Kept):
-                self._read_piece(piece, kept or _parsed(piece), asked, reading)
+        asked = Asked([b""] * len(pieces), [""] * len(pieces))
+        for place, (piece, kept) in enumerate(zip(pieces, known, strict=True)):
+            if type(kept) is not Kept:
+                self._read(place, piece, cast(Wanted, kept), asked, reading)
             elif not kept.stands(reading):
-                self._read_piece(piece, _parsed(piece), asked, reading)
+                self._read(place, piece, _parsed(piece), asked, reading)
             else:
-                if kept.lookup.again(kept.keys, kept.told):
-                    kept.told = True
-                    kept.lookup.tell(_parsed(piece)[1])
-                asked.answers.append(kept.answer)
+                if kept.is_to_tell():
+                    kept.lookup.tell(_parsed(piece).keys)
+                asked.answers[place] = kept.answer
+                asked.sources[place] = kept
         return asked
 
-    def _read_piece(self, piece: bytes, parsed: tuple[str, list[Any]], asked: Asked, reading: Reading) -> None:
+    def _read(self, place: int, piece: bytes | None, wanted: Wanted, asked: Asked, reading: Reading) -> None:
         """Add its answer, or what is late of it."""
-        view, keys = parsed
+        asked.sources[place] = wanted.view
+        if not wanted.references:
+            self._read_keys(place, piece, wanted.view, wanted.keys, asked, reading)
+            return
+        if wanted.checked is None and piece is not None and len(piece) <= REFERRING_BYTES:
+            if len(self._referring) >= MAX_REFERRING:
+                self._referring.clear()
+            self._referring[piece] = wanted
+        values = self._values(place, wanted, asked)
+        if values is None:
+            asked.waiting.append(Waiting(place, piece, wanted))
+            return
+        name = None if piece is None else (piece, *[each.text for each in values])
+        kept = None if name is None else self._kept.get(name)
+        if kept is None or not kept.stands(reading):
+            self._read_keys(place, name, wanted.view, self._keys(wanted, values), asked, reading)
+            return
+        if kept.is_to_tell():
+            kept.lookup.tell(wanted.filled(values))
+        asked.answers[place] = kept.answer
+        asked.sources[place] = kept
+
+    def _values(self, place: int, wanted: Wanted, asked: Asked) -> list[Values] | None:
+        """What its references stand for; None where one of them leads to what is missing."""
+        found = []
+        for reference in wanted.references:
+            if reference.place >= place:
+                raise not_earlier(reference, place)
+            answer = asked.answers[reference.place]
+            if not answer:
+                return None
+            source, take = asked.sources[reference.place], reference.take
+            if isinstance(source, str):
+                values = values_of(take, answer, self.prepared(source).info)
+            else:
+                known = source.values.get(take)
+                if known is None:
+                    known = values_of(take, answer, source.lookup.info)
+                    self._kept.take(source, take, known)
+                values = known
+            found.append(values)
+        return found
+
+    def _keys(self, wanted: Wanted, values: Sequence[Values]) -> list[Any]:
+        if not wanted.references:
+            return wanted.keys
+        _if_known(lambda: wanted.check_lists(self.prepared(wanted.view).info))
+        return wanted.filled(values)
+
+    def _read_keys(
+        self, place: int, name: Name | None, view: str, keys: list[Any], asked: Asked, reading: Reading
+    ) -> None:
+        """The same by its keys; what it is kept by, if it can be."""
         lookup = self.prepared(view)
         short = lookup.try_short(keys[0], reading) if len(keys) == 1 else None
         if short is not None:
             answer = b"[[" + short.page + b"]]"
-            asked.answers.append(answer)
-            if short.marker:
-                self._kept.keep(piece, Kept(lookup, b"", 1, answer, [short.marker], [short.state]))
+            asked.answers[place] = answer
+            if short.marker and name is not None:
+                kept = Kept(lookup, b"", 1, answer, [short.marker], [short.state])
+                self._kept.keep(name, kept)
+                asked.sources[place] = kept
             return
         rows = list[Row]()
         pages = lookup.try_pages(keys, reading, rows)
         if None in pages:
-            asked.late.append(Late(len(asked.answers), view, keys, pages))
-            asked.answers.append(b"")
+            asked.late.append(Late(place, view, keys, pages))
             return
         answer = _listed(pages)
-        asked.answers.append(answer)
+        asked.answers[place] = answer
         version = lookup.version(reading)
-        if version is not None:
+        if version is not None and name is not None:
             markers = lookup.markers(rows) if len(rows) <= MARKERS_MAX else None
             states = [] if markers is None else lookup.states(markers, reading)
-            self._kept.keep(piece, Kept(lookup, version, len(keys), answer, markers, states))
-
-    def _by_keys(self, wanted: Sequence[tuple[str, list[Any]]], reading: Reading) -> Asked:
-        asked = Asked([], [])
-        for view, keys in wanted:
-            pages = self._tried(view, keys, reading)
-            if None in pages:
-                asked.late.append(Late(len(asked.answers), view, keys, pages))
-            asked.answers.append(b"" if None in pages else _listed(pages))
-        return asked
+            kept = Kept(lookup, version, len(keys), answer, markers, states)
+            self._kept.keep(name, kept)
+            asked.sources[place] = kept
 
     def _tried(self, view: str, keys: list[Any], reading: Reading) -> Pages:
         """What is there now."""
@@ -269,7 +359,7 @@ def _if_known(read: Callable[[], Found]) -> Found | None:
         return None
 
 
-def _parsed_alone(piece: bytes) -> tuple[str, list[Any]] | None:
+def _parsed_alone(piece: bytes) -> Wanted | None:
     """None where it is no look-up by itself."""
     try:
         return _parsed(piece)
@@ -277,7 +367,7 @@ def _parsed_alone(piece: bytes) -> tuple[str, list[Any]] | None:
         return None
 
 
-def _parsed(piece: bytes) -> tuple[str, list[Any]]:
+def _parsed(piece: bytes) -> Wanted:
     return _one_of(parse(b"{" + piece + b"}"), 0)
 
 

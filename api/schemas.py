@@ -24,7 +24,11 @@ class _Request(BaseModel):
 
 class SqlRequest(_Request):
     sql: str = Field(description="One statement, or several separated by `;`", examples=["SELECT * FROM votes"])
-    params: list[Json] = Field(default_factory=list, description="Values of the `?` in order, over all statements")
+    params: list[Json] = Field(
+        default_factory=list,
+        description="Values of the `?` in order, over all statements; a list for `IN (?)`; of the types that JSON has "
+        'not, objects: `{"BLOB": "YWI="}`, `{"DECIMAL": "0.10"}`',
+    )
 
 
 class OnceRequest(_Request):
@@ -76,6 +80,12 @@ class KeysRequest(_Request):
 
 class ViewKeys(KeysRequest):
     view: str
+    keys: list[list[Json] | dict[str, Json]] = Field(
+        description="The view's parameters, by position or by name. A value may refer to the answer of an earlier "
+        'look-up, by its place and a column: `{"first": [0, "id"]}`, `{"all": [0, "id"]}` (a list), '
+        '`{"each": [0, "id"]}` (as many keys)',
+        examples=[[[1], [2]], [{"id": {"first": [0, "id"]}}]],
+    )
 
 
 class LookupsRequest(_Request):

@@ -70,7 +70,8 @@ class Binding:
         """Query-string values by parameter name; a repeated name is an IN list."""
         given: list[Any] = [[]] * len(self.parameters)
         for name, values in text.items():
-            given[self._at(name)] = list(values)
+            at = self._at(name)
+            given[at] = [*given[at], *values]  # A name may come in several cases.
         return self._bind(given)
 
     def from_json(self, key: Any) -> BoundLookup:
@@ -85,8 +86,11 @@ class Binding:
         if not isinstance(key, Mapping):
             raise BadRequest(f'a key of view "{self.view}" is a list or an object', hint=self._hint())
         given: list[Any] = [[]] * len(self.parameters)
-        for name, value in key.items():
-            given[self._at(name)] = value
+        places = {self._at(name): value for name, value in key.items()}
+        if len(places) < len(key):
+            raise BadRequest(f'a key of view "{self.view}" names a parameter twice', hint=self._hint())
+        for at, value in places.items():
+            given[at] = value
         return self._bind(given)
 
     def from_arguments(self, arguments: Sequence[Any]) -> BoundLookup:

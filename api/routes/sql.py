@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Response
 
 from api import tokens
 from api.dependencies import Serving, Token, answer, documented, json_body
+from api.encoding import sql_value
 from api.schemas import SqlAnswer, SqlRequest
 from controller.deployment import Deployment, StatementResult
 from domains.packets import Clock
@@ -24,7 +25,7 @@ async def execute(
 
 
 async def executed(deployment: Deployment, asked: SqlRequest, token: Clock | None) -> dict[str, Any]:
-    results, clock = await deployment.execute(asked.sql, asked.params, token=token)
+    results, clock = await deployment.execute(asked.sql, [sql_value(each) for each in asked.params], token=token)
     return {"results": [_result(each) for each in results], "token": tokens.encode(tokens.merge(token or {}, clock))}
 
 

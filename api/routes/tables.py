@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, Response
 
 from api import tokens
 from api.dependencies import Serving, answer, documented, json_body
-from api.encoding import plain
 from api.schemas import (
     DeleteRequest,
     RowsRequest,
@@ -19,6 +18,7 @@ from api.schemas import (
     WriteAnswer,
 )
 from controller.deployment import WriteResult
+from domains.json_rows import json_value
 from domains.types import TableSchema
 
 router = APIRouter(tags=["tables"])
@@ -99,7 +99,7 @@ def _table(schema: TableSchema) -> dict[str, Any]:
                 "name": column.name,
                 "type": str(column.type),
                 "nullable": column.nullable,
-                "default": "CURRENT_TIMESTAMP" if column.default_now else plain(column.default),
+                "default": "CURRENT_TIMESTAMP" if column.default_now else json_value(column.default),
                 "auto_increment": column.auto_increment,
             }
             for column in (schema.columns[position] for position in schema.live())

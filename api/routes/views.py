@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from api.dependencies import Looking, Serving, Token, answer, documented, json_body
 from api.lookups import parse_query
+from api.references import wanted_of
 from api.schemas import (
     EvictAnswer,
     ExplainAnswer,
@@ -67,8 +68,11 @@ async def lookup(
 async def lookups_of_many(
     body: Annotated[LookupsRequest, Depends(json_body(LookupsRequest))], lookups: Looking, token: Token
 ) -> Response:
-    """Several views at once: for each, the rows of its keys. All that a page needs in one request."""
-    wanted = [(each.view, list[Any](each.keys)) for each in body.lookups]
+    """Several views at once: for each, the rows of its keys, which may be taken from answers of earlier ones.
+
+    All that a page needs in one request.
+    """
+    wanted = [wanted_of(each.view, list[Any](each.keys)) for each in body.lookups]
     asked = lookups.ask_for(wanted, token)
     return Response(await lookups.finish(asked, token), media_type="application/json")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
-import orjson
-
-from headrace.client.encoding import to_json, to_text
+from api.encoding import loads
+from headrace.client.encoding import sql_value, to_json, to_text
+from headrace.client.references import Reference
 from headrace.client.results import Archived, Column, Progress, Record, Result, Written
 from headrace.errors import BadRequest, ConnectionFailed, HeadraceError, rebuild
 
@@ -25,6 +25,10 @@ OnDuplicate = Literal["error", "ignore", "replace", "update"]
 """What becomes of an inserted row whose PRIMARY KEY or UNIQUE is taken: all rows are refused, it is left out, what is
 there is replaced, or what is there is updated."""
 
+LISTS = (list, tuple, set, frozenset)
+QUERY_MAX = 6_000
+"""Characters of a query string: proxies take request lines of 8,192 bytes, httpx URLs of 65,536."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Answer]):
@@ -38,7 +42,8 @@ class Call(Generic[Answer]):
 
 
 def execute(sql: str, params: Sequence[Any]) -> Call[list[Result]]:
-    return Call("POST", "/v1/sql", _results, to_json({"sql": sql, "params": list(params)}), consistent=True)
+    body = to_json({"sql": sql, "params": [sql_value(each) for each in params]})
+    return Call("POST", "/v1/sql", _results, body, consistent=True)
 
 
 def last(results: list[Result]) -> Result:
@@ -48,17 +53,16 @@ def last(results: list[Result]) -> Result:
 
 
 def lookup(view: str, parameters: Mapping[str, Any]) -> Call[list[Record]]:
-    """By GET, which the server answers fastest; by POST where a value is NULL, which a query string cannot say."""
-    if any(value is None for value in parameters.values()):
-        many = lookup_many(view, [parameters])
-        return Call(many.method, many.path, lambda answer: _first(many.read(answer)), many.body, consistent=True)
-    pairs = [
-        (name, to_text(each))
-        for name, value in parameters.items()
-        for each in (value if isinstance(value, list | tuple | set | frozenset) else (value,))
-    ]
-    query = f"?{urlencode(pairs)}" if pairs else ""
-    return Call("GET", _view(view) + query, lambda answer: _rows(answer["rows"]), consistent=True)
+    """By GET, which the server answers fastest; by POST what a query string cannot say: NULL, and long lists."""
+    given = {name: list(value) if isinstance(value, LISTS) else value for name, value in parameters.items()}
+    pairs = [(name, each) for name, value in given.items() for each in (value if isinstance(value, list) else [value])]
+    if all(each is not None for _, each in pairs):
+        query = urlencode([(name, to_text(each)) for name, each in pairs])
+        if len(query) <= QUERY_MAX:
+            path = f"{_view(view)}?{query}" if query else _view(view)
+            return Call("GET", path, lambda answer: _rows(answer["rows"]), consistent=True)
+    many = lookup_many(view, [given])
+    return Call(many.method, many.path, lambda answer: _first(many.read(answer)), many.body, consistent=True)
 
 
 def lookup_many(view: str, keys: Iterable[Key]) -> Call[list[list[Record]]]:
@@ -151,7 +155,7 @@ def show(path: str) -> Call[dict[str, Any]]:
 def read_answer(call: Call[Answer], status: int, content: bytes) -> Answer:
     """The call's answer; raises the server's error."""
     try:
-        answer = orjson.loads(content)
+        answer = loads(content)
         if status < 400:
             return call.read(answer)
         error = rebuild(**answer["error"], status=status)
@@ -176,7 +180,7 @@ def _streams(table: str, *name: str) -> str:
 
 
 def _key(key: Key) -> Any:
-    if isinstance(key, Mapping):
+    if isinstance(key, Mapping) and not isinstance(key, Reference):
         return dict(key)
     return list(key) if isinstance(key, list | tuple) else [key]
 

@@ -62,7 +62,9 @@ class Connection:
     def lookups(
         self, wanted: Iterable[tuple[str, Iterable[Key]]], *, token: str | None = None
     ) -> list[list[list[Record]]]:
-        """For each of several views its rows for each of its keys, in one request: ``[("v", [[1], [2]]), …]``."""
+        """For each of several views its rows for each of its keys, in one request: ``[("v", [[1], [2]]), …]``.
+
+        A value may stand for values out of the answer of an earlier one of them: see ``headrace.client.references``."""
         return self.send(calls.lookups(wanted), token)
 
     def table(self, name: str) -> Table:

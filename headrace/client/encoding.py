@@ -4,22 +4,48 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import orjson
 
 from headrace.errors import BadRequest
 
+NOT_FINITE = "a value cannot be sent: NaN and infinities are no SQL values"
+
 
 def to_json(value: Any) -> bytes:
+    """:raises BadRequest: a value that JSON or SQL has not."""
     try:
-        return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+        text = orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+        if b"null" in text:  # So orjson writes NaN and infinities, too.
+            _slowly(value, lambda _: None)
+        return text
     except TypeError as error:
         if "64-bit" not in str(error):
-            raise BadRequest(f"a value cannot be sent: {error}") from error
-        return json.dumps(value, default=_plain).encode()
+            told = error.__cause__ if isinstance(error.__cause__, BadRequest) else None
+            raise told or BadRequest(f"a value cannot be sent: {error}") from error
+        return _slowly(value, _plain)
+
+
+def sql_value(value: Any) -> Any:
+    """A value for a ``?`` in SQL, where no column says the type: those that JSON has not are named."""
+    if isinstance(value, list | tuple):
+        return [sql_value(each) for each in value]
+    if isinstance(value, bytes):
+        return {"BLOB": _plain(value)}
+    return {"DECIMAL": _plain(value)} if isinstance(value, Decimal) else value
+
+
+def _slowly(value: Any, default: Callable[[Any], Any]) -> bytes:
+    """Where orjson is not enough."""
+    try:
+        return json.dumps(value, default=default, allow_nan=False).encode()
+    except ValueError as error:
+        raise BadRequest(NOT_FINITE) from error
 
 
 def to_text(value: Any) -> str:
@@ -35,6 +61,8 @@ def to_text(value: Any) -> str:
 
 def _plain(value: Any) -> str:
     if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise BadRequest(NOT_FINITE)
         return format(value, "f")
     if isinstance(value, datetime):
         if value.tzinfo is not None:
@@ -44,4 +72,6 @@ def _plain(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
+    if isinstance(value, UUID):
+        return str(value)
     raise BadRequest(f"a {type(value).__name__} is no SQL value")

@@ -19,24 +19,28 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loadgen.lobsters import words
-from loadgen.lobsters.pages import NaturalPages, new_comment, new_story, only, voted
+from loadgen.lobsters.pages import NaturalPages, Reading, new_comment, new_story, only, voted
 from loadgen.lobsters.visits import Visit
-from loadgen.peers.store import Answer, Change, Insert, Lookup, Session, Update
+from loadgen.peers.references import all_of, first
+from loadgen.peers.store import Answer, Change, Insert, Session, Update
 
 HOTNESS_WINDOW = 7.92e4
 """Seconds of age that ten times the points make up for: 22 hours."""
+PARTS = 3
+"""Look-ups that a story's hotness is computed from."""
 
 
 class HandOptimisedPages(NaturalPages):
     """All pages, with counters."""
 
     async def vote_on_story(self, session: Session, visit: Visit, vote: int) -> None:
-        (found,) = await self.first(session, visit, self.ask("story_by_short_id", words.story_short_id(visit.story)))
-        story = only(found, "story")
-        cast, *parts = await session.read(
-            [self.ask("story_votes_of_user", visit.user, [story["id"]]), *self._hotness_parts(story["id"])]
-        )
-        before = cast.rows()
+        page = self.reading(visit)
+        found = page.ask("story_by_short_id", words.story_short_id(visit.story))
+        cast = page.ask("story_votes_of_user", visit.user, all_of(found, "id"))
+        self._ask_hotness(page, found, "id")
+        answers = await session.read(page.lookups)
+        story, parts = only(answers[found], "story"), answers[-PARTS:]
+        before = answers[cast].rows()
         up, down = _change(before, vote)
         if not (up or down):
             return  # the same vote again
@@ -49,17 +53,14 @@ class HandOptimisedPages(NaturalPages):
         await session.write(changes)
 
     async def vote_on_comment(self, session: Session, visit: Visit, vote: int) -> None:
-        name = words.comment_short_id(visit.comment)
-        (found,) = await self.first(session, visit, self.ask("comment_by_short_id", name))
-        comment = only(found, "comment")
-        cast, of_story, *parts = await session.read(
-            [
-                self.ask("comment_votes_of_user", visit.user, [comment["id"]]),
-                self.ask("story_by_id", comment["story_id"]),
-                *self._hotness_parts(comment["story_id"]),
-            ]
-        )
-        before, story = cast.rows(), only(of_story, "story")
+        page = self.reading(visit)
+        found = page.ask("comment_by_short_id", words.comment_short_id(visit.comment))
+        cast = page.ask("comment_votes_of_user", visit.user, all_of(found, "id"))
+        of_story = page.ask("story_by_id", first(found, "story_id"))
+        self._ask_hotness(page, found, "story_id")
+        answers = await session.read(page.lookups)
+        comment, story, parts = only(answers[found], "comment"), only(answers[of_story], "story"), answers[-PARTS:]
+        before = answers[cast].rows()
         up, down = _change(before, vote)
         if not (up or down):
             return
@@ -77,21 +78,22 @@ class HandOptimisedPages(NaturalPages):
         ]
         await session.write(changes)
 
-    async def _post(
-        self, session: Session, visit: Visit, story: int, head: int, parent: Mapping[str, Any] | None
-    ) -> None:
+    def _ask_to_post(self, page: Reading, visit: Visit, head: int, story: str) -> None:
         # The comment's own vote heats its story, so its posting reads what a vote on it would.
-        name = words.comment_short_id(visit.fresh)
-        _, _, _, _, of_story, *parts = await session.read(
-            [
-                self.ask("comment_by_short_id", name),
-                self.ask("users_by_id", [head]),
-                self.ask("comment_votes_of_user", visit.user, [visit.fresh]),
-                self.ask("read_ribbon", visit.user, story),
-                self.ask("story_by_id", story),
-                *self._hotness_parts(story),
-            ]
-        )
+        super()._ask_to_post(page, visit, head, story)
+        page.ask("story_by_id", first(head, story))
+        self._ask_hotness(page, head, story)
+
+    async def _post(
+        self,
+        session: Session,
+        visit: Visit,
+        answers: Sequence[Answer],
+        story: int,
+        head: int,
+        parent: Mapping[str, Any] | None,
+    ) -> None:
+        of_story, *parts = answers[-1 - PARTS :]
         row = only(of_story, "story")
         heats = 1 if visit.user != row["user_id"] else 0
         posted = new_comment(visit, story, parent)
@@ -107,17 +109,15 @@ class HandOptimisedPages(NaturalPages):
     async def submit(self, session: Session, visit: Visit) -> None:
         tag = words.TAGS[visit.fresh % len(words.TAGS)][0]
         name, url = words.story_short_id(visit.fresh), f"https://submitted.example.com/{visit.fresh}"
-        tags, *_ = await self.first(
-            session,
-            visit,
-            self.ask("tags_by_name", [tag]),
-            self.ask("stories_by_url", url),
-            self.ask("story_by_short_id", name),
-        )
-        number = only(tags, "tag")["id"]
-        (modifiers,) = await session.read([self.ask("tags_by_id", [number])])
+        page = self.reading(visit)
+        tags = page.ask("tags_by_name", [tag])
+        page.ask("stories_by_url", url)
+        page.ask("story_by_short_id", name)
+        modifiers = page.ask("tags_by_id", all_of(tags, "id"))
+        answers = await session.read(page.lookups)
+        number = only(answers[tags], "tag")["id"]
         story = {**new_story(visit, name, url), "upvotes": 0, "downvotes": 0}
-        base = float(only(modifiers, "tag")["hotness_mod"])
+        base = float(only(answers[modifiers], "tag")["hotness_mod"])
         counters = {"upvotes": 1, "hotness": hotness_of(base, 1.0, 0.0, story["created_at"])}
         changes: list[Change] = [
             Insert("stories", [{**story, **counters}]),
@@ -127,12 +127,11 @@ class HandOptimisedPages(NaturalPages):
         ]
         await session.write(changes)
 
-    def _hotness_parts(self, story: int) -> list[Lookup]:
-        return [
-            self.ask("tag_hotness_of_story", story),
-            self.ask("comment_points_of_story", story),
-            self.ask("score_merged_into_story", story),
-        ]
+    def _ask_hotness(self, page: Reading, head: int, story: str) -> None:
+        """What is summed for a story's hotness: the last :data:`PARTS` look-ups of a page."""
+        page.ask("tag_hotness_of_story", first(head, story))
+        page.ask("comment_points_of_story", first(head, story))
+        page.ask("score_merged_into_story", first(head, story))
 
 
 def _change(before: Sequence[Mapping[str, Any]], vote: int) -> tuple[int, int]:

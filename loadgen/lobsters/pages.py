@@ -1,6 +1,6 @@
 """The pages of the site with natural queries: aggregates are computed by the system, the application only asks.
 
-Each page is a coroutine over a :class:`~loadgen.peers.store.Session`: rounds of look-ups that need one another's
+Each page is a coroutine over a :class:`~loadgen.peers.store.Session`: one read, whose look-ups refer to one another's
 answers, then what it writes. Which queries a page has is listed at the top of ``page_queries.sql``.
 
 ::
@@ -17,9 +17,28 @@ from typing import Any
 from loadgen.lobsters import words
 from loadgen.lobsters.visits import Visit
 from loadgen.pace.errors import RequestFailed
+from loadgen.peers.references import all_of, first
 from loadgen.peers.store import Answer, Conflict, Insert, Lookup, Query, Session, Update
 
 Page = Callable[[Session, Visit], Awaitable[None]]
+
+
+class Reading:
+    """The look-ups of one page. Each is asked by values, or by references to those asked before."""
+
+    def __init__(self, queries: Mapping[str, Query], user: int) -> None:
+        """Begins with what every page asks: who is logged in, and the two numbers beside the name."""
+        self._queries = queries
+        self.lookups = [
+            Lookup(queries["user_by_id"], (user,)),
+            Lookup(queries["notifications_of_user"], (user,)),
+            Lookup(queries["keystore_value"], (f"user:{user}:unread_messages",)),
+        ]
+
+    def ask(self, name: str, *values: Any) -> int:
+        """The place of its answer, for references too."""
+        self.lookups.append(Lookup(self._queries[name], values))
+        return len(self.lookups) - 1
 
 
 class NaturalPages:
@@ -44,23 +63,8 @@ class NaturalPages:
             "Logout": self.logout,
         }
 
-    # --- what every page asks -----------------------------------------------------------------------------------
-
-    def ask(self, name: str, *values: Any) -> Lookup:
-        return Lookup(self._queries[name], values)
-
-    def every(self, user: int) -> list[Lookup]:
-        """Who is logged in, and the two numbers beside the name."""
-        return [
-            self.ask("user_by_id", user),
-            self.ask("notifications_of_user", user),
-            self.ask("keystore_value", f"user:{user}:unread_messages"),
-        ]
-
-    async def first(self, session: Session, visit: Visit, *lookups: Lookup) -> Sequence[Answer]:
-        """The first round: what every page asks, and the page's own. Its own answers."""
-        every = self.every(visit.user)
-        return (await session.read([*every, *lookups]))[len(every) :]
+    def reading(self, visit: Visit) -> Reading:
+        return Reading(self._queries, visit.user)
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
@@ -71,84 +75,69 @@ class NaturalPages:
         await self._listed(session, visit, "recent_ids")
 
     async def _listed(self, session: Session, visit: Visit, ids: str) -> None:
-        user = visit.user
-        listed, _ = await self.first(session, visit, self.ask(ids), self.ask("tag_filters_of_user", user))
-        stories = listed.column("story_id")
-        if not stories:
+        page, user = self.reading(visit), visit.user
+        listed = page.ask(ids)
+        page.ask("tag_filters_of_user", user)
+        stories = all_of(listed, "story_id")
+        shown = page.ask("listed_stories", stories)
+        taggings = page.ask("taggings_of_stories", stories)
+        page.ask("suggested_titles_of_stories", stories)
+        page.ask("suggested_taggings_of_stories", stories)
+        page.ask("story_votes_of_user", user, stories)
+        page.ask("hidden_of_user", user, stories)
+        page.ask("saved_of_user", user, stories)
+        page.ask("users_by_id", all_of(shown, "user_id"))
+        page.ask("tags_by_id", all_of(taggings, "tag_id"))
+        answers = await session.read(page.lookups)
+        if not answers[listed].rows():
             raise RequestFailed("there is no story to list")
-        shown, taggings, *_ = await session.read(
-            [
-                self.ask("listed_stories", stories),
-                self.ask("taggings_of_stories", stories),
-                self.ask("suggested_titles_of_stories", stories),
-                self.ask("suggested_taggings_of_stories", stories),
-                self.ask("story_votes_of_user", user, stories),
-                self.ask("hidden_of_user", user, stories),
-                self.ask("saved_of_user", user, stories),
-            ]
-        )
-        await self.named(session, shown.column("user_id"), taggings.column("tag_id"))
-
-    async def named(self, session: Session, users: Sequence[int], tags: Sequence[int] = ()) -> None:
-        """The last round of most pages: names of users and of tags."""
-        lookups = []
-        if users:
-            lookups.append(self.ask("users_by_id", distinct(users)))
-        if tags:
-            lookups.append(self.ask("tags_by_id", distinct(tags)))
-        if lookups:
-            await session.read(lookups)
 
     async def comments(self, session: Session, visit: Visit) -> None:
-        (newest,) = await self.first(session, visit, self.ask("newest_comment_ids"))
-        comments = newest.column("comment_id")
-        if not comments:
+        page, user = self.reading(visit), visit.user
+        newest = page.ask("newest_comment_ids")
+        comments = all_of(newest, "comment_id")
+        shown = page.ask("comments_by_id", comments)
+        page.ask("comment_votes_of_user", user, comments)
+        stories = all_of(shown, "story_id")
+        told = page.ask("stories_by_id", stories)
+        page.ask("hidden_of_user", user, stories)
+        page.ask("users_by_id", all_of(shown, "user_id"))
+        page.ask("users_by_id", all_of(told, "user_id"))
+        answers = await session.read(page.lookups)
+        if not answers[newest].rows():
             raise RequestFailed("there is no comment to list")
-        shown, _ = await session.read(
-            [self.ask("comments_by_id", comments), self.ask("comment_votes_of_user", visit.user, comments)]
-        )
-        rows = shown.rows()
-        stories = distinct([row["story_id"] for row in rows])
-        told, *_ = await session.read(
-            [
-                self.ask("stories_by_id", stories),
-                self.ask("hidden_of_user", visit.user, stories),
-                self.ask("users_by_id", distinct([row["user_id"] for row in rows])),
-            ]
-        )
-        await self.named(session, told.column("user_id"))
 
     # --- one thing -----------------------------------------------------------------------------------------------
 
     async def story(self, session: Session, visit: Visit) -> None:
-        user = visit.user
-        (found,) = await self.first(session, visit, self.ask("story_by_short_id", words.story_short_id(visit.story)))
-        row = only(found, "story")
-        story = row["id"]
-        ribbon, comments, taggings, *_ = await session.read(
-            [
-                self.ask("read_ribbon", user, story),
-                self.ask("story_comments", story),
-                self.ask("taggings_of_stories", [story]),
-                self.ask("users_by_id", [row["user_id"]]),
-                self.ask("merged_stories", story),
-                self.ask("comment_votes_on_story", user, story),
-                self.ask("story_votes_of_user", user, [story]),
-                self.ask("hidden_of_user", user, [story]),
-                self.ask("saved_of_user", user, [story]),
-            ]
-        )
-        await self.named(session, comments.column("user_id"), taggings.column("tag_id"))
-        await follow(session, user, story, visit.now, known=bool(ribbon.rows()))
+        page, user = self.reading(visit), visit.user
+        found = page.ask("story_by_short_id", words.story_short_id(visit.story))
+        story, alone = first(found, "id"), all_of(found, "id")
+        ribbon = page.ask("read_ribbon", user, story)
+        comments = page.ask("story_comments", story)
+        taggings = page.ask("taggings_of_stories", alone)
+        page.ask("users_by_id", all_of(found, "user_id"))
+        page.ask("merged_stories", story)
+        page.ask("comment_votes_on_story", user, story)
+        page.ask("story_votes_of_user", user, alone)
+        page.ask("hidden_of_user", user, alone)
+        page.ask("saved_of_user", user, alone)
+        page.ask("users_by_id", all_of(comments, "user_id"))
+        page.ask("tags_by_id", all_of(taggings, "tag_id"))
+        answers = await session.read(page.lookups)
+        number = only(answers[found], "story")["id"]
+        await follow(session, user, number, visit.now, known=bool(answers[ribbon].rows()))
 
     async def user(self, session: Session, visit: Visit) -> None:
         # Whose page it is: the author of the story that the visit would read, so that it is seldom one's own.
-        (found,) = await self.first(session, visit, self.ask("user_by_name", words.username(visit.user)))
-        user = only(found, "user")["id"]
-        _, favourite, _ = await session.read(
-            [self.ask("stats_of_user", user), self.ask("favourite_tag", user), self.ask("hats_of_user", user)]
-        )
-        await self.named(session, (), favourite.column("tag_id"))
+        page = self.reading(visit)
+        found = page.ask("user_by_name", words.username(visit.user))
+        user = first(found, "id")
+        page.ask("stats_of_user", user)
+        favourite = page.ask("favourite_tag", user)
+        page.ask("hats_of_user", user)
+        page.ask("tags_by_id", all_of(favourite, "tag_id"))
+        only((await session.read(page.lookups))[found], "user")
 
     # --- what writes ---------------------------------------------------------------------------------------------
 
@@ -159,10 +148,12 @@ class NaturalPages:
         await self.vote_on_story(session, visit, -1)
 
     async def vote_on_story(self, session: Session, visit: Visit, vote: int) -> None:
-        (found,) = await self.first(session, visit, self.ask("story_by_short_id", words.story_short_id(visit.story)))
-        story = only(found, "story")["id"]
-        (cast,) = await session.read([self.ask("story_votes_of_user", visit.user, [story])])
-        await session.write([voted(cast.rows(), vote, visit.user, story, None)])
+        page = self.reading(visit)
+        found = page.ask("story_by_short_id", words.story_short_id(visit.story))
+        cast = page.ask("story_votes_of_user", visit.user, all_of(found, "id"))
+        answers = await session.read(page.lookups)
+        story = only(answers[found], "story")["id"]
+        await session.write([voted(answers[cast].rows(), vote, visit.user, story, None)])
 
     async def comment_upvote(self, session: Session, visit: Visit) -> None:
         await self.vote_on_comment(session, visit, 1)
@@ -171,68 +162,74 @@ class NaturalPages:
         await self.vote_on_comment(session, visit, -1)
 
     async def vote_on_comment(self, session: Session, visit: Visit, vote: int) -> None:
-        name = words.comment_short_id(visit.comment)
-        (found,) = await self.first(session, visit, self.ask("comment_by_short_id", name))
-        row = only(found, "comment")
-        (cast,) = await session.read([self.ask("comment_votes_of_user", visit.user, [row["id"]])])
-        await session.write([voted(cast.rows(), vote, visit.user, row["story_id"], row["id"])])
+        page = self.reading(visit)
+        found = page.ask("comment_by_short_id", words.comment_short_id(visit.comment))
+        cast = page.ask("comment_votes_of_user", visit.user, all_of(found, "id"))
+        answers = await session.read(page.lookups)
+        row = only(answers[found], "comment")
+        await session.write([voted(answers[cast].rows(), vote, visit.user, row["story_id"], row["id"])])
 
     async def comment(self, session: Session, visit: Visit) -> None:
-        (found,) = await self.first(session, visit, self.ask("story_by_short_id", words.story_short_id(visit.story)))
-        row = only(found, "story")
-        await self._post(session, visit, row["id"], row["user_id"], None)
+        page = self.reading(visit)
+        head = page.ask("story_by_short_id", words.story_short_id(visit.story))
+        self._ask_to_post(page, visit, head, "id")
+        answers = await session.read(page.lookups)
+        story = only(answers[head], "story")
+        await self._post(session, visit, answers, story["id"], story["user_id"], None)
 
     async def reply(self, session: Session, visit: Visit) -> None:
-        name = words.comment_short_id(visit.comment)
-        (found,) = await self.first(session, visit, self.ask("comment_by_short_id", name))
-        parent = only(found, "comment")
-        await self._post(session, visit, parent["story_id"], parent["user_id"], parent)
+        page = self.reading(visit)
+        head = page.ask("comment_by_short_id", words.comment_short_id(visit.comment))
+        self._ask_to_post(page, visit, head, "story_id")
+        answers = await session.read(page.lookups)
+        parent = only(answers[head], "comment")
+        await self._post(session, visit, answers, parent["story_id"], parent["user_id"], parent)
+
+    def _ask_to_post(self, page: Reading, visit: Visit, head: int, story: str) -> None:
+        """Whether the name is free, as the site asks before it uses one; who is answered; what was read last. ``story``
+        is the column of the answer at ``head`` that has the story."""
+        page.ask("comment_by_short_id", words.comment_short_id(visit.fresh))
+        page.ask("users_by_id", all_of(head, "user_id"))
+        page.ask("comment_votes_of_user", visit.user, [visit.fresh])
+        page.ask("read_ribbon", visit.user, first(head, story))
 
     async def _post(
-        self, session: Session, visit: Visit, story: int, head: int, parent: Mapping[str, Any] | None
+        self,
+        session: Session,
+        visit: Visit,
+        answers: Sequence[Answer],
+        story: int,
+        head: int,
+        parent: Mapping[str, Any] | None,
     ) -> None:
-        # Whether the name is free, as the site asks before it uses one; who is answered; what was read last.
-        name = words.comment_short_id(visit.fresh)
-        await session.read(
-            [
-                self.ask("comment_by_short_id", name),
-                self.ask("users_by_id", [head]),
-                self.ask("comment_votes_of_user", visit.user, [visit.fresh]),
-                self.ask("read_ribbon", visit.user, story),
-            ]
-        )
-        await session.write(
-            [
-                new_comment(visit, story, parent),
-                voted([], 1, visit.user, story, visit.fresh),
-            ]
-        )
+        """Write a comment of the story, which answers the user ``head``; ``answers`` are the page's."""
+        await session.write([new_comment(visit, story, parent), voted([], 1, visit.user, story, visit.fresh)])
 
     async def submit(self, session: Session, visit: Visit) -> None:
         tag = words.TAGS[visit.fresh % len(words.TAGS)][0]
         name, url = words.story_short_id(visit.fresh), f"https://submitted.example.com/{visit.fresh}"
-        tags, *_ = await self.first(
-            session,
-            visit,
-            self.ask("tags_by_name", [tag]),
-            self.ask("stories_by_url", url),
-            self.ask("story_by_short_id", name),
-        )
+        page = self.reading(visit)
+        tags = page.ask("tags_by_name", [tag])
+        page.ask("stories_by_url", url)
+        page.ask("story_by_short_id", name)
+        answers = await session.read(page.lookups)
         await session.write(
             [
                 Insert("stories", [new_story(visit, name, url)]),
-                Insert("taggings", [{"story_id": visit.fresh, "tag_id": only(tags, "tag")["id"]}]),
+                Insert("taggings", [{"story_id": visit.fresh, "tag_id": only(answers[tags], "tag")["id"]}]),
                 voted([], 1, visit.user, visit.fresh, None),
             ]
         )
 
     async def login(self, session: Session, visit: Visit) -> None:
-        (found,) = await self.first(session, visit, self.ask("user_by_name", words.username(visit.user)))
+        page = self.reading(visit)
+        found = page.ask("user_by_name", words.username(visit.user))
+        user = only((await session.read(page.lookups))[found], "user")["id"]
         token = f"session-{visit.user}-{visit.fresh}"
-        await session.write([Update("users", {"id": only(found, "user")["id"]}, {"session_token": token})])
+        await session.write([Update("users", {"id": user}, {"session_token": token})])
 
     async def logout(self, session: Session, visit: Visit) -> None:
-        await session.read(self.every(visit.user))
+        await session.read(self.reading(visit).lookups)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -297,7 +294,3 @@ def only(answer: Answer, what: str) -> dict[str, Any]:
     if not rows:
         raise RequestFailed(f"the {what} is not there")
     return rows[0]
-
-
-def distinct(values: Sequence[Any]) -> list[Any]:
-    return list(dict.fromkeys(values))

@@ -34,11 +34,14 @@ MIX: dict[str, int] = {
 }
 """Pages in a hundred thousand requests of the real site."""
 
+MAKING = frozenset(("Comment", "Reply", "Submit", "Login"))
+"""Those that make something of a number of its own: half a page of a hundred."""
+
 FIRST_FREE = 10_000_000
 """Numbers of stories and comments from here on are made by runs; generated data stays far below."""
 RUNS_APART = 1_000
 """Numbers that each second of wall-clock time has for the run that begins in it. 2 million seconds fit below 2³¹, so
-that two runs within 23 days never meet; a run takes a second's numbers for each thousand things it makes."""
+that two runs within 23 days never meet, unless one makes a thousand things a second: that is 190,000 pages."""
 _SECONDS = 2_000_000
 _DRAWN_TOGETHER = 512
 """Draws made at once: ten times as fast as singly."""
@@ -55,7 +58,7 @@ class Visit:
     comment: int
     """Number of the comment that is voted on or replied to."""
     fresh: int
-    """Number for what is made."""
+    """Number for what is made, if anything is."""
     now: str
     """The site's time."""
 
@@ -76,9 +79,10 @@ class Visits:
 
     def draw(self, at: float) -> Visit:
         """The visit that comes ``at`` seconds after the start."""
-        self._fresh += 1
+        kind = next(self._kinds)
+        self._fresh += kind in MAKING
         return Visit(
-            next(self._kinds),
+            kind,
             next(self._users),
             next(self._stories),
             next(self._comments),

@@ -26,8 +26,9 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.peers.references import in_rounds
 from loadgen.peers.sql import RowsAnswer
-from loadgen.peers.store import Change, Lookup, Program, Progress, Query, Server, Session, Target
+from loadgen.peers.store import Answer, Change, Lookup, Program, Progress, Query, Server, Session, Target
 
 EXPIRES_S = 60
 """Seconds an entry lives: what the application does not invalidate is wrong for so long at most."""
@@ -113,7 +114,10 @@ class CachedSession:
     def __init__(self, target: CachedTarget, client: Any, behind: Session) -> None:
         self._target, self._client, self._behind = target, client, behind
 
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
+        return await in_rounds(self._round, lookups)
+
+    async def _round(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
         names = [entries_of(lookup) for lookup in lookups]
         flat = [name for each in names for name in each]
         try:

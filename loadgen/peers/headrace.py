@@ -1,12 +1,11 @@
-"""Headrace by its public HTTP: each query is a view, and a round of look-ups is one request."""
+"""Headrace by its public HTTP: each query is a view, and a read is one request, with its references as they are."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -149,8 +148,8 @@ class HeadraceTarget:
         return f"http://{self._host}"
 
 
-class Round:
-    """The answers to one round of look-ups: ``{"results": [[[row, …], …], …]}``, parsed when somebody asks."""
+class Together:
+    """The answers to the look-ups of one read: ``{"results": [[[row, …], …], …]}``, parsed when somebody asks."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -162,18 +161,17 @@ class Round:
         return self._results[place]
 
 
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """The answer to one look-up of a round."""
+class Pages(NamedTuple):
+    """The answer to one look-up of a read."""
 
-    round: Round
+    together: Together
     place: int
 
     def rows(self) -> list[dict[str, Any]]:
-        return list(chain.from_iterable(self.round.pages(self.place)))
+        return list(chain.from_iterable(self.together.pages(self.place)))
 
     def column(self, name: str) -> list[Any]:
-        return [row[name] for page in self.round.pages(self.place) for row in page]
+        return [row[name] for page in self.together.pages(self.place) for row in page]
 
 
 class HeadraceSession:
@@ -190,7 +188,7 @@ class HeadraceSession:
         (answer,) = await self._ask([self._request(orjson.dumps({"lookups": wanted}))])
         if answer.status != 200:
             raise RequestFailed(error_of(answer))
-        together = Round(answer.body)
+        together = Together(answer.body)
         return [Pages(together, place) for place in range(len(lookups))]
 
     async def write(self, changes: Sequence[Change]) -> int:

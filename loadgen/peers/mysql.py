@@ -11,8 +11,9 @@ from asyncmy.cursors import Cursor, DictCursor
 from asyncmy.errors import Error, IntegrityError
 
 from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.peers.references import in_rounds
 from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
-from loadgen.peers.store import Change, Conflict, Lookup, Program, Progress, Query, Server
+from loadgen.peers.store import Answer, Change, Conflict, Lookup, Program, Progress, Query, Server
 
 SETTINGS = (
     "innodb_flush_log_at_trx_commit",
@@ -120,7 +121,10 @@ class MysqlSession:
         self._under_way = False
         """Whether an answer may still be on its way: then nobody else can use the connection."""
 
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
+        return await in_rounds(self._round, lookups)
+
+    async def _round(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
         answers = []
         self._under_way = True
         try:

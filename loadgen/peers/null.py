@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loadgen.peers.store import Change, Lookup, Program, Progress, Server
+from loadgen.peers.references import in_rounds
+from loadgen.peers.store import Answer, Change, Lookup, Program, Progress, Server
 
 ROWS = {"frontpage_ids": 51, "recent_ids": 51, "listed_stories": 51, "newest_comment_ids": 40, "comments_by_id": 40}
 """Of queries that have more than :data:`USUAL_ROWS`."""
@@ -40,7 +41,10 @@ _USUAL = NullAnswer([_Row(id=number) for number in range(1, 1 + USUAL_ROWS)])
 
 
 class NullSession:
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[NullAnswer]:
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
+        return await in_rounds(self._round, lookups)
+
+    async def _round(self, lookups: Sequence[Lookup]) -> Sequence[NullAnswer]:
         return [_ANSWERS.get(each.query.name, _USUAL) for each in lookups]
 
     async def write(self, changes: Sequence[Change]) -> int:

@@ -15,8 +15,9 @@ from typing import Any
 import asyncpg
 
 from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.peers.references import in_rounds
 from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
-from loadgen.peers.store import Change, Conflict, Lookup, Program, Progress, Query, Server
+from loadgen.peers.store import Answer, Change, Conflict, Lookup, Program, Progress, Query, Server
 
 SETTINGS = ("synchronous_commit", "fsync", "shared_buffers", "max_wal_size")
 AGAIN_MAX = 5
@@ -193,7 +194,10 @@ class PostgresSession:
         self._under_way = False
         """Whether an answer may still be on its way: then nobody else can use the connection."""
 
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
+        return await in_rounds(self._round, lookups)
+
+    async def _round(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
         self._under_way = True
         try:
             answers = [

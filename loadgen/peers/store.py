@@ -4,8 +4,9 @@ A page is written once, against these, and runs on Headrace, a database, a cache
 
 * A *look-up* names a query and the values of its ``?``, of which an IN list is a list.
 * A *change* is a row to insert, or columns to set (or add to) where a key matches.
-* A page reads in *rounds*: the look-ups of one round do not depend on one another, and a target is free to ask them
-  together. The changes of one ``write`` belong together: where there are transactions, they are one.
+* A page *reads* several look-ups at once: a value may stand for values in the answer of an earlier one
+  (``references.py``), and a target is free to ask those together that do not depend on one another. The changes of one
+  ``write`` belong together: where there are transactions, they are one.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Session(Protocol):
     """One request's way to the target; used by one page at a time."""
 
     async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
-        """One answer for each, in their order. Raises RequestFailed."""
+        """One answer for each, in their order; values may be references. Raises RequestFailed."""
         ...
 
     async def write(self, changes: Sequence[Change]) -> int:

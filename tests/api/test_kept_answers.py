@@ -175,7 +175,7 @@ async def test_an_answer_stands_while_its_own_keys_do(local: LocalDeployment, mo
     expected = await answer(lookups, body)
     kept = lookups.ask(body, None).body()
     read: list[bytes] = []
-    monkeypatch.setattr(lookups, "_read_piece", lambda piece, *others: read.append(piece))
+    monkeypatch.setattr(lookups, "_read_keys", lambda place, piece, *others: read.append(piece))
     await local.execute("INSERT INTO votes (story_id, user_id) VALUES (3, 2)")
     await answer(Lookups(local), asking(("VotesOfUser", [[2, [1]]])))
     assert lookups.ask(body, None).body() == kept == expected

@@ -8,7 +8,7 @@ from fake_deployment import FakeDeployment
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.encoding import parse, parse_numbers, plain, serialize
+from api.encoding import parse, parse_numbers, serialize
 from api.lookups import MAX_PREPARED, Lookups, parse_keys, parse_query
 from domains.errors import BadRequest
 
@@ -51,12 +51,6 @@ def test_integers_are_exact_whatever_their_size(number: int) -> None:
 def test_numbers_past_the_range_of_a_double_are_refused() -> None:
     with pytest.raises(BadRequest):
         parse(b'{"n": 1e999, "long": 1234567890123456789012}')
-
-
-def test_plain_values() -> None:
-    from decimal import Decimal
-
-    assert [plain(each) for each in (None, 1, "x", Decimal("1.50"), b"\xff")] == [None, 1, "x", "1.50", "/w=="]
 
 
 async def test_a_dropped_view_is_prepared_anew() -> None:

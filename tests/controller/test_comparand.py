@@ -100,6 +100,15 @@ def test_of_an_in_list_what_cannot_be_equal_drops_out() -> None:
     assert bind.from_text({"id": ["1.5"]}).keys == ()
 
 
+def test_a_parameter_that_is_named_in_two_cases() -> None:
+    """The last one alone was taken."""
+    parameters = (Parameter("id", ParameterKind.IN, 0, TINYINT),)
+    bind = Binding("v", Reader("v", (0,), (), (), 1, parameters), parameters)
+    assert bind.from_text({"id": ["7"], "ID": ["8"]}).keys == ((7,), (8,))
+    with pytest.raises(BadRequest, match="twice"):
+        bind.from_json({"id": 7, "ID": 8})
+
+
 @pytest.mark.parametrize("given", ["x", "", "1,5", float("nan"), float("inf"), [1], b"\xff"])
 @pytest.mark.parametrize("type", COLUMN_VALUES, ids=str)
 def test_what_is_no_number_is_refused(type: SqlType, given: Any) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from api.lookups import Lookups
+from api.references import Wanted
 from controller.local import LocalDeployment
 
 VIEWS = {"by_id": "id = ?", "by_author": "author = ?", "by_both": "author = ? AND id IN (?)"}
-WANTED: list[tuple[str, list[Any]]] = [("by_id", [[1], [2], [9]]), ("by_author", [[7]]), ("by_both", [[7, [1, 2]]])]
+WANTED = [Wanted("by_id", [[1], [2], [9]]), Wanted("by_author", [[7]]), Wanted("by_both", [[7, [1, 2]]])]
 ONE, TWO = b'{"id":1}', b'{"id":2}'
 ANSWER = b'{"results":[[[%s],[%s],[]],[[%s,%s]],[[%s,%s]]]}' % (ONE, TWO, ONE, TWO, ONE, TWO)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from math import inf, nan
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from uuid import UUID
 
 import pytest
 from fake_deployment import FakeDeployment
@@ -15,7 +17,7 @@ from serving_process import SCHEMA, ahead_of
 
 import headrace
 from headrace import connect, connect_async, errors
-from headrace.client import calls
+from headrace.client import calls, references
 from headrace.client.calls import read_answer
 from headrace.client.connection import Connection
 from headrace.client.encoding import to_json, to_text
@@ -67,6 +69,10 @@ def test_view(db: Connection) -> None:
         [("StoriesWithVC", [2, 9]), ("ByIds", []), ("StoriesWithVC", [{"id": 1}])], token=written.token
     )
     assert [[[row["id"] for row in page] for page in pages] for pages in several] == [[[2], []], [], [[1]]]
+    first_of, of_all, of_each = (make(0, "id") for make in (references.first, references.all_of, references.each))
+    referring = db.lookups([("StoriesWithVC", [2, 1]), ("ByIds", [[of_all]]), ("StoriesWithVC", [of_each, [first_of]])])
+    assert [[[row["id"] for row in page] for page in pages] for pages in referring[2:]] == [[[2], [1], [2]]]
+    assert sorted(row["id"] for row in referring[1][0]) == [1, 2]
     assert view.evict([1]) == 1
     assert "StoriesWithVC" in view.explain()
 
@@ -242,9 +248,43 @@ def test_values() -> None:
     assert to_json(values) == b'["100", "2026-01-31 08:00:00", "2026-01-31", "/w==", true, 1180591620717411303424]'
     assert to_json(values[:-1]) == b'["100","2026-01-31 08:00:00","2026-01-31","/w==",true]'
     assert [to_text(each) for each in values[:5]] == ["100", "2026-01-31 08:00:00", "2026-01-31", "/w==", "1"]
-    for wrong in (object(), {1: 2}, "\ud800"):
+    assert to_json([None, 1]) == b"[null,1]"
+    assert to_json([None, UUID(int=1)]) == b'[null,"00000000-0000-0000-0000-000000000001"]'
+    assert to_text(UUID(int=1)) == "00000000-0000-0000-0000-000000000001"
+    for wrong in (object(), {1: 2}, "\ud800", [nan], [{"x": -inf}], [2**70, nan], Decimal("NaN")):
         with pytest.raises(errors.BadRequest):
             to_json(wrong)
+    with pytest.raises(errors.BadRequest, match="time zone"):
+        to_json([datetime(2026, 1, 31, 8, tzinfo=UTC)])
+
+
+def test_parameters_keep_their_types(tmp_path: Path) -> None:
+    """Nothing says what type a ``?`` has: bytes went as their base64 text and were stored as that, decimals became
+    doubles where they were computed with."""
+    with embedded(tmp_path, read_your_writes=True) as db:
+        db.execute("CREATE TABLE files (id INT PRIMARY KEY, body BLOB, paid DECIMAL(30,2))")
+        db.execute("INSERT INTO files VALUES (?, ?, ?)", [1, b"\xff", Decimal("12345678901234567890.10")])
+        db.execute("UPDATE files SET paid = paid + ? WHERE body = ?", [Decimal("0.01"), b"\xff"])
+        found = db.execute("SELECT HEX(body), paid FROM files WHERE body IN (?)", [[b"\xff", b""]])
+        assert found.rows == (("FF", "12345678901234567890.11"),)
+        for wrong in ({"BLOB": "?"}, {"BLOB": 1}, {"DECIMAL": "1e9"}, {}, {"BLOB": "", "DECIMAL": "1"}):
+            with pytest.raises((errors.BadRequest, errors.TypeViolation)):
+                db.execute("SELECT ?", [wrong])
+
+
+def test_lists_that_a_query_string_cannot_say(tmp_path: Path) -> None:
+    with embedded(tmp_path, read_your_writes=True) as db:
+        db.execute("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (7), (8)")
+        db.execute("CREATE EXT VIEW v AS SELECT id FROM t WHERE id IN (?)")
+        for ids in ([None, 7], {7, None}, (7, *range(100, 9_000))):
+            assert db.view("v").lookup(id=ids) == [{"id": 7}]
+        assert db.view("v").lookup(id=[None]) == []
+
+
+def test_long_integers_are_read_as_they_are() -> None:
+    """A sum of unsigned BIGINTs may have more than 64 bits."""
+    content = b'{"results": [{"columns": [], "rows": [[36893488147419103230]], "rows_affected": 0}], "token": ""}'
+    assert read_answer(calls.execute("SELECT 1", ()), 200, content)[0].rows == ((36893488147419103230,),)
 
 
 def test_names_are_escaped() -> None:

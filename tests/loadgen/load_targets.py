@@ -10,6 +10,7 @@ from typing import Any
 
 from loadgen.pace.jobs import Job
 from loadgen.peers.null import NullSession, NullTarget
+from loadgen.peers.references import in_rounds
 from loadgen.peers.store import Change, Lookup, Session
 from tests.cluster_simulation.loop import VirtualLoop
 
@@ -134,6 +135,9 @@ class Recorder:
         self._null = NullSession()
 
     async def read(self, lookups: Sequence[Lookup]) -> Any:
+        return await in_rounds(self._round, lookups)
+
+    async def _round(self, lookups: Sequence[Lookup]) -> Any:
         self.rounds.append(list(lookups))
         return await self._null.read(lookups)
 

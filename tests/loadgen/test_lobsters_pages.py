@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from load_targets import Recorder, values_of
 
 from loadgen.lobsters.data import Data
 from loadgen.lobsters.pages import NaturalPages, follow, voted
-from loadgen.lobsters.visits import FIRST_FREE, MIX, Visit, Visits
+from loadgen.lobsters.visits import FIRST_FREE, MAKING, MIX, Visit, Visits
 from loadgen.lobsters.words import story_short_id
 from loadgen.lobsters.workload import LobstersWorkload, natural, rate_of
 from loadgen.pace.errors import RequestFailed
 from loadgen.peers.null import NullAnswer, NullSession
-from loadgen.peers.store import Conflict, Insert, Update
+from loadgen.peers.store import Conflict, Insert, Lookup, Update
 
 SCALE = 0.02
 VISIT = Visit("Story", user=3, story=5, comment=9, fresh=FIRST_FREE + 1, now="2018-04-20 00:00:01")
@@ -99,7 +100,17 @@ def test_a_seed_decides_everything_but_what_is_made() -> None:
     assert drawn(1, 0) == drawn(1, 1000)
     assert drawn(1, 0) != drawn(2, 0)
     first, second = Visits(Data(SCALE), 1, 1000.0).draw(0), Visits(Data(SCALE), 1, 1001.0).draw(0)
-    assert FIRST_FREE < first.fresh < second.fresh < 2**31
+    assert FIRST_FREE <= first.fresh < second.fresh < 2**31
+
+
+def test_what_is_made_has_numbers_that_no_other_run_uses() -> None:
+    """A run of 5,000 pages a second has less of them than there are until the run that begins a second later."""
+    visits = Visits(Data(SCALE), seed=1, started=1000.0)
+    drawn = [visits.draw(0.0) for _ in range(5_000)]
+    made = [visit.fresh for visit in drawn if visit.kind in MAKING]
+    assert len(set(made)) == len(made) > 10
+    later = Visits(Data(SCALE), 2, 1001.0)
+    assert max(made) < min(later.draw(0.0).fresh for _ in range(5_000))
 
 
 def test_what_many_vote_for_many_read() -> None:
@@ -139,8 +150,8 @@ async def test_a_story_is_asked_for_by_name(recorder: Recorder) -> None:
 
 async def test_a_story_that_is_not_there_is_a_failure() -> None:
     class Empty(NullSession):
-        async def read(self, lookups: object) -> list[NullAnswer]:
-            return [NullAnswer([])] * 4
+        async def read(self, lookups: Sequence[Lookup]) -> list[NullAnswer]:
+            return [NullAnswer([])] * len(lookups)
 
     with pytest.raises(RequestFailed, match="the story is not there"):
         await NaturalPages(natural().queries).story(Empty(), VISIT)
