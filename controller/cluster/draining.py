@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from controller.cluster.placing import place
 from controller.cluster.state import ClusterState
-from domains.errors import BadRequest, NotFound, Unavailable
+from domains.errors import BadRequest, NoLeader, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from controller.cluster.leader import Leader
@@ -26,7 +26,7 @@ async def drain(leader: Leader, worker: str) -> None:
     :raises NotFound, BadRequest, Unavailable: nothing is changed.
     """
     if leader.recovery is None:  # A leader may have its migrator a moment earlier.
-        raise Unavailable(f"the leader is not ready: {leader.trouble}", hint="try again")
+        raise NoLeader(f"the leader is not ready: {leader.trouble}", hint="try again")
     member = leader.fleet.members.get(worker)
     if member is None:
         known = ", ".join(leader.fleet.names()) or "none"

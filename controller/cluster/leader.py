@@ -35,7 +35,7 @@ from controller.cluster.replica import Replica
 from controller.cluster.state import ClusterState
 from controller.executor import Interrupted
 from controller.migrator import Migrator
-from domains.errors import HeadraceError, Unavailable
+from domains.errors import HeadraceError, NoLeader, Unavailable
 from domains.graph import DomainIndex
 from migrations.plan import one_domain
 from worker.messages import Report, WorkerReport
@@ -126,9 +126,9 @@ class Leader:
                 await self.migrator.close()
 
     def serving(self) -> Migrator:
-        """The migrator. Raises Unavailable before it has taken over."""
+        """The migrator. Raises NoLeader before it has taken over: who waits for an election waits for that, too."""
         if self.migrator is None:
-            raise Unavailable(f"the leader is not ready: {self.trouble}", hint="try again")
+            raise NoLeader(f"the leader is not ready: {self.trouble}", hint="try again")
         return self.migrator
 
     # --- what the fleet tells -------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from controller.cluster.placing import place
 from controller.cluster.rebuild_runs import WORKER, By, Rebuilding, choose_way, fold_lost, forget_runs, turn
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.executor import Interrupted
-from domains.errors import BadRequest, HeadraceError, Unavailable
+from domains.errors import BadRequest, HeadraceError, NoLeader, Unavailable
 from domains.graph import DomainIndex
 from domains.packets import Clock
 from domains.types import TableSchema
@@ -133,7 +133,7 @@ async def rebuild_lost(
     shown = Rebuilding("lost", "") if shown is None else shown
     leader.serving()
     if leader.recovery is None:
-        raise Unavailable("the leader has only just taken over", hint="try again")
+        raise NoLeader("the leader has only just taken over", hint="try again")
     wanted, runs = _chosen(leader, shards), ""
     hosts = _hosts(leader, wanted)
     archived = await _archived(leader, hosts)

@@ -17,6 +17,9 @@ from controller.local import LocalDeployment
 KINDS = ("fake", "local", "sharded", "cluster", "remote")
 """``remote`` is a cluster whose workers are on other hosts than the api process."""
 
+READ_TIMEOUT = 30.0
+"""No machine is that slow; what is to run into it makes it shorter."""
+
 SCHEMA = """
 CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, author BIGINT NOT NULL, title TEXT);
 CREATE TABLE votes (story_id BIGINT NOT NULL, user_id BIGINT NOT NULL, PRIMARY KEY (story_id, user_id));
@@ -31,9 +34,11 @@ async def open_deployment(kind: str, path: Path) -> Deployment:
     if kind == "fake":
         return FakeDeployment()
     if kind in ("cluster", "remote"):
-        return await open_cluster(path, maps=kind == "cluster", read_timeout=1.0, plain=False)
+        return await open_cluster(path, maps=kind == "cluster", read_timeout=READ_TIMEOUT, plain=False)
     shards = 3 if kind == "sharded" else 1
-    return await LocalDeployment.open(path, memory_limit=64_000_000, domains=2, shards=shards, read_timeout=0.2)
+    return await LocalDeployment.open(
+        path, memory_limit=64_000_000, domains=2, shards=shards, read_timeout=READ_TIMEOUT
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

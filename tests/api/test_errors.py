@@ -14,6 +14,7 @@ from api.gate import HUNG_UP, UNMATCHED, Gate
 from api.metrics import Requests
 from api.statuses import STATUSES, describe
 from api.tokens import decode, encode
+from controller.deployment import Deployment
 from domains import errors
 from domains.errors import HeadraceError
 
@@ -212,7 +213,8 @@ async def test_malformed_tokens(http: httpx.AsyncClient, subtests: pytest.Subtes
             )
 
 
-async def test_unreachable_token_times_out(http: httpx.AsyncClient) -> None:
+async def test_unreachable_token_times_out(http: httpx.AsyncClient, deployment: Deployment) -> None:
+    deployment.read_timeout = 0.2
     rows = [{"id": id, "author": 1, "title": "a"} for id in range(20)]
     token = (await http.post(ROWS, json={"rows": rows})).json()["token"]
     far = {base: position + 10**9 for base, position in decode(token).items()}

@@ -27,7 +27,8 @@ class Running(ToldProcess):
         self.url = ""
         program = [str(ROOT / "tests" / "cluster" / "fake_up.py")] if fake else ["-m", "headrace"]
         port = [] if "--port" in arguments else ["--port", "0"]
-        super().__init__([*program, "up", "--data", str(data), *port, *arguments], environment, data.parent)
+        patient = {"HEADRACE_READ_TIMEOUT": "30", **environment}  # an election on a busy machine takes a while
+        super().__init__([*program, "up", "--data", str(data), *port, *arguments], patient, data.parent)
 
     def serves(self) -> Running:
         self.url = self.read_until(r"answers at (http://\S+)")[1]

@@ -59,7 +59,8 @@ async def test_what_made_it_fail_is_raised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [("not_leading", NoLeader), ("deposed", LeaderLost), ("leader_lost", LeaderLost)]
+    ("code", "kind"),
+    [("not_leading", NoLeader), ("no_leader", NoLeader), ("deposed", LeaderLost), ("leader_lost", LeaderLost)],
 )
 async def test_a_controller_that_does_not_lead(code: str, kind: type[Exception]) -> None:
     with pytest.raises(kind):

@@ -10,7 +10,7 @@ import pytest
 
 from controller.cluster.draining import drain, undrain
 from domains.commands import Feed
-from domains.errors import BadRequest, Unavailable
+from domains.errors import BadRequest, NoLeader, Unavailable
 from domains.graph import DomainIndex
 from tests.controller.cluster.memory_workers import MemoryCluster, MemoryWorker, simulated
 from worker.messages import Perform, Reconfigure, Report, StaleEpoch
@@ -94,6 +94,8 @@ def test_it_starts_with_a_quorum() -> None:
         await asyncio.sleep(5.0)
         assert not cluster.led.calm
         assert "waiting for the first 3 workers; 2 are there" in cluster.led.trouble
+        with pytest.raises(NoLeader, match="2 are there"):  # as in an election, api processes wait
+            cluster.led.serving()
         await cluster.start_worker("w3")
         await cluster.calm()
         assert {len(domains) for domains in placement(cluster).values()} == {1, 2}
