@@ -13,7 +13,7 @@ from domains.errors import BadRequest, Unavailable
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
-from tests.controller.cluster.test_leader import Program, placement
+from tests.controller.cluster.voting_program import Program, placement
 
 ARCHIVED, TAIL = 30, 25
 
