@@ -219,7 +219,7 @@ LISTS = {
 @pytest.fixture(params=[1, 3], ids=["one", "sharded"])
 async def local(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalDeployment]:
     opened = await LocalDeployment.open(
-        tmp_path / "data", memory_limit=64_000_000, domains=2, shards=request.param, read_timeout=10
+        tmp_path / "data", memory_limit=64_000_000, domains=2, shards=request.param, read_timeout=60
     )
     await opened.execute(SCHEMA + MORE)
     yield opened

@@ -54,7 +54,7 @@ class Story:
             each.mend()
         watcher = self.server.authority()
         await watcher.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(await watcher.workers()) < 3 or await watcher.leader() is None:
                 await asyncio.sleep(0.005)
         for task in running:
