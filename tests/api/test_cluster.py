@@ -121,8 +121,8 @@ async def test_what_another_process_defined_a_moment_ago_is_looked_for(
         assert await lookups.pages("MadeView", [[1]], None) == b'{"results":[[]]}'
 
     async def by_lookups() -> None:
-        asked = lookups.ask(b'{"lookups":[{"view":"MadeView","keys":[[1]]}]}', None)
-        assert await lookups.finish(asked, None) == b'{"results":[[[]]]}'
+        asked = lookups.many.ask(b'{"lookups":[{"view":"MadeView","keys":[[1]]}]}', None)
+        assert await lookups.many.finish(asked, None) == b'{"results":[[[]]]}'
 
     for use in (by_sql, by_rows, by_page, by_lookup, by_lookups):
         await cluster.execute("CREATE TABLE made (id INT PRIMARY KEY)")
