@@ -186,6 +186,7 @@ async def test_a_worker_that_lost_its_session_registers_again(kind: Kind) -> Non
 
 
 async def test_a_worker_that_is_cut_off_for_a_moment_stays(kind: Kind) -> None:
+    kind.be_patient()
     one, other = await started(kind, 2)
     await one.register_worker(worker("a"))
     kind.cut(one)
@@ -237,6 +238,7 @@ async def test_what_is_no_worker_is_left_out(kind: Kind) -> None:
 
 
 async def test_one_leads_and_the_next_follows(kind: Kind) -> None:
+    kind.be_patient()
     made = await started(kind, 3)
     assert await made[0].leader() is None
     elections = [each.candidate(controller(f"c{number}")) for number, each in enumerate(made)]
@@ -292,6 +294,7 @@ async def test_a_leader_that_is_cut_off_is_replaced(kind: Kind) -> None:
 
 
 async def test_a_leader_stays_while_all_of_zookeeper_is_away(kind: Kind) -> None:
+    kind.be_patient()
     one, other = await started(kind, 2)
     first = one.candidate(controller("one"))
     await asyncio.wait_for(first.elected(), DEADLINE)
