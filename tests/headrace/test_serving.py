@@ -16,7 +16,7 @@ from headrace import connect
 
 
 def test_says_where_it_answers_and_stops_cleanly(launch_fake: Launch, tmp_path: Path) -> None:
-    for stop in (signal.SIGINT, signal.SIGTERM):
+    for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = launch_fake()
         assert httpx.get(f"{process.url}/healthz", timeout=60).json() == {"status": "ok"}
         process.popen.send_signal(stop)
@@ -82,7 +82,7 @@ def test_port_taken(launch_fake: Launch) -> None:
         port = taken.getsockname()[1]
         code, _, err = launch_fake("--port", str(port), wait=False).finish()
     assert code == 1
-    assert f"cannot listen on 127.0.0.1:{port}" in err
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; is another server running?" in err
     assert "--port" in err
     assert "Traceback" not in err
 
