@@ -77,7 +77,7 @@ def worker() -> Worker:
 
 @pytest.fixture
 async def server(worker: Worker) -> AsyncIterator[Server]:
-    server = await serve("127.0.0.1", 0, "news", worker, name="w1", incarnation=3, greeting_seconds=0.3)
+    server = await serve("127.0.0.1", 0, "news", worker, name="w1", incarnation=3, greeting_seconds=1.0)
     yield server
     await server.close()
 
