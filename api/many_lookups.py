@@ -203,7 +203,7 @@ class ManyLookups:
                 known = source.values.get(take)
                 if known is None:
                     known = values_of(take, answer, source.lookup.info)
-                    self._kept.take(source, take, known)
+                    self._kept.keep_values(source, take, known)
                 values = known
             found.append(values)
         return found
