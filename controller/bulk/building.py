@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from controller.bulk.choice import Choice
 from controller.bulk.source import BulkSource, blocks_of_file, clear_staging, manifests_of, staging_url
+from controller.bulk.starting import started
 from controller.execution import Migration, carry_out
 from controller.executor import Executor
 from domains.archive import ShardManifest
@@ -86,8 +87,8 @@ class _Build:
         await carry_out(self._executor, first, migration)
         migration.step = "archive the base tables up to now"
         migration.check()
-        positions = await self._source.archive_now(migration.id, self._executor.epoch)
-        try:
+        try:  # From here on: a worker may hold its log when another one cannot archive.
+            positions = await self._source.archive_now(migration.id, self._executor.epoch)
             self._executor.check()  # Before they are used: a shard that moved meanwhile has been asked nowhere.
             migration.done += 1
             await self._load(await self._computed(positions))
@@ -104,7 +105,7 @@ class _Build:
         migration.step = f"{COMPUTE} ({self._runner.name})"
         job = await self._job(positions)
         await asyncio.to_thread(clear_staging, self._source.url)
-        run = await asyncio.to_thread(self._runner.start, job)
+        run = await started(lambda: self._runner.start(job))
         try:
             while (files := run.results()) is None:
                 progress = run.progress()

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from controller.bulk.starting import started
 from controller.cluster.building import BulkSettings
 from controller.deployment import BackfillStatus
 from controller.execution import Migration
@@ -154,7 +155,8 @@ async def fold_lost(
 
     :raises HeadraceError: what made it fail. Nothing of it runs any more then.
     """
-    assert way.folder is not None
+    folder = way.folder
+    assert folder is not None
     archive, shards = leader.settings.bulk.archive, leader.ledger.decided.shards
     assert archive is not None
     await asyncio.to_thread(clear_runs, archive, decided_runs(leader))
@@ -165,7 +167,7 @@ async def fold_lost(
         if position
     ]
     folding = Folding(archive, runs_url(archive, shown.id), tuple(wanted), way.rows)
-    run = await _started(way.folder, folding)
+    run = await started(lambda: folder.start(folding))
     try:
         while not _is_done(run):
             shown.show(run.progress())
@@ -181,17 +183,6 @@ def _is_done(run: FoldRun) -> bool:
         return run.is_done()
     except HeadraceError as error:
         error.hint = _way_out(error.hint or "nothing is given up: ask again")
-        raise
-
-
-async def _started(folder: Folder, folding: Folding) -> FoldRun:
-    """Whoever is cancelled meanwhile leaves nothing that runs on."""
-    starting = asyncio.ensure_future(asyncio.to_thread(folder.start, folding))
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        run = await starting
-        await asyncio.to_thread(run.cancel)
         raise
 
 
