@@ -13,6 +13,9 @@ PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+# By a path, not by a finder, which comes after all paths: a script beside the clone, whose name is ours, would import
+# the clone's folder in place of the package.
+EDITABLE := --config-settings editable_mode=compat
 # One more than two cores: a fifth of their time, tests wait for processes, disks and deadlines.
 TEST_JOBS := 3
 
@@ -24,7 +27,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@if [[ -z "$(PYTHON)" ]]; then echo "Headrace needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; fi
 	@echo "making $(VENV) and installing what requirements.lock pins (once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,peers]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock $(EDITABLE) -e '.[dev,peers]'
 	@touch $@
 
 install: $(INSTALLED)  ## make .venv, if it is not there or not up to date

@@ -13,9 +13,10 @@ which checks and documents the calls.
                    │                  └──► writes of rows ──► Deployment
                    └─ everything else ──► FastAPI ──► Gate ──► routes/*.py ──► Deployment
 
-``Lookups`` knows how a query string or a body becomes look-ups; it keeps one prepared look-up per view, and the answers
-that it gave (``kept_answers.py``). ``Gate`` is where a request is counted and where an unexpected exception ends: the
-answer bears an id, the log the trace. ``statuses.py`` holds the one table from exception to HTTP status; both doors use
-it. ``tokens.py`` turns a clock into the opaque text that a client carries from a write to a read; the Python client
-uses the same codec.
+``Lookups`` answers what is asked of one view, ``many_lookups.py`` what one request asks of several, which may refer to
+one another's answers (``references.py``); answers that were given are kept (``kept_answers.py``). How a query string or
+a body says what is asked is in ``lookup_requests.py``; each view's look-up is prepared once (``prepared_views.py``).
+``Gate`` is where a request is counted and where an unexpected exception ends: the answer bears an id, the log the
+trace. ``statuses.py`` holds the one table from exception to HTTP status; both doors use it. ``tokens.py`` turns a clock
+into the opaque text that a client carries from a write to a read; the Python client uses the same codec.
 """

@@ -26,6 +26,7 @@ from api.error_answers import answer_errors
 from api.gate import Gate
 from api.limits import MAX_BODY_BYTES
 from api.metrics import Requests
+from api.routes.migrations import migration_answer
 from api.version import VERSION
 from controller.cluster import draining
 from controller.cluster.candidate import Candidate
@@ -125,4 +126,5 @@ def create_control_app(candidate: Candidate) -> FastAPI:
 
 
 def _rebuilding(one: Rebuilding) -> dict[str, Any]:
-    return {**asdict(one.status()), "rebuilt": one.rebuilt}
+    """Of the form that migrations have to the outside, for a command shows both by the same bar."""
+    return {**migration_answer(one.status()), "rebuilt": one.rebuilt}

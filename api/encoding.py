@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -64,6 +65,11 @@ def serialize(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def listed(pages: Sequence[bytes | None]) -> bytes:
+    """``[[row, …], …]``: the rows of each key, none of which is missing."""
+    return b"[[" + b"],[".join(cast(Sequence[bytes], pages)) + b"]]" if pages else b"[]"
 
 
 def sql_value(value: Any) -> Any:

@@ -14,7 +14,8 @@ from typing import Any
 
 from api.dependencies import checked
 from api.encoding import serialize
-from api.lookups import Lookups, parse_keys, parse_query
+from api.lookup_requests import parse_keys, parse_query
+from api.lookups import Lookups
 from api.metrics import Requests, RouteTimes
 from api.routes.sql import executed
 from api.routes.tables import written
@@ -125,8 +126,9 @@ class HotCalls:
         return self._lookups.pages(view, parse_keys(body), token) if found is None else found
 
     def _begin_many(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Body:
-        asked = self._lookups.ask(body, token)
-        return self._lookups.finish(asked, token) if asked.late else asked.body()
+        many = self._lookups.many
+        asked = many.ask(body, token)
+        return many.finish(asked, token) if asked.late else asked.body()
 
     async def _begin_sql(self, name: str, query: bytes, body: bytes, token: Clock | None) -> bytes:
         return serialize(await executed(self._deployment, checked(SqlRequest, body), token))

@@ -130,7 +130,7 @@ class KeptAnswers:
                 self._young_bytes = size
         self._young[name] = kept
 
-    def take(self, kept: Kept, take: Take, values: Values) -> None:
+    def keep_values(self, kept: Kept, take: Take, values: Values) -> None:
         """Keep with an answer what was taken from it."""
         kept.values[take] = values
         self._young_bytes += _bytes_of(values)

@@ -25,7 +25,6 @@ class Assigning:
     """
 
     def __init__(self, schema: TableSchema, assignments: Assignments) -> None:
-        self._width = len(schema.columns)
         self.positions = frozenset(position for position, _ in assignments)
         plain = [_plain(schema, position, expression) for position, expression in assignments]
         self._plain: list[tuple[int, int, Value]] | None = [each for each in plain if each is not None]

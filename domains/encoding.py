@@ -27,6 +27,7 @@ import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+from domains.compiled import compiled
 from domains.types import Kind, Row, SqlType, Value
 
 Encoder = Callable[[Row], bytes]
@@ -211,6 +212,6 @@ def row_encoder(
         "    except (TypeError, AttributeError, error):\n"
         "        return slow(row)\n"
     )
-    exec(source, scope)
+    exec(compiled(source, "<key encoder>"), scope)
     encode: Encoder = scope["encode"]  # type: ignore[assignment]
     return encode

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from domains.compiled import compiled
 from domains.types import Column, Kind, Row, Value
 
 
@@ -45,7 +46,7 @@ def json_encoder(columns: Sequence[Column]) -> Callable[[Row], bytes]:
         "    except TypeError:",
         f"        return slowly({display})",
     ]
-    exec(compile("\n".join(lines), "<json encoder>", "exec"), names)
+    exec(compiled("\n".join(lines), "<json encoder>"), names)
     encode: Callable[[Row], bytes] = names["encode"]  # type: ignore[assignment]
     return encode
 

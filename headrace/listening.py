@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 from collections.abc import Callable
 
@@ -33,7 +34,8 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        reason = error.strerror or str(error)
+        # asyncio and socket say the address in the reason again, which is ours to say.
+        reason = (error.strerror or str(error)).partition(" (while attempting")[0]
         hint = "; is another server running? choose another with --port" if "in use" in reason else ""
         raise StartFailed(f"cannot listen on {host}:{port}: {reason}{hint}") from error
 
@@ -51,6 +53,12 @@ def log_to_standard_error(settings: Settings) -> None:
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
     logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level.upper())))
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """What stops a process in order: Ctrl-C, SIGTERM, and a terminal that is closed, unless nohup has that ignored."""
+    closed = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return (signal.SIGINT, signal.SIGTERM, *closed)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

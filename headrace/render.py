@@ -34,7 +34,7 @@ def result_lines(result: Result) -> Iterator[RenderableType]:
         if result.first_id is not None:
             yield Text(f"first id {result.first_id}")
         return
-    table = _table()
+    table = Table()
     for column in result.columns:
         numeric = any(part in column.type.upper() for part in NUMBERS)
         table.add_column(_text(column.name), justify="right" if numeric else "left", overflow="fold")
@@ -48,46 +48,49 @@ def status_tables(status: Mapping[str, Any]) -> Iterator[RenderableType]:
     """The server's status: plain values first, then a table for each group."""
     scalars = {name: value for name, value in status.items() if not isinstance(value, dict | list)}
     if scalars:
-        yield _pairs("status", scalars)
+        yield from _pairs("status", scalars)
     for name, value in status.items():
         if isinstance(value, dict):
             yield from _group(name, value)
         elif isinstance(value, list) and value:
-            yield _list(name, value)
+            yield from _list(name, value)
 
 
-def _group(title: str, values: Mapping[str, Any]) -> Iterator[Table]:
+def _group(title: str, values: Mapping[str, Any]) -> Iterator[RenderableType]:
     flat = {name: value for name, value in values.items() if not isinstance(value, dict)}
     if flat:
-        yield _pairs(title, flat)
+        yield from _pairs(title, flat)
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _group(f"{title}.{name}", value)
 
 
-def _pairs(title: str, values: Mapping[str, Any]) -> Table:
-    table = _table(title, show_header=False)
+def _pairs(title: str, values: Mapping[str, Any]) -> Iterator[RenderableType]:
+    table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right", overflow="fold")
     for name, value in values.items():
         table.add_row(_text(name.replace("_", " ")), _text(_readable(f"{title}.{name}", value)))
-    return table
+    yield _heading(title)
+    yield table
 
 
-def _list(title: str, values: Sequence[Any]) -> Table:
+def _list(title: str, values: Sequence[Any]) -> Iterator[RenderableType]:
     rows = [value if isinstance(value, dict) else {"": value} for value in values]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    table = _table(title)
+    table = Table()
     for name in names:
         numeric = all(isinstance(row.get(name), int | float) for row in rows)
         table.add_column(_text(name.replace("_", " ")), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_text(_readable(name, row.get(name, ""))) for name in names))
-    return table
+    yield _heading(title)
+    yield table
 
 
-def _table(title: str | None = None, *, show_header: bool = True) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold cyan", show_header=show_header)
+def _heading(title: str) -> Text:
+    """Of a table, and outside of it: a title of rich's is broken in words where the table is narrower."""
+    return Text(title, style="bold cyan")
 
 
 def _readable(name: str, value: Any) -> Any:

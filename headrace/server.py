@@ -13,7 +13,7 @@ import uvicorn
 
 from api.app import create_app
 from headrace.errors import HeadraceError
-from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error
+from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error, stop_signals
 from headrace.opening import open_deployment
 from headrace.settings import Settings
 from headrace.short_protocol import ShortProtocol
@@ -62,7 +62,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        before = {each: signal.signal(each, self.handle_exit) for each in stop_signals()}
         try:
             yield
         finally:
@@ -86,7 +86,7 @@ def config(app: object, settings: Settings) -> uvicorn.Config:
 
 
 def serve(settings: Settings, started: Callable[[Running], None]) -> None:
-    """Serve until SIGINT, SIGTERM or ``Running.stop``; ``started`` is called once, when requests are taken.
+    """Serve until SIGINT, SIGTERM, SIGHUP or ``Running.stop``; ``started`` is called once, when requests are taken.
 
     Raises StartFailed. On a stop no new connections are taken, migrations are cancelled, other requests under way are
     finished, and the deployment is closed.

@@ -14,6 +14,7 @@ here may depend on anything but its arguments: no clock, no randomness, no order
 
 ==================  ============================================================================================
 ``parse``           the only module that imports sqlglot; errors get line and column here
+``tree``            quick walks over what it gives
 ``catalog``         tables and views by name, and who reads whom
 ``query/``          a SELECT as a tree of operators with parameters; its passes are a tuple in ``select.py``
 ``statements/``     every other statement, as a value that says what is to be done

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from domains.errors import UnknownName
 from domains.types import TableSchema
 from migrations.parse import exp
+from migrations.tree import children
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,5 +129,5 @@ def names_read(relation: exp.Expr) -> frozenset[str]:
                 own = own | {cte.alias.lower()}
         if isinstance(node, exp.Table) and node.name and node.name.lower() not in own:
             found.add(node.name.lower())
-        pending.extend((child, own) for child in node.iter_expressions() if child is not clause)
+        pending += [(child, own) for child in children(node) if child is not clause]
     return frozenset(found)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from domains import commands
-from domains.errors import AlreadyExists, LimitExceeded, StillInUse, Unsupported
+from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, StillInUse, Unsupported
 from domains.graph import Columns, DomainIndex
 from domains.sharding import physical
 from domains.types import TableSchema
@@ -108,12 +108,25 @@ def _worked_out(state: State, entry: Entry, placement: Placement, parsed: Sequen
         for sql in entry.statements:
             work.add(CreateView(AdHoc(sql, ad_hoc_name(sql), ()).definition()))
     else:
-        for statement in parsed or (each for sql in entry.statements for each in split(sql)):
-            work.add(interpret_one(statement, work.state.catalog, (), ""))
+        statements = parsed or [each for sql in entry.statements for each in split(sql)]
+        for statement in statements:
+            try:
+                work.add(interpret_one(statement, work.state.catalog, (), ""))
+            except HeadraceError as error:
+                if len(statements) > 1:
+                    error.message = _whose(statement) + error.message
+                raise
     for name in entry.forget:
         work.forget_ad_hoc(name)
     work.readers.update((name.lower(), None) for name in entry.readers)
     return work.finish(entry, placement)
+
+
+def _whose(statement: Parsed) -> str:
+    """What the statement defines, for an error: of several that are done together, none has a number of its own."""
+    node = statement.expression
+    table = node.this.find(exp.Table) if isinstance(node.this, exp.Expression) else None
+    return f'"{table.name}": ' if table is not None else ""
 
 
 def build_index(schema: TableSchema, columns: Columns, shards: int = 1) -> list[PlanStep]:

@@ -68,6 +68,23 @@ KEPT_FUNCTION_PARSERS = (
 )
 """Functions with a syntax of their own inside the parentheses."""
 
+ATOMS = frozenset(
+    {
+        *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.STAR, TokenType.NUMBER, TokenType.STRING),
+        *(TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
+    }
+)
+"""What a column or a constant begins with."""
+ENDS_OPERAND = frozenset(
+    {
+        *(TokenType.EQ, TokenType.AND, TokenType.IN, TokenType.COMMA, TokenType.R_PAREN, TokenType.SENTINEL),
+        *(TokenType.ALIAS, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.LIMIT),
+    }
+)
+"""What makes of the column or constant before it a whole operand: no operator that binds more closely begins so."""
+ENDS_EXPRESSION = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})
+"""And of that operand a whole expression, without an alias."""
+
 
 class _Parser(MySQLParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {name: MySQLParser.FUNCTIONS[name] for name in KEPT_FUNCTIONS}
@@ -99,6 +116,26 @@ class _Parser(MySQLParser):
         query: exp.Expr | None = super()._parse_ddl_select()
         self.ddl_query = (start, self._prev.end + 1) if query is not None else None
         return query
+
+    def _parse_expression(self) -> exp.Expr | None:
+        """sqlglot goes down fifteen levels of operators to find that one column stands between two commas."""
+        atom = self._atom_before(ENDS_EXPRESSION)
+        return super()._parse_expression() if atom is None else atom
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        """The same for the sides of a comparison."""
+        atom = self._atom_before(ENDS_OPERAND)
+        return super()._parse_bitwise() if atom is None else atom
+
+    def _atom_before(self, ends: frozenset[TokenType]) -> exp.Expr | None:
+        """The column (``a`` or ``t.a``) or constant that stands here, where one of these follows it."""
+        if self._curr.token_type not in ATOMS:
+            return None
+        after = self._next.token_type
+        if after == TokenType.DOT:
+            at = self._index + 3
+            after = self._tokens[at].token_type if at < self._tokens_size else TokenType.SENTINEL
+        return self._parse_atom() if after in ends else None
 
     def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
         """sqlglot makes a text of every amount, and ``1.5`` DAY are two days, but ``'1.5'`` DAY is one."""

@@ -81,6 +81,8 @@ class Hosted:
         self.layouts = HostedReaders()
         self.known: dict[DomainIndex, int] = {}
         """The incarnations of all domains, as far as this worker was told."""
+        self._given_up: dict[DomainIndex, int] = {}
+        """Domains of which nothing counts that was sent before these incarnations."""
         self.counters = LinkCounters()
         self.waits = TokenWaits()
         self._on_links: deque[LinkPacket] = deque()
@@ -169,6 +171,14 @@ class Hosted:
                 host.outgoing.clear()
             self._release(host, batch)
         self._drain(batch)
+
+    def give_up(self, incarnations: Mapping[DomainIndex, int]) -> None:
+        """Take nothing more that domains have sent before these incarnations, of which there is none yet.
+
+        What stands on them stays as it is until they come again: only then is there something to put in its place.
+        """
+        for index, incarnation in incarnations.items():
+            self._given_up[index] = max(incarnation, self._given_up.get(index, 0))
 
     def _meet(self, host: HostedDomain, batch: Batch) -> None:
         """Tell a domain which of its peers are others than it knew."""
@@ -332,6 +342,9 @@ class Hosted:
                 self._take(host, packet, batch)
 
     def _take(self, host: HostedDomain, packet: LinkPacket, batch: Batch) -> None:
+        if self._given_up and packet.epoch < self._given_up.get(source(packet), 0):
+            self.counters.stale += 1
+            return
         match host.reception(packet):
             case Reception.PROCESS:
                 self._handle(host, packet, batch)
@@ -380,3 +393,8 @@ class Hosted:
 def destination(packet: LinkPacket) -> DomainIndex:
     """Which domain a packet is for: an upquery goes against its link."""
     return sender_of(packet.link) if isinstance(packet, Upquery) else receiver_of(packet.link)
+
+
+def source(packet: LinkPacket) -> DomainIndex:
+    """Which domain has sent a packet."""
+    return receiver_of(packet.link) if isinstance(packet, Upquery) else sender_of(packet.link)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from domains.graph import DomainIndex
 from domains.packets import Clock
 from domains.sharding import base_shard
 from domains.types import TableSchema
@@ -11,7 +12,13 @@ from domains.types import TableSchema
 
 @dataclass(frozen=True, slots=True)
 class HeardRequest:
-    """How far this worker has heard that base shards have come, wherever they are or were. → ``Heard``"""
+    """How far this worker has heard that base shards have come, wherever they are or were. → ``Heard``
+
+    From then on it hears nothing more of ``given_up`` before these incarnations: what is on its way yet is dropped.
+    Nobody will ever open one of an earlier incarnation, whoever leads: so it does not matter who asks.
+    """
+
+    given_up: dict[DomainIndex, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ finds received is visible too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from domains.errors import NotFound
 from domains.graph import DomainIndex
 from domains.packets import Clock, LinkId
@@ -51,6 +53,12 @@ def heard_positions(hosted: Hosted) -> Clock:
             for base, position in clock.items():
                 heard[base] = max(position, heard.get(base, 0))
     return heard
+
+
+def heard_at_last(hosted: Hosted, given_up: Mapping[DomainIndex, int]) -> Clock:
+    """As ``heard_positions``, and nothing more of what is given up will be heard of before these incarnations."""
+    hosted.give_up(given_up)
+    return heard_positions(hosted)
 
 
 def streams_of(hosted: Hosted, domain: DomainIndex, table: str) -> Streams:

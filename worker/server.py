@@ -61,7 +61,7 @@ from worker.moving_messages import FlushDomain, LinkRequest
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
 from worker.rebuild_messages import ArchivedShardRequest, Heard, HeardRequest, RebuildShard
 from worker.rebuilds import Rebuilds
-from worker.reporting import heard_positions, link_positions, streams_of, worker_report
+from worker.reporting import heard_at_last, link_positions, streams_of, worker_report
 from worker.shards import open_shard
 from worker.status import hosted_status
 from worker.wire import Accepted, Connection, Peers, ProtocolError, Server
@@ -136,8 +136,8 @@ class WorkerServer:
                 return self._release(keep)
             case Status():
                 return self._status(connection.server)
-            case HeardRequest():
-                return self._ask(lambda hosted, _: Heard(heard_positions(hosted)))
+            case HeardRequest(given_up=given_up):
+                return self._ask(lambda hosted, _: Heard(heard_at_last(hosted, given_up)))
             case ArchivedShardRequest(shard=shard):
                 return self._rebuilds.archived(shard)
             case (

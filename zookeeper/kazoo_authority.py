@@ -35,10 +35,8 @@ from zookeeper.address import Address, Finding, joined, parse_address, probe
 from zookeeper.cluster_authority import SESSION_TIMEOUT
 from zookeeper.errors import AccessRefused, AuthorityError, AuthorityUnavailable, NotZooKeeper
 from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Watch, Znode
-from zookeeper.session_authority import SessionAuthority
+from zookeeper.session_authority import START_SECONDS, SessionAuthority
 
-START_SECONDS = 10.0
-"""How long a start waits for ZooKeeper, which may be starting too."""
 PROBE_AGAIN_SECONDS = 0.1
 
 ANSWER_SECONDS = 5.0
@@ -104,12 +102,11 @@ class KazooSession:
     async def start(self) -> None:
         """Raises AuthorityUnavailable, NotZooKeeper."""
         self._loop = asyncio.get_running_loop()
-        deadline = self._loop.time() + START_SECONDS
-        await self._found(deadline)
+        await self._found(self._loop.time() + START_SECONDS)
         self._client.add_listener(self._changed)
         await asyncio.to_thread(self._client.start_async)
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(START_SECONDS):
                 await self._connected.wait()
         except TimeoutError:
             await self.close()

@@ -18,6 +18,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from zookeeper.cluster_authority import STATE_BYTES_MAX, Change, Listener
@@ -33,6 +34,12 @@ FORMAT = 1
 
 WRITES_TRIED = 3
 """A write whose answer was lost, and that proves not to have been done, is sent again so often."""
+
+START_SECONDS = 10.0
+"""A connection that breaks while a process starts is waited for so long. On a busy machine sessions end that are not a
+second old, and a part that gave up then would have all of a cluster not start."""
+AGAIN_SECONDS = 0.1
+"""Between two attempts at that; a session that is gone is itself waited for."""
 
 RETRY_SECONDS = 1.0
 """Between looks where ZooKeeper answers, but with an error that will not go away by itself."""
@@ -77,9 +84,7 @@ class SessionAuthority:
     async def start(self, *, create: bool = False) -> None:
         await self._session.start()
         try:
-            self._id = await self._open(create)
-            await self._session.ensure(f"{self._path}/workers")
-            await self._session.ensure(f"{self._path}/candidates")
+            self._id = await _patiently(lambda: self._open(create))
         except BaseException:
             await self._session.close()
             raise
@@ -94,13 +99,8 @@ class SessionAuthority:
         if create:
             await self._session.ensure(ROOT)
             made = json.dumps({"format": FORMAT, "id": self._new_id()}).encode()
-            try:
+            with suppress(NodeExists):  # Another controller was first, or it is not our first start.
                 await self._session.create(self._path, made)
-            except NodeExists:
-                pass  # Another controller was first, or it is not our first start.
-            except AuthorityUnavailable as error:
-                if not error.maybe_done:
-                    raise
         try:
             node = await self._session.get(self._path)
         except NoNode:
@@ -118,6 +118,8 @@ class SessionAuthority:
                 f'deployment "{self._deployment}" has format {format}, and this Headrace knows format {FORMAT}',
                 hint="run the version of Headrace that its other processes run",
             )
+        for folder in ("workers", "candidates"):
+            await self._session.ensure(f"{self._path}/{folder}")
         return id
 
     async def _missing(self) -> WrongDeployment:
@@ -191,7 +193,7 @@ class SessionAuthority:
         if self._registration is not None:
             await self._registration.withdraw(descriptor.name)
         self._registration = Registration(self._session, f"{self._path}/workers", descriptor, self._superseded)
-        await self._registration.begin()
+        await _patiently(self._registration.begin)
 
     async def workers(self) -> Mapping[str, WorkerDescriptor]:
         return await self._described(WorkerDescriptor, "workers")
@@ -257,6 +259,19 @@ class SessionAuthority:
                 continue
             self._announce(change)
             await fired.wait()
+
+
+async def _patiently(act: Callable[[], Awaitable[Answer]]) -> Answer:
+    """What may be done twice, and is again while the connection breaks. Raises AuthorityUnavailable."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + START_SECONDS
+    while True:
+        try:
+            return await act()
+        except AuthorityUnavailable:
+            if loop.time() >= deadline:
+                raise
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 def _conflict(at: int, version: int) -> StateConflict:

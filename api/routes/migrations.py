@@ -28,21 +28,17 @@ async def migrate(
 @router.get("/v1/migrations/{id}", response_model=MigrationAnswer)
 async def show(id: str, deployment: Serving) -> Response:
     """State, current step, and progress from 0 to 1."""
-    return answer(_migration(await deployment.migration(id)))
+    return answer(migration_answer(await deployment.migration(id)))
 
 
 @router.delete("/v1/migrations/{id}", response_model=MigrationAnswer)
 async def cancel(id: str, deployment: Serving) -> Response:
     """Cancel; the graph serves on as it was before. One that is done stays done."""
-    return answer(_migration(await deployment.cancel_migration(id)))
+    return answer(migration_answer(await deployment.cancel_migration(id)))
 
 
-def _backfill(status: BackfillStatus | None) -> dict[str, Any]:
-    shown = asdict(status or BackfillStatus("", ""))
-    return {"backfill": shown.pop("way") or None, "why": shown.pop("why") or None, **shown}
-
-
-def _migration(status: MigrationStatus) -> dict[str, Any]:
+def migration_answer(status: MigrationStatus) -> dict[str, Any]:
+    """As :class:`~api.schemas.MigrationAnswer`; a controller answers so for a rebuild, too."""
     return {
         "id": status.id,
         "sql": status.sql,
@@ -53,3 +49,8 @@ def _migration(status: MigrationStatus) -> dict[str, Any]:
         **_backfill(status.backfill),
         "error": None if status.error is None else dict(zip(("code", "message", "hint"), status.error, strict=True)),
     }
+
+
+def _backfill(status: BackfillStatus | None) -> dict[str, Any]:
+    shown = asdict(status or BackfillStatus("", ""))
+    return {"backfill": shown.pop("way") or None, "why": shown.pop("why") or None, **shown}

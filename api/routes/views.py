@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from api.dependencies import Looking, Serving, Token, answer, documented, json_body
-from api.lookups import parse_query
+from api.lookup_requests import parse_query
 from api.references import wanted_of
 from api.schemas import (
     EvictAnswer,
@@ -73,8 +73,8 @@ async def lookups_of_many(
     All that a page needs in one request.
     """
     wanted = [wanted_of(each.view, list[Any](each.keys)) for each in body.lookups]
-    asked = lookups.ask_for(wanted, token)
-    return Response(await lookups.finish(asked, token), media_type="application/json")
+    asked = lookups.many.ask_for(wanted, token)
+    return Response(await lookups.many.finish(asked, token), media_type="application/json")
 
 
 @router.get(

@@ -106,8 +106,8 @@ class _Build:
         migration = self._migration
         migration.step = ARCHIVE
         migration.check()
-        positions = await self._source.archive_now(migration.id, self._executor.epoch)
-        try:
+        try:  # From here on: a worker may hold its log when another one cannot archive.
+            positions = await self._source.archive_now(migration.id, self._executor.epoch)
             self._executor.check()  # Before they are used: a shard that moved meanwhile has been asked nowhere.
             migration.done += 1
             await self._load(await self._computed(positions))

@@ -1,4 +1,4 @@
-"""Beginning a job outside so that whoever is cancelled meanwhile leaves nothing that runs on."""
+"""Beginning a job in a thread, so that whoever is cancelled meanwhile leaves nothing that runs on."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 
-class _Run(Protocol):
+class Run(Protocol):
     def cancel(self) -> None: ...
 
 
-Run = TypeVar("Run", bound=_Run)
+AnyRun = TypeVar("AnyRun", bound=Run)
 
 
-async def started(start: Callable[[], Run]) -> Run:
-    """What ``start`` answers, which is called in a thread."""
+async def started(start: Callable[[], AnyRun]) -> AnyRun:
+    """What ``start`` answers, or its error. It cannot be broken off: what it has begun is cancelled with its caller."""
     starting = asyncio.ensure_future(asyncio.to_thread(start))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        run = await starting
-        await asyncio.to_thread(run.cancel)
+        await asyncio.wait([starting])
+        if starting.exception() is None:
+            await asyncio.to_thread(starting.result().cancel)
         raise

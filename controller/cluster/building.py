@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from controller.bulk.choice import Builder
 from controller.cluster.fleet import Fleet
 from controller.cluster.ledger import Ledger
+from controller.cluster.together import together
 from controller.executor import Executor
 from domains.errors import Unavailable
 from domains.packets import Clock
@@ -56,7 +57,8 @@ class ClusterSource:
         """Raises Interrupted where a worker is lost meanwhile, Unavailable where one archives elsewhere."""
         positions: Clock = {}
         request, workers = ArchiveRequest(hold, epoch), self._workers()  # Others may have the domains by the answers.
-        answers: list[ArchivePositions] = await asyncio.gather(*(self._fleet.ask(name, request) for name in workers))
+        # All of them: a release that went before an archiving that is under way would leave its hold.
+        answers: list[ArchivePositions] = await together(self._fleet.ask(name, request) for name in workers)
         for worker, answer in zip(workers, answers, strict=True):
             if answer.url != self.url:
                 raise Unavailable(

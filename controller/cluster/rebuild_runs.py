@@ -173,7 +173,8 @@ async def fold_lost(
 
     :raises HeadraceError: what made it fail. Nothing of it runs any more then.
     """
-    assert way.folder is not None
+    folder = way.folder
+    assert folder is not None
     archive, shards = leader.settings.bulk.archive, leader.ledger.decided.shards
     assert archive is not None
     await asyncio.to_thread(clear_runs, archive, decided_runs(leader))
@@ -184,7 +185,6 @@ async def fold_lost(
         if position
     ]
     folding = Folding(archive, runs_url(archive, shown.id), tuple(wanted), way.rows)
-    folder = way.folder
     run = await started(lambda: folder.start(folding))
     try:
         while not _is_done(run):

@@ -3,13 +3,15 @@
 A shard is *lost* when no worker that is there has the data directory that it was placed in. It waits for it, for ever
 if need be, since what was not archived is on that disk only. Giving the disk up loses it, so only an operator does::
 
-    POST /v1/rebuild ─► lost? archived? how far has anybody heard? ─► the state: another worker, ``Rebuild``
+    POST /v1/rebuild ─► lost? archived? fenced: how far has anybody heard? ─► the state: another worker, ``Rebuild``
         ─► every round: RebuildShard ─► under way: stays closed │ made: opened as any other, ``Rebuild`` gone
 
 Where there is much to fold, Spark does it before anything is decided (``rebuild_runs.py``).
 
 The *tail*, what is lost with the disk, is everything behind the last archived position, up to the greatest position
-that is known to have existed: to the links of domains that survived, or to whoever asks (by a token).
+that is known to have existed: to the links of domains that survived, or to whoever asks (by a token). Before they are
+asked the shard gets another incarnation, and with the question they are told to hear nothing more of the one before:
+what is on its way yet would have a survivor know positions that the shard, going on before them, gives again.
 """
 
 from __future__ import annotations
@@ -139,11 +141,12 @@ async def rebuild_lost(
     wanted, runs = _chosen(leader, shards), ""
     hosts = _hosts(leader, wanted)
     archived = await _archived(leader, hosts)
-    heard = await _heard(leader, known)
+    heard = await _heard(leader, known, {})
     way = await choose_way(leader.settings.bulk, by, archived)
     shown.check()
     shown.begin(way)
     if way.folder is None:
+        heard = await _heard(leader, heard, await _fence(leader, hosts))
         await _decide(leader, hosts, heard, runs, shown)
         return await _rebuilt(leader, wanted, shown)
     try:
@@ -157,7 +160,8 @@ async def rebuild_lost(
             shown.next()
             hosts = _hosts(leader, wanted)  # That took its time: others may be there now, and know other positions.
             await _archived(leader, hosts)
-            heard = await _heard(leader, heard)
+            shown.check()
+            heard = await _heard(leader, heard, await _fence(leader, hosts))
             shown.check()
             await _decide(leader, hosts, heard, runs, shown)
         return await _rebuilt(leader, wanted, shown)
@@ -178,10 +182,30 @@ async def _archived(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[Do
     return found
 
 
-async def _heard(leader: Leader, known: Clock) -> Clock:
+async def _heard(leader: Leader, known: Clock, given_up: Mapping[DomainIndex, int]) -> Clock:
     """How far all that are there have heard, and ``known``."""
-    heard = [(await leader.fleet.ask(name, HeardRequest())).positions for name in leader.fleet.names()]
+    request = HeardRequest(dict(given_up))
+    heard = [(await leader.fleet.ask(name, request)).positions for name in leader.fleet.names()]
     return merged([known, *heard])
+
+
+async def _fence(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[DomainIndex, int]:
+    """Incarnations of lost shards that nobody has open: whatever comes of them was sent before they were lost.
+
+    The recovery decides them as well; it may not have come to it yet.
+    """
+    assert leader.recovery is not None
+    if any(leader.recovery.may_be_open(domain) for domain in hosts):
+
+        def decide(before: ClusterState) -> ClusterState:
+            _check_still_lost(leader, hosts)
+            epoch = before.epoch + 1
+            given = {domain: replace(before.placement[domain], incarnation=epoch) for domain in hosts}
+            return before.next_epoch({**before.placement, **given})
+
+        await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
+        leader.disturb(f"shard {', '.join(map(str, hosts))} is to be given up")
+    return {domain: leader.ledger.decided.placement[domain].incarnation for domain in hosts}
 
 
 def _check_wanted(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:

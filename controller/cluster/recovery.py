@@ -185,7 +185,7 @@ class Recovery:
         lost = [d for d in homeless(state, reports) if d not in moving and d not in self._rebuilding]
         workers, load, refused = self.takers(reports), loads(reports), self._refusals()
         hosts = place(lost, workers, state.placement, load=load, refused=refused, last=self._there(reports)) | moving
-        stranded = [d for d in lost if d not in hosts and self._may_be_open(d)]
+        stranded = [d for d in lost if d not in hosts and self.may_be_open(d)]
         if not hosts and not stranded:
             return []
         self.step = f"giving {_names([*hosts, *stranded])} to workers"
@@ -203,7 +203,7 @@ class Recovery:
         self._check()
         return sorted(hosts)
 
-    def _may_be_open(self, domain: DomainIndex) -> bool:
+    def may_be_open(self, domain: DomainIndex) -> bool:
         """Whether a worker that cannot be heard may still host the incarnation that is decided."""
         given = self._ledger.decided.placement.get(domain)
         return given is not None and (domain, given.incarnation) not in self._unopened

@@ -1,4 +1,4 @@
-"""From source to function: the one place that calls Python's compiler.
+"""From source to function: expressions and operators as generated code.
 
 A template holds the operator's own text with one ``{}`` for the emitted expression. Sources consist of our own
 templates and generated names only; everything of the user's is bound.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from domains.compiled import compiled
 from domains.expressions import Call
 from domains.functions import FUNCTIONS
 from domains.functions.source import Emitter
@@ -22,7 +23,7 @@ def defined(source: str, emitter: Emitter) -> Any:
     """The function ``operator`` that ``source`` defines, together with what the emitter has moved out."""
     names = dict(emitter.names)
     text = "\n".join([*emitter.definitions, source])
-    exec(compile(text, "<expression>", "exec"), names)
+    exec(compiled(text, "<expression>"), names)
     return names["operator"]
 
 

@@ -6,71 +6,15 @@ A command's module declares its options and says what it prints; the rest is in 
 
 from __future__ import annotations
 
+import errno
 import sys
 from io import TextIOWrapper
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+if TYPE_CHECKING:
+    from headrace.cli.commands import app
 
-from headrace import __version__
-from headrace.cli import (
-    archive_rebuild,
-    archiving,
-    cluster,
-    draining,
-    drilling,
-    load,
-    loadgen,
-    queries,
-    rebuild,
-    serving,
-    showing,
-    state,
-    verifying,
-)
-from headrace.errors import HeadraceError
-from headrace.render import console
-
-app = typer.Typer(
-    name="headrace",
-    help="Keeps the answers to an application's SQL queries ready to read.",
-    epilog="Begin with [bold]headrace demo[/], or [bold]headrace serve[/] and [bold]headrace status[/].",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for command in (serving.serve, queries.sql, queries.status, queries.explain, load.load, showing.demo):
-    app.command()(command)
-app.command()(verifying.verify)
-archiving.archive.command()(archive_rebuild.rebuild)
-app.command()(archiving.backup)
-app.command()(archiving.restore)
-app.add_typer(archiving.archive, name="archive")
-app.add_typer(showing.bench, name="bench")
-app.add_typer(loadgen.loadgen, name="loadgen")
-for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
-    app.command(rich_help_panel="Clusters")(part)
-app.command(rich_help_panel="Clusters")(draining.drain)
-app.command(rich_help_panel="Clusters")(rebuild.rebuild)
-app.command(rich_help_panel="Clusters")(state.state)
-app.command(rich_help_panel="Clusters")(drilling.drill)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"headrace {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
-    del version
+__all__ = ["app", "main"]
 
 
 def main() -> None:
@@ -80,6 +24,25 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # Nobody has put something else in its place.
             stream.reconfigure(errors="backslashreplace")
     try:
+        _run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OSError as error:
+        # The reader of a pipe (head, less) has seen enough, or the terminal was closed; Python would complain once more
+        # when it flushes at exit.
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _run() -> None:
+    # Loaded here: that takes up to a second or two, and a Ctrl-C in them is one as any other.
+    from headrace.cli.commands import app
+    from headrace.errors import HeadraceError
+    from headrace.render import console
+
+    try:
         app()
     except HeadraceError as error:
         printer = console(stderr=True)
@@ -88,9 +51,11 @@ def main() -> None:
         if error.hint:
             printer.print(f"hint: {error.hint}", markup=False, soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader of a pipe (head, less) has seen enough; Python would complain once more when it flushes at exit.
-        sys.stderr.close()
-        sys.exit(1)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from headrace.cli.commands import app
+
+        return app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

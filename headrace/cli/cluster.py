@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,8 +104,14 @@ def up(
         typer.echo(f"memory limit {format_size(settings.memory_limit)} for each worker")
         typer.echo("stop with Ctrl-C")
 
-    up(settings, started, typer.echo)
-    typer.echo("headrace has stopped")
+    up(settings, started, _tell)
+    _tell("headrace has stopped")
+
+
+def _tell(text: str) -> None:
+    # To a terminal that was closed nothing can be told, and the cluster is to be stopped in order all the same.
+    with suppress(OSError):
+        typer.echo(text)
 
 
 def _every_part(

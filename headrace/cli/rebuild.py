@@ -17,11 +17,10 @@ from headrace.cli.draining import cluster_of, leader_url
 from headrace.cli.queries import AsJson, Url
 from headrace.cli.serving import Config
 from headrace.cli.watching import watched
-from headrace.client.calls import Call
+from headrace.client.calls import Call, progress
 from headrace.client.encoding import to_json
 from headrace.client.results import Progress
 from headrace.errors import BadRequest, ConnectionFailed, NotFound, Unavailable
-from headrace.errors import rebuild as error_of
 from headrace.render import console
 from headrace.settings import load
 
@@ -98,11 +97,11 @@ class Operation:
         """Until it has ended; raises what made it fail, or Unavailable where its leader is gone."""
         while True:
             shown = self._asked("GET")
-            progress = _progress(shown)
-            tell(progress)
-            if progress.finished:
+            far = progress(shown)
+            tell(far)
+            if far.finished:
                 self.rebuilt = shown["rebuilt"]
-                return progress.checked()
+                return far.checked()
             time.sleep(LOOK_SECONDS)
 
     def cancel(self) -> None:
@@ -116,23 +115,6 @@ class Operation:
                 f"the leader that was asked is lost: {error.message}",
                 hint="what it had given up the next one rebuilds; ask again for what stays unplaced",
             ) from error
-
-
-def _progress(shown: dict[str, Any]) -> Progress:
-    """As the controller has it."""
-    error, backfill = shown["error"], shown["backfill"] or {}
-    counts = {name: value for name, value in backfill.items() if name != "way"}
-    return Progress(
-        shown["id"],
-        shown["sql"],
-        shown["state"],
-        shown["step"],
-        shown["progress"],
-        tuple(shown["steps"]),
-        None if error is None else error_of(*error),
-        backfill.get("way"),
-        **counts,
-    )
 
 
 def told(each: dict[str, Any]) -> list[str]:

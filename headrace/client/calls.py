@@ -140,11 +140,11 @@ def migrate(sql: str) -> Call[str]:
 
 
 def migration(id: str) -> Call[Progress]:
-    return Call("GET", f"/v1/migrations/{quote(id, safe='')}", _progress)
+    return Call("GET", f"/v1/migrations/{quote(id, safe='')}", progress)
 
 
 def cancel(id: str) -> Call[Progress]:
-    return Call("DELETE", f"/v1/migrations/{quote(id, safe='')}", _progress)
+    return Call("DELETE", f"/v1/migrations/{quote(id, safe='')}", progress)
 
 
 def show(path: str) -> Call[dict[str, Any]]:
@@ -214,7 +214,8 @@ def _written(answer: Any) -> Written:
     return Written(answer["rows_affected"], answer["token"], answer.get("first_id"), answer.get("repeated", False))
 
 
-def _progress(answer: Any) -> Progress:
+def progress(answer: Any) -> Progress:
+    """How far a migration is, or a rebuild, as the server says it."""
     error = answer["error"]
     return Progress(
         answer["id"],

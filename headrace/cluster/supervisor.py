@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine
@@ -18,7 +17,7 @@ from headrace.cluster.backoff import Backoff
 from headrace.cluster.child import Child, Part
 from headrace.cluster.directory import ClusterDirectory
 from headrace.cluster.kept_state import take_up
-from headrace.listening import GRACE_SECONDS, StartFailed, address, listen
+from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, stop_signals
 from headrace.settings import Settings
 from zookeeper.belonging import claim
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
@@ -275,7 +274,7 @@ def up(
     tell: Tell,
     altered: Callable[[Part], Part] = lambda part: part,
 ) -> None:
-    """Run a cluster until SIGINT or SIGTERM; a second one kills what is not stopped yet. Raises StartFailed."""
+    """Run a cluster until SIGINT, SIGTERM or SIGHUP; a second one kills what is not stopped yet. Raises StartFailed."""
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -285,10 +284,10 @@ def up(
             if stop.is_set():
                 supervisor.hurry()
             else:
-                tell("stopping")
                 stop.set()
+                tell("stopping")
 
-        for each in (signal.SIGINT, signal.SIGTERM):
+        for each in stop_signals():
             asyncio.get_running_loop().add_signal_handler(each, signalled)
         await supervisor.run(started, stop)
 

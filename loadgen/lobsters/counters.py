@@ -107,16 +107,11 @@ class HandOptimisedPages(NaturalPages):
         await session.write(changes)
 
     async def submit(self, session: Session, visit: Visit) -> None:
-        tag = words.TAGS[visit.fresh % len(words.TAGS)][0]
-        name, url = words.story_short_id(visit.fresh), f"https://submitted.example.com/{visit.fresh}"
-        page = self.reading(visit)
-        tags = page.ask("tags_by_name", [tag])
-        page.ask("stories_by_url", url)
-        page.ask("story_by_short_id", name)
+        page, story = self.reading(visit), {**new_story(visit), "upvotes": 0, "downvotes": 0}
+        tags = self._ask_to_submit(page, visit, story)
         modifiers = page.ask("tags_by_id", all_of(tags, "id"))
         answers = await session.read(page.lookups)
         number = only(answers[tags], "tag")["id"]
-        story = {**new_story(visit, name, url), "upvotes": 0, "downvotes": 0}
         base = float(only(answers[modifiers], "tag")["hotness_mod"])
         counters = {"upvotes": 1, "hotness": hotness_of(base, 1.0, 0.0, story["created_at"])}
         changes: list[Change] = [

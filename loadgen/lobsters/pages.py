@@ -206,20 +206,23 @@ class NaturalPages:
         await session.write([new_comment(visit, story, parent), voted([], 1, visit.user, story, visit.fresh)])
 
     async def submit(self, session: Session, visit: Visit) -> None:
-        tag = words.TAGS[visit.fresh % len(words.TAGS)][0]
-        name, url = words.story_short_id(visit.fresh), f"https://submitted.example.com/{visit.fresh}"
-        page = self.reading(visit)
-        tags = page.ask("tags_by_name", [tag])
-        page.ask("stories_by_url", url)
-        page.ask("story_by_short_id", name)
+        page, story = self.reading(visit), new_story(visit)
+        tags = self._ask_to_submit(page, visit, story)
         answers = await session.read(page.lookups)
         await session.write(
             [
-                Insert("stories", [new_story(visit, name, url)]),
+                Insert("stories", [story]),
                 Insert("taggings", [{"story_id": visit.fresh, "tag_id": only(answers[tags], "tag")["id"]}]),
                 voted([], 1, visit.user, visit.fresh, None),
             ]
         )
+
+    def _ask_to_submit(self, page: Reading, visit: Visit, story: Mapping[str, Any]) -> int:
+        """The place of its tag; and whether its URL and its name are free."""
+        tags = page.ask("tags_by_name", [words.TAGS[visit.fresh % len(words.TAGS)][0]])
+        page.ask("stories_by_url", story["url"])
+        page.ask("story_by_short_id", story["short_id"])
+        return tags
 
     async def login(self, session: Session, visit: Visit) -> None:
         page = self.reading(visit)
@@ -275,15 +278,15 @@ def new_comment(visit: Visit, story: int, parent: Mapping[str, Any] | None) -> I
     return Insert("comments", [row])
 
 
-def new_story(visit: Visit, name: str, url: str) -> dict[str, Any]:
+def new_story(visit: Visit) -> dict[str, Any]:
     return {
         "id": visit.fresh,
         "created_at": visit.now,
         "user_id": visit.user,
-        "url": url,
+        "url": f"https://submitted.example.com/{visit.fresh}",
         "title": f"Submitted in a load run: {visit.fresh}",
         "description": "",
-        "short_id": name,
+        "short_id": words.story_short_id(visit.fresh),
         "markeddown_description": "",
     }
 

@@ -24,6 +24,7 @@ from migrations.query.relation import SEVERAL
 from migrations.query.scalar import scalar
 from migrations.query.stage import Stage, Wide, stage_of
 from migrations.query.terms import equality
+from migrations.tree import children
 
 
 def group_rows(block: Block) -> None:
@@ -119,7 +120,7 @@ def _columns_outside_aggregates(block: Block, nodes: Iterable[exp.Expr]) -> list
             if field is not None:
                 found[field] = None
         else:
-            pending.extend(node.iter_expressions())
+            pending += children(node)
     return list(found)
 
 

@@ -15,6 +15,7 @@ import re
 
 from domains.errors import SqlError
 from migrations.parse import exp, text_of
+from migrations.tree import nodes
 
 _CALL = re.compile(r"\bPARTIAL_BY\b\s*(\([^()]*\))?", re.IGNORECASE)
 _NAME = re.compile(r"`([^`]+)`|(\w+)")
@@ -30,7 +31,7 @@ def partial_by(query: exp.Expr) -> tuple[str, ...] | None:
     """
     own = _first_select(query).args.get("hint")
     found: tuple[str, ...] | None = None
-    for hint in query.find_all(exp.Hint):
+    for hint in (node for node in nodes(query) if isinstance(node, exp.Hint)):
         for call in _CALL.finditer(_text(hint)):
             if hint is not own:
                 raise SqlError("PARTIAL_BY in a subquery", hint="it is about the whole view: put it behind its SELECT")

@@ -10,6 +10,7 @@ from domains.graph import ParameterKind
 from domains.types import SqlType
 from migrations.parse import exp, position, text_of
 from migrations.query.relation import Slot
+from migrations.tree import children
 
 _KINDS: dict[type[exp.Expr], ParameterKind] = {
     exp.EQ: ParameterKind.EQUAL,
@@ -51,13 +52,13 @@ def is_parameterised(node: exp.Expr) -> bool:
 
 
 def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The nodes of an expression in the order of the text, without what is inside its subqueries."""
+    """The nodes of an expression in the order of the text, without identifiers and what is inside its subqueries."""
     pending = [node]
     while pending:
         part = pending.pop()
         yield part
         if not isinstance(part, exp.Query):
-            pending.extend(reversed(list(part.iter_expressions())))
+            pending += reversed(children(part))
 
 
 def read_comparisons(node: exp.Expr) -> tuple[list[Comparison], list[exp.Expr]]:

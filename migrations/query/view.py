@@ -19,6 +19,7 @@ from migrations.query.prune import pruned
 from migrations.query.relation import Context, Relation, Slot, limited, settled
 from migrations.query.source import named_columns
 from migrations.query.whole import plan_query
+from migrations.tree import nodes
 
 EQUALITIES = (ParameterKind.EQUAL, ParameterKind.IN)
 
@@ -169,7 +170,7 @@ def _placeholders(slots: Sequence[Placed]) -> tuple[int, ...]:
 def _refuse_lost_placeholders(written: exp.Expr, slots: Sequence[Placed]) -> None:
     """:raises Unsupported: a ``?`` stands in a part of the text that the answer does not depend on."""
     own = {mark for p in slots for mark in p.slot.marks if len(mark) == 1}
-    count = sum(1 for _ in written.find_all(exp.Placeholder))
+    count = sum(isinstance(node, exp.Placeholder) for node in nodes(written))
     if count != len(own):
         raise Unsupported(
             "a parameter in a part of the query that nothing reads", hint="leave out the WITH that is not used"

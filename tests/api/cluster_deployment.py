@@ -170,7 +170,7 @@ class InProcess(ClusterDeployment):
 
 
 async def open_cluster(
-    path: Path, *, maps: bool = True, read_timeout: float = 0.5, plain: bool = True, archive: str | None = None
+    path: Path, *, maps: bool = True, read_timeout: float = 60.0, plain: bool = True, archive: str | None = None
 ) -> InProcess:
     """``maps``: whether the api process reads the workers' reader maps, as it does on their host. ``plain``: a leader
     that the test leads itself, instead of the real one."""

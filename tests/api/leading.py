@@ -20,7 +20,7 @@ from zookeeper.descriptors import ControllerDescriptor
 
 TIMING = Timing(rebalance_after=30.0)
 """As ever, but that nothing moves in the middle of a test."""
-READY_SECONDS = 20.0
+READY_SECONDS = 60.0
 
 
 class Leading:

@@ -20,7 +20,7 @@ SCHEMA = """
 CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, author BIGINT NOT NULL, title TEXT);
 CREATE VIEW ById AS SELECT id, title FROM stories WHERE id = ?
 """
-WITHIN = 10.0
+WITHIN = 60.0
 
 
 class Site:

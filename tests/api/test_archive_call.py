@@ -32,7 +32,7 @@ async def archived_deployment(request: pytest.FixtureRequest, tmp_path: Path) ->
     url = str(tmp_path / "archive")
     opened: Deployment
     if request.param == "cluster":
-        opened = await open_cluster(tmp_path / "data", maps=True, read_timeout=5.0, archive=url)
+        opened = await open_cluster(tmp_path / "data", maps=True, archive=url)
     else:
         shards = 3 if request.param == "sharded" else 1
         options = ArchiveOptions(url, interval=3600.0)

@@ -1,6 +1,7 @@
 """The controller's port takes garbage as any other port does: an answer of our shape, no trace, a bounded body."""
 
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -8,7 +9,11 @@ import pytest
 
 from api import control
 from api.control import create_control_app
+from api.schemas import MigrationAnswer
 from controller.cluster.candidate import Candidate, NotLeading
+from controller.cluster.rebuild_runs import Rebuilding, Way
+from domains.errors import Unavailable
+from headrace.client.calls import progress
 
 
 class Broken:
@@ -75,3 +80,22 @@ async def test_a_body_is_bounded_announced_or_not(monkeypatch: pytest.MonkeyPatc
         for content in (b" " * 1001, streamed()):
             answer = await client.post("/v1/migrations", content=content)
             assert (answer.status_code, told(answer)["code"]) == (413, "limit_exceeded")
+
+
+async def test_a_rebuild_is_told_as_a_migration_is() -> None:
+    one = Rebuilding("3-r1", "rebuild shards: 2", "failed", error=Unavailable("the job was killed", hint="ask again"))
+    one.begin(Way("spark", "900 rows are more than 5", 900))
+
+    class Leading(Broken):
+        async def leading(self) -> Any:
+            return SimpleNamespace(rebuild_operations=SimpleNamespace(get={one.id: one}.__getitem__))
+
+    transport = httpx.ASGITransport(create_control_app(cast(Candidate, Leading())))
+    async with httpx.AsyncClient(transport=transport, base_url="http://controller") as client:
+        answer = (await client.get("/v1/rebuild/3-r1")).json()
+    assert answer.pop("rebuilt") == []
+    assert MigrationAnswer.model_validate(answer).model_dump(exclude_unset=True) == answer
+    far = progress(answer)
+    assert (far.backfill, far.why, far.rows_total) == ("spark", "900 rows are more than 5", 900)
+    assert far.error is not None
+    assert (far.error.code, far.error.hint) == ("unavailable", "ask again")

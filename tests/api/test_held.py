@@ -103,7 +103,7 @@ def test_no_view_and_no_reader(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("maps", [True, False])
 async def test_in_a_cluster_each_worker_is_asked_for_its_shards(tmp_path: Path, maps: bool) -> None:
-    cluster = await open_cluster(tmp_path, maps=maps, read_timeout=5.0)
+    cluster = await open_cluster(tmp_path, maps=maps)
     try:
         await cluster.execute(PROGRAM)
         rows = [{"user": user, "story": user % 700, "weight": "1.50"} for user in range(2100)]
@@ -125,7 +125,7 @@ async def test_in_a_cluster_each_worker_is_asked_for_its_shards(tmp_path: Path, 
 
 
 async def test_a_walk_that_nobody_goes_on_with_is_let_go(tmp_path: Path) -> None:
-    cluster = await open_cluster(tmp_path, maps=False, read_timeout=5.0)
+    cluster = await open_cluster(tmp_path, maps=False)
     try:
         await cluster.execute(PROGRAM)
         for _ in range(2 * HOLDS_MAX):

@@ -16,6 +16,10 @@ GARBAGE = b"this is no request\r\n\r\n"
 SQL = asked("POST /v1/sql", b'{"sql": "SELECT 1"}')
 
 
+KEPT = 0.5
+"""Seconds that the silent are borne: not so short that a busy machine makes us one before we have said anything."""
+
+
 @pytest.fixture(params=[HttpProtocol, ShortProtocol])
 def protocol(request: pytest.FixtureRequest) -> Any:
     return request.param
@@ -75,7 +79,7 @@ async def test_the_unreadable_is_refused_in_its_turn(protocol: Any) -> None:
 
 async def test_the_refusal_arrives_where_more_was_on_its_way(protocol: Any) -> None:
     """A connection that is closed while bytes arrive is reset, and an answer that was not read yet is lost."""
-    async with served(protocol, timeout_keep_alive=0.1) as site:
+    async with served(protocol, timeout_keep_alive=KEPT) as site:
         (answer,) = await all_said(site, GARBAGE, *[b"more of it " * 1000] * 20)
         assert refused(answer)
 
@@ -102,15 +106,15 @@ async def test_an_offer_of_another_protocol_is_not_heard(protocol: Any, request_
             assert answer.startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /healthz HT", SQL[:-3], PAGE[:-1], STATUS + STATUS[:-4]])
-async def test_who_falls_silent_is_not_waited_for(protocol: Any, said: bytes) -> None:
-    async with served(protocol, timeout_keep_alive=0.1) as site:
-        answers = await all_said(site, said)
-        assert len(answers) == said.count(b"healthz") // 2
+async def test_who_falls_silent_is_not_waited_for(protocol: Any) -> None:
+    said = (b"", b"GET /healthz HT", SQL[:-3], PAGE[:-1], STATUS + STATUS[:-4])
+    async with served(protocol, timeout_keep_alive=KEPT) as site:
+        answers = await asyncio.gather(*(all_said(site, each) for each in said))
+        assert [len(each) for each in answers] == [0, 0, 0, 0, 1]
 
 
 async def test_an_empty_line_does_not_hold_a_connection(protocol: Any) -> None:
-    async with served(protocol, timeout_keep_alive=0.1) as site:
+    async with served(protocol, timeout_keep_alive=KEPT) as site:
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
         async with asyncio.timeout(WITHIN):
             writer.write(STATUS)
@@ -122,16 +126,15 @@ async def test_an_empty_line_does_not_hold_a_connection(protocol: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["awaited", "pipelined"])
 async def test_who_has_closed_its_half_is_answered(protocol: Any, kind: str) -> None:
-    async with served(protocol, timeout_keep_alive=0.1) as site:
+    async with served(protocol, timeout_keep_alive=KEPT) as site:
         going = site.hold_inserts()
         requests = [INSERT, STATUS, PAGE] if kind == "pipelined" else [INSERT]
         answers = asyncio.create_task(all_said(site, *requests, ends=True))
         async with asyncio.timeout(WITHIN):
             while not site.server.server_state.tasks:
                 await asyncio.sleep(0.001)
-            await asyncio.sleep(
-                0.25
-            )  # The time for the silent passes meanwhile, which is not meant for those who wait.
+            # The time for the silent passes meanwhile, which is not meant for those who wait.
+            await asyncio.sleep(1.2 * KEPT)
             going.set()
             found = await answers
         assert [answer[:12] for answer in found] == [b"HTTP/1.1 200"] * len(requests)

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.kept_answers import ANSWER_MAX, OVERHEAD, Kept, KeptAnswers, pieces_of
-from api.lookups import Lookups, _parsed, parse_lookups
+from api.lookup_requests import parse_lookups, parse_piece
+from api.lookups import Lookups
+from api.many_lookups import ManyLookups
 from controller.local import LocalDeployment
 from domains.errors import BadRequest, NotFound
 
@@ -44,7 +46,7 @@ def test_pieces_that_are_look_ups_are_those_of_the_body(wanted: list[dict[str, A
         assert not wanted
         return
     try:
-        parsed = [_parsed(piece) for piece in pieces]
+        parsed = [parse_piece(piece) for piece in pieces]
     except BadRequest:  # a string holds what stands between two: then the body is parsed as a whole
         assert any("},{" in text or "}, {" in text for text in map(str, wanted))
         return
@@ -55,7 +57,7 @@ def test_pieces_that_are_look_ups_are_those_of_the_body(wanted: list[dict[str, A
 def test_pieces_of_anything_mean_what_the_whole_means(noise: bytes) -> None:
     body = b'{"lookups":[{"view":"v","keys":[' + noise + b"]}]}"
     try:
-        parsed = [_parsed(piece) for piece in pieces_of(body) or ()]
+        parsed = [parse_piece(piece) for piece in pieces_of(body) or ()]
     except BadRequest:
         return
     assert parsed == parse_lookups(body)
@@ -77,7 +79,7 @@ def test_what_is_used_outlives_what_is_not_and_all_of_it_is_bounded() -> None:
 @pytest.fixture(params=[1, 3], ids=["one", "sharded"])
 async def local(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalDeployment]:
     opened = await LocalDeployment.open(
-        tmp_path / "data", memory_limit=64_000_000, domains=2, shards=request.param, read_timeout=10
+        tmp_path / "data", memory_limit=64_000_000, domains=2, shards=request.param, read_timeout=60
     )
     await opened.execute(SCHEMA)
     yield opened
@@ -89,7 +91,7 @@ def asking(*wanted: tuple[str, list[Any]]) -> bytes:
     return json.dumps({"lookups": asked}, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-async def answer(lookups: Lookups, body: bytes) -> bytes:
+async def answer(lookups: ManyLookups, body: bytes) -> bytes:
     asked = lookups.ask(body, None)
     return await lookups.finish(asked, None) if asked.late else asked.body()
 
@@ -97,7 +99,7 @@ async def answer(lookups: Lookups, body: bytes) -> bytes:
 @pytest.mark.parametrize("seed", range(4))
 async def test_kept_answers_are_those_of_now(local: LocalDeployment, seed: int) -> None:
     draw = random.Random(seed)
-    lookups = Lookups(local)
+    lookups = Lookups(local).many
     again = 0
     for _ in range(250):
         match draw.randrange(10):
@@ -137,7 +139,7 @@ async def test_kept_answers_are_those_of_now(local: LocalDeployment, seed: int) 
 
 
 async def test_a_view_that_was_made_anew_is_asked_anew(local: LocalDeployment) -> None:
-    lookups = Lookups(local)
+    lookups = Lookups(local).many
     body = asking(("ByTitle", [["one"]]))
     await local.execute("INSERT INTO stories (id, author, title) VALUES (1, 2, 'one')")
     for _ in range(2):
@@ -152,7 +154,7 @@ async def test_a_view_that_was_made_anew_is_asked_anew(local: LocalDeployment) -
 
 async def test_what_is_kept_still_tells_of_its_keys(local: LocalDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-    lookups = Lookups(local)
+    lookups = Lookups(local).many
     await local.execute("INSERT INTO stories (id, author, title) VALUES (1, 2, 'one'), (2, 2, 'two')")
     body = asking(("StoriesWithVC", [[[1, 2]]]))
     await answer(lookups, body)
@@ -169,7 +171,7 @@ async def test_what_is_kept_still_tells_of_its_keys(local: LocalDeployment, monk
 
 @pytest.mark.parametrize("local", [1], indirect=True)
 async def test_an_answer_stands_while_its_own_keys_do(local: LocalDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    lookups = Lookups(local)
+    lookups = Lookups(local).many
     await local.execute("INSERT INTO votes (story_id, user_id) VALUES (1, 1), (2, 1), (1, 2)")
     body = asking(("VotesOfUser", [[1, [1, 2, 3]]]))
     expected = await answer(lookups, body)
@@ -177,7 +179,7 @@ async def test_an_answer_stands_while_its_own_keys_do(local: LocalDeployment, mo
     read: list[bytes] = []
     monkeypatch.setattr(lookups, "_read_keys", lambda place, piece, *others: read.append(piece))
     await local.execute("INSERT INTO votes (story_id, user_id) VALUES (3, 2)")
-    await answer(Lookups(local), asking(("VotesOfUser", [[2, [1]]])))
+    await answer(Lookups(local).many, asking(("VotesOfUser", [[2, [1]]])))
     assert lookups.ask(body, None).body() == kept == expected
     assert not read, "another key's rows and another key's fill"
     await local.execute("INSERT INTO votes (story_id, user_id) VALUES (3, 1)")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.encoding import parse, parse_numbers, serialize
-from api.lookups import MAX_PREPARED, Lookups, parse_keys, parse_query
+from api.lookup_requests import parse_keys, parse_query
+from api.prepared_views import MAX_PREPARED, PreparedViews
 from domains.errors import BadRequest
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -56,11 +57,11 @@ def test_numbers_past_the_range_of_a_double_are_refused() -> None:
 async def test_a_dropped_view_is_prepared_anew() -> None:
     deployment = FakeDeployment()
     await deployment.execute("CREATE TABLE t (id BIGINT); CREATE VIEW v AS SELECT id FROM t WHERE id = ?")
-    lookups = Lookups(deployment)
-    first = lookups.prepared("v")
-    assert lookups.prepared("v") is first
+    views = PreparedViews(deployment)
+    first = views.get("v")
+    assert views.get("v") is first
     await deployment.execute("DROP VIEW v; CREATE VIEW v AS SELECT id AS other FROM t WHERE id = ?")
-    again = lookups.prepared("v")
+    again = views.get("v")
     assert again is not first
     assert again.info.columns[0].name == "other"
 
@@ -69,10 +70,10 @@ async def test_spellings_do_not_fill_the_memory() -> None:
     deployment = FakeDeployment()
     name = "abcdefghijklmn"
     await deployment.execute(f"CREATE TABLE t (id BIGINT); CREATE VIEW {name} AS SELECT id FROM t WHERE id = ?")
-    lookups = Lookups(deployment)
+    views = PreparedViews(deployment)
     for number in range(MAX_PREPARED + 10):
-        lookups.prepared("".join(c.upper() if number >> i & 1 else c for i, c in enumerate(name)))
-    assert len(lookups._prepared) <= MAX_PREPARED
+        views.get("".join(c.upper() if number >> i & 1 else c for i, c in enumerate(name)))
+    assert len(views) <= MAX_PREPARED
 
 
 NUMBERS = [

@@ -13,7 +13,8 @@ import pytest
 from fake_deployment import FakeDeployment
 
 from api.kept_answers import Kept
-from api.lookups import MAX_REFERRING, Lookups
+from api.lookups import Lookups
+from api.many_lookups import MAX_REFERRING, ManyLookups
 from api.references import Take, values_of
 from controller.binding import KEYS_PER_LOOKUP
 from controller.deployment import Deployment, ViewInfo
@@ -219,7 +220,7 @@ LISTS = {
 @pytest.fixture(params=[1, 3], ids=["one", "sharded"])
 async def local(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalDeployment]:
     opened = await LocalDeployment.open(
-        tmp_path / "data", memory_limit=64_000_000, domains=2, shards=request.param, read_timeout=10
+        tmp_path / "data", memory_limit=64_000_000, domains=2, shards=request.param, read_timeout=60
     )
     await opened.execute(SCHEMA + MORE)
     yield opened
@@ -272,7 +273,7 @@ def in_words(key: list[Any], results: list[list[list[dict[str, Any]]]]) -> list[
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_request_with_references_says_what_rounds_say(local: LocalDeployment, seed: int) -> None:
     draw = random.Random(seed)
-    lookups = Lookups(local)
+    lookups = Lookups(local).many
     asked_again = 0
     bodies: list[list[Asks]] = []
     for _ in range(150):
@@ -310,14 +311,14 @@ async def test_a_request_with_references_says_what_rounds_say(local: LocalDeploy
     assert asked_again > 8
 
 
-async def answer(lookups: Lookups, body: bytes) -> bytes:
+async def answer(lookups: ManyLookups, body: bytes) -> bytes:
     return await lookups.finish(lookups.ask(body, None), None)
 
 
 async def test_what_was_taken_from_an_answer_goes_with_it(local: LocalDeployment) -> None:
     await local.execute("INSERT INTO stories (id, author, title) VALUES (1, 5, 'one'), (2, 5, 'two')")
     await local.execute("INSERT INTO votes (story_id, user_id) VALUES (1, 7), (2, 7), (2, 8)")
-    lookups = Lookups(local)
+    lookups = Lookups(local).many
     body = body_of([("OfAuthors", [[[5]]]), ("VotesOn", [[{"all": [0, "id"]}]])])
 
     async def votes() -> int:
@@ -336,7 +337,7 @@ async def test_what_was_taken_from_an_answer_goes_with_it(local: LocalDeployment
 
 @pytest.mark.parametrize("local", [1], indirect=True)
 async def test_pieces_with_references_do_not_fill_the_memory(local: LocalDeployment) -> None:
-    lookups = Lookups(local)
+    lookups = Lookups(local).many
     for user in range(MAX_REFERRING + 10):
         lookups.ask(body_of([("Newest", [[]]), ("MarksOf", [[user, {"all": [0, "id"]}]])]), None)
         if user == 2:
@@ -350,4 +351,4 @@ async def test_no_more_keys_than_a_look_up_may_name(local: LocalDeployment) -> N
     await local.insert("stories", [{"id": id, "author": 1} for id in range(KEYS_PER_LOOKUP + 1)])
     for kind in ("all", "each"):
         with pytest.raises(LimitExceeded, match=f"{KEYS_PER_LOOKUP} are allowed"):
-            await answer(Lookups(local), body_of([("Everyone", [[]]), ("VotesOn", [[{kind: [0, "id"]}]])]))
+            await answer(Lookups(local).many, body_of([("Everyone", [[]]), ("VotesOn", [[{kind: [0, "id"]}]])]))

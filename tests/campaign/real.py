@@ -21,7 +21,7 @@ from domains.operators.edges import Reader
 from tests.campaign.subject import Answer, Setting
 
 PLENTY = 2**40
-READ_TIMEOUT = 10.0
+READ_TIMEOUT = 60.0
 SHARES = (0.0, 0.3, 0.6, 0.9)
 """What memory pressure leaves. Nothing is the hardest: each entry goes as soon as it was read."""
 

@@ -33,7 +33,6 @@ class Setting:
     domains: int = 1
     shards: int = 1
     """In how many shards each of the domains stands."""
-    read_all: bool = True
     bulk: bool = False
     """Full states come in bulk, while the statements that follow are executed; the simulated subject knows how."""
 

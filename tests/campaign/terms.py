@@ -61,10 +61,6 @@ class Term:
         for argument in self.arguments:
             yield from argument.walk()
 
-    @property
-    def has_aggregate(self) -> bool:
-        return any(term.aggregate for term in self.walk())
-
 
 def column(alias: str, name: str, type: Type) -> Term:
     return Term(type, f"{alias}.{name}", f"{alias}.{name}", column=(alias, name))

@@ -101,7 +101,7 @@ def test_up_write_read_lose_drain_stop_and_start_again(launch: Launch) -> None:
         fill(db)
         assert votes(db) == [1] * STORIES
         assert by_author(db) == [(0, 8), (1, 8), (2, 8)]
-        assert settled(db)
+        until(lambda: settled(db))  # A busy worker may be late to tell of itself.
 
         # A worker dies: what was acknowledged is there, and its part of the views comes back.
         os.kill(running.pids()["worker-2"], signal.SIGKILL)

@@ -28,7 +28,7 @@ Launch = Callable[..., Running]
 def test_up_and_down_and_up_again(launch_fake: Launch, tmp_path: Path) -> None:
     for stop in (signal.SIGINT, signal.SIGTERM):
         running = launch_fake("--workers", "2", "--verbose").serves()
-        assert httpx.get(f"{running.url}/healthz").text == "api-1"
+        assert httpx.get(f"{running.url}/healthz", timeout=60).text == "api-1"
         pids = running.pids()
         assert sorted(pids) == ["api-1", "controller-1", "controller-2", "worker-1", "worker-2", "zookeeper-1"]
         assert all(map(alive, pids.values()))
@@ -51,7 +51,7 @@ def test_what_dies_is_started_again(launch_fake: Launch) -> None:
         running.read_until(rf"{name} (was killed by SIGKILL|has ended); it is started again in 0.1 s")
         until(lambda: running.pids().get(name, pid) != pid)  # noqa: B023  (it is asked within the round)
         # The socket is the supervisor's: no request meets a closed port.
-        assert httpx.get(f"{running.url}/healthz").is_success
+        assert httpx.get(f"{running.url}/healthz", timeout=60).is_success
     assert all(map(alive, running.pids().values()))
     assert len(running.pids()) == 9
     assert running.stop()[0] == 0
@@ -129,7 +129,7 @@ def test_a_part_that_keeps_dying_is_tried_again_later_and_later(launch_fake: Lau
     os.kill(running.pids()["worker-1"], signal.SIGKILL)
     for wait in ("0.1", "0.2", "0.4", "0.8"):
         running.read_until(rf"worker-1 (was killed by SIGKILL|ended with exit code 1); .* in {wait} s")
-    assert httpx.get(f"{running.url}/healthz").is_success
+    assert httpx.get(f"{running.url}/healthz", timeout=60).is_success
     code, _, err = running.stop()
     assert (code, err) == (0, "")
 
@@ -140,7 +140,7 @@ def test_two_on_one_directory(launch_fake: Launch) -> None:
     assert code == 1
     assert f"is in use by another headrace up (process {first.popen.pid})" in err
     assert "--data" in err
-    assert httpx.get(f"{first.url}/healthz").is_success
+    assert httpx.get(f"{first.url}/healthz", timeout=60).is_success
     assert first.stop()[0] == 0
 
 

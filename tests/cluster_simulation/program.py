@@ -11,9 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from tests.campaign.cases import case_of
-from tests.campaign.subject import Setting
-
 MARKS = "CREATE TABLE marks (id INT PRIMARY KEY, who INT, box INT)"
 TAGS = "CREATE TABLE tags (id INT, who INT)"
 
@@ -80,8 +77,3 @@ def ledger_tables(random: Random, shards: int) -> list[str]:
 
 def ledger_views(random: Random, count: int) -> list[LedgerView]:
     return [LedgerView(name, LEDGER_VIEWS[name]) for name in random.sample(list(LEDGER_VIEWS), count)]
-
-
-def campaign_operations(seed: int, shards: int) -> list[object]:
-    """A case of the campaign."""
-    return list(case_of(seed, Setting(seed, True, 1, shards)).operations)

@@ -36,7 +36,6 @@ class CrashStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self._unsynced: list[_Step] = []
-        self.commits = 0
         self._floors: dict[str, int] = {}
         """Up to where each table's log is trimmed."""
 
@@ -51,7 +50,6 @@ class CrashStore(MemoryStore):
             if table._staged_streams:
                 step.streams[schema.name] = dict(table.streams())
         super().commit(entries)
-        self.commits += 1
         self._unsynced.append(step)
 
     # What changes the catalog is one write of its own, which RocksDB puts behind all those before it in its log. It is

@@ -176,7 +176,7 @@ class Stalled(Watched):
 
 async def begun(deployment: LocalDeployment, runner: Watched) -> str:
     id = (await deployment.migrate(RANKING)).id
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not runner.runs:
             await asyncio.sleep(0.02)
     return id

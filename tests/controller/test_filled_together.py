@@ -31,7 +31,7 @@ async def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 
 async def test_one_batch_fills_all_views(deployment: LocalDeployment) -> None:
-    lookups = Lookups(deployment)
+    lookups = Lookups(deployment).many
     before = deployment.dataflow.flusher.batches
     asked = lookups.ask_for(WANTED, None)
     assert len(asked.late) == len(WANTED)
@@ -43,7 +43,7 @@ async def test_one_batch_fills_all_views(deployment: LocalDeployment) -> None:
 
 
 async def test_what_was_there_stays_and_only_the_rest_is_filled(deployment: LocalDeployment) -> None:
-    lookups = Lookups(deployment)
+    lookups = Lookups(deployment).many
     await deployment.pages("by_id", [[2]])
     asked = lookups.ask_for(WANTED, None)
     assert asked.late[0].tried == [None, TWO, None]
@@ -51,7 +51,7 @@ async def test_what_was_there_stays_and_only_the_rest_is_filled(deployment: Loca
 
 
 async def test_a_view_that_is_replaced_meanwhile_is_asked_again(deployment: LocalDeployment) -> None:
-    lookups = Lookups(deployment)
+    lookups = Lookups(deployment).many
     asked = lookups.ask_for(WANTED, None)
     await deployment.execute("CREATE OR REPLACE VIEW by_id AS SELECT id FROM stories WHERE id = ? AND author = 7")
     assert await lookups.finish(asked, None) == ANSWER

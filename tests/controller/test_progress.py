@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from threading import Event
 from typing import cast
 
 import pytest
 
 from controller.bulk import building
+from controller.bulk.local_runner import LocalRun
 from controller.deployment import BackfillStatus, MigrationStatus
 from controller.execution import Migration, carry_out
 from controller.executor import Executor
 from domains.commands import Command, Feed, Progress
 from domains.errors import NotFound
 from domains.graph import DomainIndex
+from migrations.backfill.job import Job
 from migrations.plan import PlanStep
 from tests.controller.test_bulk import RANKING, Watched, ended, fill, opened
 
@@ -52,15 +55,30 @@ async def test_slices_side_by_side_move_the_bar_evenly_and_never_back() -> None:
     assert (migration.done, migration.within) == (3, 0.0)
 
 
+class Awaited(Watched):
+    """A job begins once it was seen that its migration has come so far, however seldom the test has its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = Event()
+
+    def start(self, job: Job) -> LocalRun:
+        assert self.seen.wait(60)
+        return super().start(job)
+
+
 async def test_a_bulk_job_is_most_of_its_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "POLL_SECONDS", 0.005)
-    deployment = await opened(tmp_path, Watched())
+    runner = Awaited()
+    deployment = await opened(tmp_path, runner)
     try:
         await fill(deployment)
         told: list[MigrationStatus] = []
         id = (await deployment.migrate(RANKING.split(";")[0])).id
         while not told or told[-1].state in ("queued", "running"):
             told.append(await deployment.migration(id))
+            if told[-1].step.startswith(building.COMPUTE):
+                runner.seen.set()
             await asyncio.sleep(0.005)
         assert (await ended(deployment, id)).error is None
     finally:

@@ -25,7 +25,7 @@ BEFORE, AFTER = "those before are done and stay", "those after are not done"
         ),
         (
             "INSERT INTO t VALUES (9); CREATE TABLE u (a INT); CREATE VIEW v AS SELECT b FROM u; DELETE FROM t",
-            "statements 2 to 3 of 4: ",
+            'statements 2 to 3 of 4: "v": unknown column "b"',
             (BEFORE, AFTER),
             [(9,)],
         ),

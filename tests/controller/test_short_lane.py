@@ -29,7 +29,7 @@ VALUES = (0, 1, 2, 3, 7, [1], [2, 3], [3, 2, 3], list(range(12)), -1, 2**63, -(2
 
 @pytest.fixture
 async def local(tmp_path: Path) -> AsyncIterator[LocalDeployment]:
-    opened = await LocalDeployment.open(tmp_path / "data", memory_limit=64_000_000, domains=1, read_timeout=10)
+    opened = await LocalDeployment.open(tmp_path / "data", memory_limit=64_000_000, domains=1, read_timeout=60)
     await opened.execute(SCHEMA)
     for user, stories in ((1, 1), (2, 2), (3, 40)):  # one row, two, and more than are taken apart at once
         for story in range(stories):

@@ -28,7 +28,7 @@ async def read(deployment: LocalDeployment, seen: Clock) -> bytes:
 
 @pytest.mark.parametrize("shards", [1, 2])
 async def test_a_token_of_the_former_table_makes_nobody_wait(tmp_path: Path, shards: int) -> None:
-    settings: dict[str, Any] = {"read_timeout": 5.0, "shards": shards}
+    settings: dict[str, Any] = {"read_timeout": 60.0, "shards": shards}
     deployment = await LocalDeployment.open(tmp_path / "data", **settings)
     seen = await told(
         deployment, f"{TABLE}; {VIEW}; INSERT INTO t VALUES (1, 7), (2, 7); INSERT INTO t VALUES (3, 7)", {}

@@ -42,7 +42,7 @@ class KilledServer:
 
     def stop(self) -> int:
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(timeout=30)
+        code = self._process.wait(timeout=60)
         assert self._process.stdout
         self._process.stdout.close()
         return code

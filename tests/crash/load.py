@@ -60,12 +60,12 @@ class Load:
     def join(self) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(90)
         if self.faults:
             raise self.faults[0]
 
     def _run(self, work: Callable[[httpx.Client, Random], None], random: Random) -> None:
-        with httpx.Client(base_url=self._url, timeout=20) as http:
+        with httpx.Client(base_url=self._url, timeout=60) as http:
             try:
                 while not self._stop.is_set():
                     work(http, random)

@@ -32,7 +32,7 @@ class Rounds:
         self._server = KilledServer(data, *options)
         self.rounds = 0
         self.acknowledged = 0
-        with httpx.Client(base_url=self._server.url, timeout=30) as http:
+        with httpx.Client(base_url=self._server.url, timeout=60) as http:
             assert http.post("/v1/sql", json={"sql": SCHEMA}).status_code == 200
             rows = [{"id": n, "kind": n % KINDS, "weight": n % 11} for n in range(BULK_ROWS)]
             assert http.post("/v1/tables/bulk/rows", json={"rows": rows}).status_code == 200
@@ -87,7 +87,7 @@ class Rounds:
         judge.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", stored["events"])
         judge.executemany("INSERT INTO marks VALUES (?, ?)", stored["marks"])
         judge.executemany("INSERT INTO bulk VALUES (?, ?, ?)", [row[:3] for row in stored["bulk"]])
-        with httpx.Client(base_url=self._server.url, timeout=30) as http:
+        with httpx.Client(base_url=self._server.url, timeout=60) as http:
             for kind in range(KINDS):
                 expected = judge.execute(
                     "SELECT kind, COUNT(*), MIN(batch), MAX(batch) FROM events WHERE kind = ? GROUP BY kind", [kind]

@@ -86,7 +86,7 @@ def copies_of(deployment: LocalDeployment, path: Path, monkeypatch: pytest.Monke
     def command(*arguments: Any) -> Any:
         copy()
         answer = perform(*arguments)
-        answer.result(10)
+        answer.result(60)
         copy()
         return answer
 

@@ -39,7 +39,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
         def url(kind: str) -> str:
             if kind not in urls:
                 launch = stack.enter_context(contextmanager(launching)(kind, tmp_path_factory.mktemp(kind)))
-                urls[kind] = launch("--read-timeout", "2", "--max-body-size", "100kB").url
+                urls[kind] = launch("--read-timeout", "60", "--max-body-size", "100kB").url
             return emptied(urls[kind])
 
         yield url

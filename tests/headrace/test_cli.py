@@ -145,10 +145,41 @@ def test_demo_and_bench_are_handed_their_options(monkeypatch: pytest.MonkeyPatch
     ]
 
 
+def test_help_breaks_lines_at_the_terminal_and_not_where_the_source_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERMINAL_WIDTH", "400")
+    assert "there twice, if a view is wrong once nothing is written any more, or if" in run("drill", "--help")
+    assert "where nothing of them may be yet. Start the worker" in run("archive", "rebuild", "--help")
+
+
+def test_ctrl_c_while_a_command_is_loaded_is_no_trace() -> None:
+    code = """
+import builtins, sys
+from headrace.cli import main
+plain = builtins.__import__
+def interrupted(name, *rest):
+    if name == "typer":
+        raise KeyboardInterrupt
+    return plain(name, *rest)
+builtins.__import__ = interrupted
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_folder_of_our_name_beside_a_script_is_not_taken_for_us(tmp_path: Path) -> None:
+    """A clone is such a folder."""
+    if any(Path(site).glob("__editable___headrace*finder.py") for site in sys.path):
+        pytest.skip("this environment was made before `make install` put us on the path: make clean install")
+    (tmp_path / "headrace").mkdir()
+    (tmp_path / "script.py").write_text("from headrace import connect")
+    subprocess.run([sys.executable, str(tmp_path / "script.py")], cwd=tmp_path, check=True)
+
+
 def test_the_command_line_loads_neither_engine_nor_client() -> None:
     """A command waits for what it needs itself, and a part of a cluster needs no client."""
     heavy = {"fastapi", "httpx", "rocksdict", "sqlglot", "uvicorn", "domains.packets"}
-    code = f"import sys, headrace.cli; print({heavy} & set(sys.modules))"
+    code = f"import sys, headrace.cli.commands; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
@@ -176,6 +207,10 @@ def test_values_cannot_steer_the_terminal() -> None:
     assert "\\x1b[31mred\\r" in text
     assert "NULL" in text
     assert "[b]x[/b]" in text
+
+
+def test_headings_are_whole_however_narrow_their_table_is() -> None:
+    assert "cluster.acknowledged" in shown(status_tables({"cluster": {"acknowledged": {"a": 1}}}))
 
 
 def test_status_of_any_shape() -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 from fake_deployment import FakeDeployment
-from serving_process import SCHEMA, ahead_of
+from serving_process import SCHEMA, Launch, ahead_of
 
 import headrace
 from headrace import connect, connect_async, errors
@@ -36,9 +36,20 @@ def db(request: pytest.FixtureRequest, shared: Callable[[str], str], tmp_path: P
     if where == "server":
         opened = connect(shared(kind))
     else:
-        opened = embedded(tmp_path, opener=open_fake if kind == "fake" else open_deployment, read_timeout=0.5)
+        opened = embedded(tmp_path, opener=open_fake if kind == "fake" else open_deployment, read_timeout=60)
     with opened as db:
         db.execute(SCHEMA)
+        yield db
+
+
+@pytest.fixture(params=["served", "embedded"])
+def hasty(request: pytest.FixtureRequest, launch_local: Launch, tmp_path: Path) -> Iterator[Connection]:
+    """Its reads wait for next to nothing."""
+    if request.param == "served":
+        opened = connect(launch_local("--read-timeout", "0.1").url)
+    else:
+        opened = embedded(tmp_path, read_timeout=0.1)
+    with opened as db:
         yield db
 
 
@@ -88,7 +99,7 @@ def test_table(db: Connection) -> None:
 def test_migration(db: Connection) -> None:
     seen: list[float] = []
     migration = db.migrate("CREATE VIEW AllIds AS SELECT id FROM stories")
-    assert migration.wait(10, lambda status: seen.append(status.progress)).state == "done"
+    assert migration.wait(60, lambda status: seen.append(status.progress)).state == "done"
     assert seen[-1] == 1
     assert db.view("AllIds").lookup() == []
 
@@ -111,15 +122,19 @@ def test_errors_are_exceptions(db: Connection) -> None:
         db.view("StoriesWithVC").lookup(id="seven")
     with pytest.raises(errors.ConstraintViolation):
         db.table("stories").insert([{"id": 1}, {"id": 1}])
-    written = db.table("stories").insert({"id": 2})
-    with pytest.raises(errors.ReadTimeout):
-        db.view("ByIds").lookup(id=1, token=ahead_of(written.token))
     with pytest.raises(errors.BadRequest, match="token"):
         db.view("ByIds").lookup(id=1, token="nonsense")
     with pytest.raises(errors.BadRequest, match="statement"):
         db.execute(" ; ")
     with pytest.raises((errors.NotFound, errors.UnknownName)):
         db.migrate("DROP VIEW nothing")
+
+
+def test_a_token_of_another_deployment_times_out(hasty: Connection) -> None:
+    hasty.execute(SCHEMA)
+    written = hasty.table("stories").insert({"id": 2})
+    with pytest.raises(errors.ReadTimeout):
+        hasty.view("ByIds").lookup(id=1, token=ahead_of(written.token))
 
 
 def test_closed(db: Connection) -> None:
@@ -184,7 +199,7 @@ async def test_async_client(served: str) -> None:
         assert await view.lookup_many([1, 2]) == [[{"id": 1, "title": "uno", "vcount": 0}], []]
         assert await view.evict([1]) in (0, 1)
         assert "StoriesWithVC" in await view.explain()
-        assert (await (await db.migrate("CREATE VIEW AllIds AS SELECT id FROM stories")).wait(10)).state == "done"
+        assert (await (await db.migrate("CREATE VIEW AllIds AS SELECT id FROM stories")).wait(60)).state == "done"
         assert (await db.table("stories").delete({"id": 1})).rows_affected == 1
         assert {each["name"] for each in await db.tables()} == {"stories", "votes"}
         assert len(await db.views()) == 3

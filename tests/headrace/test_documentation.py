@@ -50,7 +50,7 @@ def test_examples_of_http(launch: Launch) -> None:
 
 
 def test_every_call_and_code_is_documented(served: str) -> None:
-    paths = httpx.get(f"{served}/openapi.json").json()["paths"]
+    paths = httpx.get(f"{served}/openapi.json", timeout=60).json()["paths"]
     headings = " ".join(line for line in HTTP.splitlines() if line.startswith("## "))
     for path in paths:
         assert path in headings, path

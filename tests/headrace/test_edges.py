@@ -19,7 +19,7 @@ CREATE VIEW Two AS SELECT a FROM t WHERE b = ? AND c = ?
 
 
 def start(url: str) -> httpx.Client:
-    http = httpx.Client(base_url=url, timeout=30)
+    http = httpx.Client(base_url=url, timeout=60)
     assert sql(http, SCHEMA).status_code == 200
     rows = [{"a": n, "b": n % 50, "c": f"text {n}"} for n in range(500)]
     assert http.post("/v1/tables/t/rows", json={"rows": rows}).status_code == 200
@@ -38,7 +38,7 @@ def error(answer: httpx.Response) -> dict[str, Any]:
 
 def test_a_limit_smaller_than_anything_still_answers_every_read(launch_local: Launch) -> None:
     """The limit evicts each key as soon as it was filled; a read that waits is answered before (``Look``)."""
-    http = start(launch_local("--memory-limit", "1kB", "--read-timeout", "2", "--domains", "2").url)
+    http = start(launch_local("--memory-limit", "1kB", "--read-timeout", "60", "--domains", "2").url)
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda n: http.get(f"/v1/views/ByB?b={n % 50}"), range(200)))
     assert {answer.status_code for answer in answers} == {200}
@@ -76,7 +76,7 @@ def test_the_directory_of_a_running_server_is_refused(launch_local: Launch) -> N
 
 def test_a_damaged_recipe_is_refused(launch_local: Launch, tmp_path: Path) -> None:
     process = launch_local()
-    with httpx.Client(base_url=process.url) as http:
+    with httpx.Client(base_url=process.url, timeout=60) as http:
         assert sql(http, SCHEMA).status_code == 200
     process.popen.send_signal(signal.SIGTERM)
     process.finish()
@@ -88,14 +88,14 @@ def test_a_damaged_recipe_is_refused(launch_local: Launch, tmp_path: Path) -> No
     assert "the recipe is damaged" in err
     assert "Traceback" not in err
     recipe.write_bytes(kept)
-    assert len(httpx.get(f"{launch_local().url}/v1/tables").json()["tables"]) == 1
+    assert len(httpx.get(f"{launch_local().url}/v1/tables", timeout=60).json()["tables"]) == 1
 
 
 def test_a_stop_during_writes_is_clean(launch_local: Launch) -> None:
     process = launch_local()
     acknowledged: list[int] = []
     enough, numbers = Event(), iter(range(1, 10**6))
-    with httpx.Client(base_url=process.url, timeout=30) as http, ThreadPoolExecutor(4) as pool:
+    with httpx.Client(base_url=process.url, timeout=60) as http, ThreadPoolExecutor(4) as pool:
         assert sql(http, SCHEMA).status_code == 200
 
         def write() -> None:
@@ -113,18 +113,18 @@ def test_a_stop_during_writes_is_clean(launch_local: Launch) -> None:
                 enough.set()
 
         writing = [pool.submit(write) for _ in range(1)]
-        assert enough.wait(20)
+        assert enough.wait(60)
         process.popen.send_signal(signal.SIGTERM)
         code, _, err = process.finish()
         assert (code, err) == (0, "")
         for each in writing:
             each.result()
-    rows = httpx.get(f"{launch_local().url}/v1/views/ByB?b=1").json()["rows"]
+    rows = httpx.get(f"{launch_local().url}/v1/views/ByB?b=1", timeout=60).json()["rows"]
     assert set(acknowledged) <= {row["a"] for row in rows}
 
 
-def test_tokens_of_another_deployment_time_out(served_local: str) -> None:
-    http = start(served_local)
+def test_tokens_of_another_deployment_time_out(launch_local: Launch) -> None:
+    http = start(launch_local("--read-timeout", "0.1").url)
     written = http.post("/v1/tables/t/rows", json={"rows": [{"a": 1000}]}).json()["token"]
     answer = http.get("/v1/views/ByB?b=1", headers={"Headrace-Token": ahead_of(written)})
     assert answer.status_code == 504

@@ -31,10 +31,10 @@ def test_nothing_is_given_up_by_default(shards: list[int], lost: bool) -> None:
         rebuild(shards, lost)
 
 
-BACKFILL = {"way": "spark", "why": "900 rows", "rows": 5, "rows_total": 9, "stages_done": 0, "stages": 2}
+BACKFILL = {"backfill": "spark", "why": "900 rows", "rows": 5, "rows_total": 9, "stages_done": 0, "stages": 2}
 BACKFILL |= {"tasks_done": 1, "tasks": 3, "seconds_left": 4.0, "ui": "http://spark:4040"}
 RUNNING = {"id": "3-r1", "sql": "rebuild", "state": "running", "step": "fold", "progress": 0.2, "steps": ["fold"]}
-RUNNING |= {"error": None, "backfill": BACKFILL, "rebuilt": []}
+RUNNING |= {"error": None, "rebuilt": [], **BACKFILL}
 
 
 class Controller:
@@ -67,12 +67,8 @@ def test_how_far_it_is_is_told_until_it_ends() -> None:
 
 
 def test_what_made_it_fail_is_raised() -> None:
-    failed = {
-        **RUNNING,
-        "state": "failed",
-        "error": ["bulk_failed", "the job was killed", "ask again"],
-        "backfill": None,
-    }
+    error = {"code": "bulk_failed", "message": "the job was killed", "hint": "ask again"}
+    failed = {**RUNNING, "state": "failed", "error": error}
     with pytest.raises(Unavailable, match="the job was killed") as caught:
         watched(failed)[0].wait(lambda _: None)
     assert (caught.value.code, caught.value.hint) == ("bulk_failed", "ask again")

@@ -33,7 +33,7 @@ async def test_it_goes_on_whatever_happens(monkeypatch: pytest.MonkeyPatch, capl
     settings = SimpleNamespace(archive="somewhere", archive_interval=0.001)
     task = asyncio.create_task(keep_recipes(cast(Candidate, SimpleNamespace(leader=leader)), cast(Settings, settings)))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await done.wait()
     finally:
         task.cancel()

@@ -16,9 +16,9 @@ from headrace import connect
 
 
 def test_says_where_it_answers_and_stops_cleanly(launch_fake: Launch, tmp_path: Path) -> None:
-    for stop in (signal.SIGINT, signal.SIGTERM):
+    for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = launch_fake()
-        assert httpx.get(f"{process.url}/healthz").json() == {"status": "ok"}
+        assert httpx.get(f"{process.url}/healthz", timeout=60).json() == {"status": "ok"}
         process.popen.send_signal(stop)
         code, out, err = process.finish()
         assert code == 0, err
@@ -54,7 +54,7 @@ def test_a_stop_does_not_wait_for_a_migration(launch_fake: Launch) -> None:
 
 def test_contract_over_a_socket(served: str) -> None:
     """The essentials of tests/api once more, through uvicorn's parser and its chunks."""
-    with httpx.Client(base_url=served) as http:
+    with httpx.Client(base_url=served, timeout=60) as http:
         assert http.post("/v1/sql", json={"sql": SCHEMA}).status_code == 200
         row = {"id": 1, "title": "é"}
         token = http.post("/v1/tables/stories/rows", json={"rows": [row]}).json()["token"]
@@ -82,7 +82,7 @@ def test_port_taken(launch_fake: Launch) -> None:
         port = taken.getsockname()[1]
         code, _, err = launch_fake("--port", str(port), wait=False).finish()
     assert code == 1
-    assert f"cannot listen on 127.0.0.1:{port}" in err
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; is another server running?" in err
     assert "--port" in err
     assert "Traceback" not in err
 

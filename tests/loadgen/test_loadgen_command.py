@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             env=environment(),
         )
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + WITHIN
             while not is_up(url):
                 assert process.poll() is None, (directory / "log").read_text()
                 assert time.monotonic() < deadline, (directory / "log").read_text()
@@ -63,7 +63,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield url
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(WITHIN)
 
 
 def is_up(url: str) -> bool:

@@ -33,7 +33,7 @@ PAGES = 8
 """Of each kind."""
 READS = 6
 """Keys that each query is asked for."""
-EQUAL_WITHIN = 20.0
+EQUAL_WITHIN = 60.0
 """Seconds until what was written must be seen in every view."""
 
 MISSING = servers.missing("mariadb")

@@ -18,7 +18,7 @@ def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def until(counted: Tally, rows: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while counted.rows() != rows:
         assert time.monotonic() < deadline, counted.rows()
 

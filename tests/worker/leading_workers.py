@@ -148,7 +148,7 @@ class Led:
         shard = shard_of_key(self.state.flow, node, key)
         return physical(self.state.flow.node(node).domain, shard, self.state.shards), node
 
-    async def page(self, view: str, key: Row, token: Clock | None = None, within: float = 5.0) -> bytes:
+    async def page(self, view: str, key: Row, token: Clock | None = None, within: float = 60.0) -> bytes:
         index, node = self.reader(view, key)
         request = ReadRequest(index, node, (BoundLookup((key,)),), token or {}, within)
         answer = await self.apis[self.homes[index][0]].request(request)
@@ -165,7 +165,7 @@ class Led:
 
     async def quiet(self) -> None:
         """Wait until whatever was sent over links has been processed, and nothing comes of it."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             before: LinkPositions | None = None
             while True:
                 now = await self.positions()

@@ -66,9 +66,9 @@ class Pair:
             own.start()
         for shard in range(SHARDS):
             for schema in self.state.catalog.tables.values():
-                self.of(DomainIndex(shard)).command(DomainIndex(shard), CreateTable(schema)).result(10)
+                self.of(DomainIndex(shard)).command(DomainIndex(shard), CreateTable(schema)).result(60)
         for step in plan_start(self.state.flow).steps:
-            while not self.of(step.domain).command(step.domain, step.command).result(10).finished:
+            while not self.of(step.domain).command(step.domain, step.command).result(60).finished:
                 pass
 
     def of(self, index: DomainIndex) -> Dataflow:
@@ -89,9 +89,9 @@ class Pair:
         node = self.state.flow.readers[view]
         index = physical(self.state.flow.node(node).domain, shard_of_key(self.state.flow, node, key), SHARDS)
         own = self.of(index)
-        own.reached(index, node, token).result(10)
+        own.reached(index, node, token).result(60)
         layout, client = own.layouts[index, node], own.client()
-        return own.read(index, node, (key,), lambda: client.page(layout, key)).result(10)
+        return own.read(index, node, (key,), lambda: client.page(layout, key)).result(60)
 
     def close(self) -> None:
         """What the last batches of one send would come to the other's inbox, which may be closed already."""
@@ -115,7 +115,7 @@ def test_writers_and_readers_of_two_dataflows(pair: Pair) -> None:
     print("seed", seed)
     authors = {story: story % 3 for story in range(9)}
     for story, author in authors.items():
-        pair.write(Insert("stories", ((story, author),)), story)[1].result(10)
+        pair.write(Insert("stories", ((story, author),)), story)[1].result(60)
     failures: list[BaseException] = []
     votes: list[int] = []
 
@@ -124,7 +124,7 @@ def test_writers_and_readers_of_two_dataflows(pair: Pair) -> None:
         try:
             for _ in range(40):
                 story = random.randrange(9)
-                written = pair.write(Insert("votes", ((story, number),)), story)[1].result(10)
+                written = pair.write(Insert("votes", ((story, number),)), story)[1].result(60)
                 assert isinstance(written, Written)
                 votes.append(story)
                 before = votes.count(story)
@@ -161,7 +161,7 @@ def alone(path: Path, **given: Any) -> Iterator[tuple[Dataflow, State]]:
     own.hosted.open(BASE, MemoryStore(), linked=True)
     own.start()
     try:
-        own.command(BASE, CreateTable(state.catalog.table("t"))).result(10)
+        own.command(BASE, CreateTable(state.catalog.table("t"))).result(60)
         yield own, state
     finally:
         own.close()
@@ -176,7 +176,7 @@ def insert(number: int) -> Insert:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -185,7 +185,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_what_comes_from_outside_waits_while_others_are_behind(tmp_path: Path) -> None:
     waiting = [0]
     with alone(tmp_path, outbound_waiting=lambda: waiting[0]) as (own, _):
-        own.write(BASE, insert(1)).result(10)
+        own.write(BASE, insert(1)).result(60)
         waiting[0] = dataflow_module.OUTBOUND_MAX + 1
         writes = [own.write(BASE, insert(2)), own.write(BASE, insert(3))]
         asked = own.call(lambda: len(writes))
@@ -193,16 +193,16 @@ def test_what_comes_from_outside_waits_while_others_are_behind(tmp_path: Path) -
         in_turn = own.command(BASE, table("v"))
         taken = threading.Event()
         own.receive([LinkUpdate(link_between(BASE, DomainIndex(9)), 1, 1, {})], taken.set)
-        assert taken.wait(10), "what comes over links is always taken"
-        assert own.control(lambda hosted, batch: hosted.counters.unhosted).result(10) == 1
-        assert own.command(BASE, table("u"), epoch=1).result(10)
+        assert taken.wait(60), "what comes over links is always taken"
+        assert own.control(lambda hosted, batch: hosted.counters.unhosted).result(60) == 1
+        assert own.command(BASE, table("u"), epoch=1).result(60)
         assert not any(each.done() for each in (*writes, asked, fed, in_turn))
         assert own.waiting_inputs == 5
         waiting[0] = dataflow_module.OUTBOUND_MAX
-        assert [write.result(10).clock for write in writes] == [{"t": 2}, {"t": 3}]
-        assert asked.result(10) == 2
-        assert fed.result(10).finished
-        assert in_turn.result(10).finished
+        assert [write.result(60).clock for write in writes] == [{"t": 2}, {"t": 3}]
+        assert asked.result(60) == 2
+        assert fed.result(60).finished
+        assert in_turn.result(60).finished
 
 
 def test_a_full_inbox_refuses_requests_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +216,8 @@ def test_a_full_inbox_refuses_requests_and_nothing_else(tmp_path: Path, monkeypa
         command = own.command(BASE, table("u"))
         own.receive([])
         waiting[0] = 0
-        assert len([write.result(10) for write in writes]) == 4
-        assert command.result(10)
+        assert len([write.result(60) for write in writes]) == 4
+        assert command.result(60)
 
 
 def test_what_waits_is_done_before_it_stops(tmp_path: Path) -> None:
@@ -234,20 +234,20 @@ def test_a_step_that_fails_stops_everything_and_says_so(tmp_path: Path, caplog: 
     state = planned("CREATE TABLE t (a INT); CREATE VIEW V AS SELECT a FROM t WHERE a = ?", 1, 1)
     with alone(tmp_path) as (own, _):
         for step in plan_start(state.flow).steps:
-            own.command(step.domain, step.command).result(10)
+            own.command(step.domain, step.command).result(60)
         own.listeners.append(lambda: told.set() if own.failure is not None else None)
         waiting = own.reached(BASE, state.flow.readers["v"], {"t": 99})
-        own.call(lambda: None).result(10)  # A batch of its own: it is not among the inputs that fail.
+        own.call(lambda: None).result(60)  # A batch of its own: it is not among the inputs that fail.
 
         def fail(*_: Any) -> None:
             raise ZeroDivisionError("a bug")
 
         future = own.control(fail)
         with pytest.raises(Unavailable, match="a bug"):
-            future.result(10)
-        assert told.wait(10)
+            future.result(60)
+        assert told.wait(60)
         with pytest.raises(Unavailable, match="a bug"):
-            waiting.result(10)
+            waiting.result(60)
         for act in (lambda: own.write(BASE, insert(1)), lambda: own.receive([]), lambda: own.call(lambda: 1)):
             with pytest.raises(Unavailable, match="a bug"):
                 act()
@@ -263,10 +263,10 @@ def test_a_sync_that_fails_stops_everything_and_says_so(tmp_path: Path, caplog: 
     own.start()
     told = threading.Event()
     own.listeners.append(lambda: told.set() if own.failure is not None else None)
-    own.command(BASE, table("t")).result(10)
+    own.command(BASE, table("t")).result(60)
     with pytest.raises(StorageFailure, match="full"):
-        own.write(BASE, insert(1)).result(10)
-    assert told.wait(10)
+        own.write(BASE, insert(1)).result(60)
+    assert told.wait(60)
     with pytest.raises(StorageFailure, match="full"):
         own.write(BASE, insert(2))
     own.close()
@@ -283,38 +283,38 @@ def test_a_refused_request_fails_alone(tmp_path: Path) -> None:
         ]
         for future in refused:
             with pytest.raises(NotHere):
-                future.result(10)
+                future.result(60)
         with pytest.raises(NotFound):
-            own.write(BASE, Insert("nothing", ((1,),))).result(10)
-        assert isinstance(own.write(BASE, insert(1)).result(10), Written)
+            own.write(BASE, Insert("nothing", ((1,),))).result(60)
+        assert isinstance(own.write(BASE, insert(1)).result(60), Written)
 
 
 def test_a_leader_that_was_deposed_while_its_command_waited(tmp_path: Path) -> None:
     with alone(tmp_path) as (own, state):
         holding, held = threading.Event(), threading.Event()
-        own.control(lambda hosted, batch: (held.set(), holding.wait(10)))
-        assert held.wait(10)
+        own.control(lambda hosted, batch: (held.set(), holding.wait(60)))
+        assert held.wait(60)
         command = own.command(BASE, table("u"), epoch=3)
         own.hosted.fence(4)
         holding.set()
         with pytest.raises(StaleEpoch):
-            command.result(10)
-        assert own.call(lambda: len(own.stores[BASE].tables())).result(10) == len(state.catalog.tables)
+            command.result(60)
+        assert own.call(lambda: len(own.stores[BASE].tables())).result(60) == len(state.catalog.tables)
 
 
 def test_who_waits_for_a_token_may_give_up(tmp_path: Path) -> None:
     state = planned("CREATE TABLE t (a INT); CREATE VIEW V AS SELECT a FROM t WHERE a = ?", 1, 1)
     with alone(tmp_path) as (own, _):
         for step in plan_start(state.flow).steps:
-            own.command(step.domain, step.command).result(10)
+            own.command(step.domain, step.command).result(60)
         node = state.flow.readers["v"]
         waits = [own.reached(BASE, node, {"t": 1}) for _ in range(2)]
-        own.call(lambda: None).result(10)
+        own.call(lambda: None).result(60)
         assert waits[0].cancel()
-        own.write(BASE, insert(1)).result(10)
+        own.write(BASE, insert(1)).result(60)
         with pytest.raises(CancelledError):
-            waits[0].result(10)
-        assert waits[1].result(10)
+            waits[0].result(60)
+        assert waits[1].result(60)
         until(lambda: len(own.hosted.waits) == 0)
 
 
@@ -342,8 +342,8 @@ def test_the_number_of_shards_of_a_directory_is_fixed(tmp_path: Path) -> None:
         assert sorted(opened.domains) == list(range(2 * shards))
         opened.start()
         for shard in range(shards):
-            opened.command(DomainIndex(shard), table("t")).result(10)
-            opened.write(DomainIndex(shard), insert(shard)).result(10)
+            opened.command(DomainIndex(shard), table("t")).result(60)
+            opened.write(DomainIndex(shard), insert(shard)).result(60)
         bases = ["t"] if shards == 1 else [f"t@{shard}" for shard in range(shards)]
         assert [opened.published[DomainIndex(shard)] for shard in range(shards)] == [{base: 1} for base in bases]
         with pytest.raises(StorageFailure, match="in use"):

@@ -275,6 +275,22 @@ def test_a_full_disk_fails_the_step_alone(tmp_path: Path) -> None:
     assert done.stdout.startswith("cannot grow the reader map"), done.stderr
 
 
+def test_a_start_on_a_full_disk_says_how_much_room_it_takes(tmp_path: Path) -> None:
+    code = f"""
+import resource, sys
+sys.path[:0] = [{str(ROOT)!r}]
+from domains.errors import StorageFailure
+from worker.reader_map import ReaderMap
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+try:
+    ReaderMap({str(tmp_path)!r})
+except StorageFailure as failure:
+    print(failure)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "its 64 MiB are reserved at the start: make room" in done.stdout, done.stderr
+
+
 def test_every_start_is_from_nothing(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         ReaderClient(tmp_path)

@@ -304,7 +304,7 @@ async def test_a_newer_process_of_the_same_name_takes_its_place(tmp_path: Path) 
     await two.start()
     async with running(Told("a", tmp_path), one) as first, AsyncExitStack() as opened:
         second = await opened.enter_async_context(running(Told("a", tmp_path), two))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await one.superseded.wait()
         assert second.descriptor.incarnation > first.descriptor.incarnation
         assert (await two.workers())["a"] == second.descriptor

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 from proxy import Proxy
 
 from headrace.embedding import LoopThread
-from zookeeper.cluster_authority import ClusterAuthority
+from zookeeper.cluster_authority import SESSION_TIMEOUT, ClusterAuthority
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 from zookeeper.server import Ensemble
 
 NO_JAVA = shutil.which("java") is None
-DEADLINE = 20.0
+DEADLINE = 60.0
 """Seconds in which something that must happen has to: many times what it takes."""
 
 
@@ -30,6 +30,9 @@ class Kind(Protocol):
     """What the contract's tests need of either kind."""
 
     def authority(self, deployment: str = "main") -> ClusterAuthority: ...
+
+    def be_patient(self) -> None:
+        """For what shows that a session is kept: those of authorities made from now on outlive a machine's pauses."""
 
     def cut(self, authority: Any) -> None: ...
 
@@ -54,6 +57,9 @@ class InMemory:
     def authority(self, deployment: str = "main") -> MemoryAuthority:
         self.made.append(self.server.authority(deployment))
         return self.made[-1]
+
+    def be_patient(self) -> None:
+        self.server.timeout = DEADLINE
 
     def cut(self, authority: MemoryAuthority) -> None:
         authority.cut()
@@ -111,6 +117,7 @@ class Real:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._path = shared.new_path()
+        self._timeout = SESSION_TIMEOUT
         self.made: list[KazooAuthority] = []
         self.proxies: dict[int, Proxy] = {}
 
@@ -121,10 +128,13 @@ class Real:
 
     def authority(self, deployment: str = "main") -> KazooAuthority:
         proxy = self._spare.pop()
-        authority = KazooAuthority(f"127.0.0.1:{proxy.port}{self._path}", deployment)
+        authority = KazooAuthority(f"127.0.0.1:{proxy.port}{self._path}", deployment, session_timeout=self._timeout)
         self.made.append(authority)
         self.proxies[id(authority)] = proxy
         return authority
+
+    def be_patient(self) -> None:
+        self._timeout = DEADLINE
 
     def cut(self, authority: KazooAuthority) -> None:
         self.proxies[id(authority)].cut()

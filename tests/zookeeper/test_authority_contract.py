@@ -7,7 +7,7 @@ import json
 from functools import partial
 
 import pytest
-from authority_kinds import Kind, until
+from authority_kinds import DEADLINE, Kind, until
 
 from zookeeper.cluster_authority import STATE_BYTES_MAX, Change, ClusterAuthority
 from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
@@ -186,6 +186,7 @@ async def test_a_worker_that_lost_its_session_registers_again(kind: Kind) -> Non
 
 
 async def test_a_worker_that_is_cut_off_for_a_moment_stays(kind: Kind) -> None:
+    kind.be_patient()
     one, other = await started(kind, 2)
     await one.register_worker(worker("a"))
     kind.cut(one)
@@ -203,7 +204,7 @@ async def test_a_worker_that_is_started_again_takes_its_own_place(kind: Kind) ->
     assert (await third.workers())["a"].incarnation == 2
     # It was not dead after all.
     kind.mend(one)
-    await asyncio.wait_for(one.superseded.wait(), 20)
+    await asyncio.wait_for(one.superseded.wait(), DEADLINE)
     assert (await third.workers())["a"].incarnation == 2
     assert not other.superseded.is_set()
 
@@ -237,13 +238,16 @@ async def test_what_is_no_worker_is_left_out(kind: Kind) -> None:
 
 
 async def test_one_leads_and_the_next_follows(kind: Kind) -> None:
+    kind.be_patient()
     made = await started(kind, 3)
     assert await made[0].leader() is None
     elections = [each.candidate(controller(f"c{number}")) for number, each in enumerate(made)]
     waits = [asyncio.create_task(each.elected()) for each in elections]
     left = [0, 1, 2]
     for _ in range(3):
-        done, _ = await asyncio.wait([waits[each] for each in left], timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(
+            [waits[each] for each in left], timeout=DEADLINE, return_when=asyncio.FIRST_COMPLETED
+        )
         (winner,) = [each for each in left if waits[each] in done]
         assert await made[winner].leader() == controller(f"c{winner}")
         expected = [f"c{each}" for each in left]
@@ -255,17 +259,17 @@ async def test_one_leads_and_the_next_follows(kind: Kind) -> None:
     assert await made[0].leader() is None
     assert await made[0].candidates() == {}
     again = made[0].candidate(controller("c0"))
-    await asyncio.wait_for(again.elected(), 20)
+    await asyncio.wait_for(again.elected(), DEADLINE)
 
 
 async def test_a_leader_whose_session_ends_learns_it_and_another_leads(kind: Kind) -> None:
     one, other = await started(kind, 2)
     first = one.candidate(controller("one"))
-    await asyncio.wait_for(first.elected(), 20)
+    await asyncio.wait_for(first.elected(), DEADLINE)
     second = other.candidate(controller("other"))
     await kind.expire(one)
-    await asyncio.wait_for(first.lost.wait(), 20)
-    await asyncio.wait_for(second.elected(), 20)
+    await asyncio.wait_for(first.lost.wait(), DEADLINE)
+    await asyncio.wait_for(second.elected(), DEADLINE)
     assert await one.leader() == controller("other")
     with pytest.raises(AuthorityError, match="over"):
         await first.elected()
@@ -273,26 +277,27 @@ async def test_a_leader_whose_session_ends_learns_it_and_another_leads(kind: Kin
     third = one.candidate(controller("one"))
     await until(lambda: _candidates(other, ["one", "other"]))
     await other.close()
-    await asyncio.wait_for(third.elected(), 20)
+    await asyncio.wait_for(third.elected(), DEADLINE)
 
 
 async def test_a_leader_that_is_cut_off_is_replaced(kind: Kind) -> None:
     one, other = await started(kind, 2)
     first = one.candidate(controller("one"))
-    await asyncio.wait_for(first.elected(), 20)
+    await asyncio.wait_for(first.elected(), DEADLINE)
     second = other.candidate(controller("other"))
     kind.cut(one)
-    await asyncio.wait_for(second.elected(), 20)
+    await asyncio.wait_for(second.elected(), DEADLINE)
     # Nobody could tell it; its commands are refused by their epoch. When it hears of ZooKeeper again it knows.
     kind.mend(one)
-    await asyncio.wait_for(first.lost.wait(), 20)
+    await asyncio.wait_for(first.lost.wait(), DEADLINE)
     assert await one.leader() == controller("other")
 
 
 async def test_a_leader_stays_while_all_of_zookeeper_is_away(kind: Kind) -> None:
+    kind.be_patient()
     one, other = await started(kind, 2)
     first = one.candidate(controller("one"))
-    await asyncio.wait_for(first.elected(), 20)
+    await asyncio.wait_for(first.elected(), DEADLINE)
     other.candidate(controller("other"))
     await kind.down()
     await until(lambda: not one.connected and not other.connected)
@@ -305,15 +310,15 @@ async def test_a_leader_stays_while_all_of_zookeeper_is_away(kind: Kind) -> None
 async def test_a_leader_that_somebody_deleted_knows(kind: Kind) -> None:
     (one,) = await started(kind)
     first = one.candidate(controller("one"))
-    await asyncio.wait_for(first.elected(), 20)
+    await asyncio.wait_for(first.elected(), DEADLINE)
     await kind.raw(one, "delete", "/headrace/main/controller")
-    await asyncio.wait_for(first.lost.wait(), 20)
+    await asyncio.wait_for(first.lost.wait(), DEADLINE)
 
 
 async def test_closing_ends_the_lead(kind: Kind) -> None:
     one, other = await started(kind, 2)
     first = one.candidate(controller("one"))
-    await asyncio.wait_for(first.elected(), 20)
+    await asyncio.wait_for(first.elected(), DEADLINE)
     await one.close()
     assert first.lost.is_set()
     assert await other.leader() is None

@@ -208,7 +208,7 @@ async def _leading_process(address: str) -> asyncio.subprocess.Process:
         sys.executable, "-c", CANDIDATE, address, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
     )
     assert process.stdout
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await process.stdout.readline() == b"leads\n"
     return process
 

@@ -54,8 +54,8 @@ class Story:
             each.mend()
         watcher = self.server.authority()
         await watcher.start()
-        async with asyncio.timeout(5):
-            while len(await watcher.workers()) < 3 or await watcher.leader() is None:
+        async with asyncio.timeout(60):
+            while len(await watcher.workers()) < 3 or await watcher.leader() is None or not self.terms:
                 await asyncio.sleep(0.005)
         for task in running:
             task.cancel()
@@ -108,6 +108,28 @@ async def test_a_random_story_ends_well(seed: int) -> None:
     versions = [version for _, version in story.terms]
     assert versions == sorted(set(versions)), "each takes over from the one before"
     assert versions
+
+
+@pytest.mark.parametrize("turns", range(24))
+async def test_a_connection_that_breaks_while_it_starts_is_waited_for(turns: int) -> None:
+    """As on a machine that is busy: a process that gave up then would have a whole cluster not start."""
+    server = MemoryZooKeeper()
+    authority = server.authority()
+
+    async def begin() -> None:
+        await authority.start(create=True)
+        await authority.register_worker(WorkerDescriptor("w", "h", 1, 1, 1, "/w"))
+
+    beginning = asyncio.create_task(begin())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if authority.connected:  # Else it has not begun: whoever is not there at all is an error.
+        authority.cut()
+        authority.mend()
+    async with asyncio.timeout(60):
+        await beginning
+    assert list(await authority.workers()) == ["w"]
+    await authority.close()
 
 
 async def test_the_memory_twin_is_deterministic() -> None:

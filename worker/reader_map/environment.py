@@ -59,7 +59,9 @@ def create(path: Path, size: int) -> Environment:
             environment.close()
             raise
     except (lmdb.Error, OSError) as error:
-        raise StorageFailure(f"cannot make the reader map in {path}: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        hint = f"its {size >> 20} MiB are reserved at the start: make room, or choose another data directory"
+        raise StorageFailure(f"cannot make the reader map in {path}: {reason}", hint=hint) from error
     return environment
 
 

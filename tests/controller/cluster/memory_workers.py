@@ -54,7 +54,7 @@ from worker.messages import (
 from worker.moving_messages import FlushDomain
 from worker.reader_map import ReaderLayout
 from worker.rebuild_messages import ArchivedShardRequest, Heard, HeardRequest, RebuildShard
-from worker.reporting import heard_positions, link_positions, worker_report
+from worker.reporting import heard_at_last, link_positions, worker_report
 from worker.schema_version import version_of
 from worker.wire import ConnectionLost
 from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
@@ -180,7 +180,7 @@ class MemoryWorker:
             case LogRelease():
                 return Done()
             case HeardRequest():
-                return Heard(heard_positions(self.hosted))
+                return Heard(heard_at_last(self.hosted, message.given_up))
             case ArchivedShardRequest():
                 return self.cluster.archive.archived(message)
             case RebuildShard():

@@ -6,8 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from controller.cluster.building import ClusterSource
 from controller.cluster.state import Assignment
+from domains.archive import ArchiveUnreachable
 from domains.graph import DomainIndex
 from worker.archive_messages import ArchivePositions
 
@@ -27,3 +30,26 @@ def test_a_domain_that_moves_while_workers_archive_is_no_fault() -> None:
     fleet: Any = SimpleNamespace(ask=ask)
     found = asyncio.run(ClusterSource("archive", fleet, ledger).archive_now("1-1", 1))
     assert found == {"votes@a": 3, "votes@b": 3}
+
+
+def test_a_worker_that_cannot_archive_is_told_when_all_have_ended() -> None:
+    """Then the holds of the others are there, and a release takes them away."""
+    placement = {DomainIndex(shard): Assignment(name, 1) for shard, name in enumerate("ab")}
+    ledger: Any = SimpleNamespace(decided=SimpleNamespace(shards=2, placement=placement))
+    ended: list[str] = []
+
+    async def ask(worker: str, message: object) -> ArchivePositions:
+        if worker == "a":
+            raise ArchiveUnreachable("its disk is full")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        ended.append(worker)
+        return ArchivePositions("archive", {})
+
+    async def run() -> None:
+        fleet: Any = SimpleNamespace(ask=ask)
+        with pytest.raises(ArchiveUnreachable):
+            await ClusterSource("archive", fleet, ledger).archive_now("1-1", 1)
+        assert ended == ["b"], "it archives yet"
+
+    asyncio.run(run())

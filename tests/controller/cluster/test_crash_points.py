@@ -10,7 +10,7 @@ import pytest
 
 from domains.errors import HeadraceError
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
-from tests.controller.cluster.test_leader import VIEWS, Program
+from tests.controller.cluster.voting_program import VIEWS, Program
 
 Act = Callable[[MemoryCluster], Awaitable[None]]
 EVERY = int(os.environ.get("HEADRACE_EVERY", "13"))

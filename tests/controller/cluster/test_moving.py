@@ -16,7 +16,7 @@ from domains.errors import HeadraceError, StorageFailure
 from domains.graph import DomainIndex
 from tests.cluster_simulation.loop import VirtualLoop
 from tests.controller.cluster.memory_workers import MemoryWorker, simulated
-from tests.controller.cluster.test_leader import placement, started
+from tests.controller.cluster.voting_program import placement, started
 from worker.messages import CloseDomain, Done, OpenDomain
 from worker.moving_messages import FlushDomain
 

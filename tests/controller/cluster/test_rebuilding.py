@@ -13,7 +13,8 @@ from domains.errors import BadRequest, Unavailable
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
-from tests.controller.cluster.test_leader import Program, placement
+from tests.controller.cluster.voting_program import Program, placement
+from worker.reporting import heard_positions
 
 ARCHIVED, TAIL = 30, 25
 
@@ -26,7 +27,8 @@ class Lost:
         self.program = Program(self.cluster)
         self.shards: list[int] = []
 
-    async def start(self) -> Lost:
+    async def start(self, *, late: bool = False) -> Lost:
+        """``late``: what w2 has sent of the votes that were not archived is on its way when it dies."""
         cluster = self.cluster
         for name in ("w1", "w2", "w3"):
             await cluster.start_worker(name, f"/{name}")
@@ -35,12 +37,19 @@ class Lost:
         await self.program.start()
         cluster.archive.keep(cluster)
         self.archived = {shard: self.rows(shard) for shard in range(cluster.shards)}
+        cluster.workers["w2"].late = [] if late else None
         await self.program.vote(TAIL)
-        await self.program.check()
+        if not late:
+            await self.program.check()
         self.shards = placement(cluster)["w2"]
         self.gone = {shard: self.rows(shard) for shard in self.shards}
         cluster.workers["w2"].die()
-        await cluster.until(lambda: set(self.shards) <= cluster.led.closed.keys())
+        await cluster.until(lambda: "w2" not in cluster.led.fleet.members)
+        return self
+
+    async def noticed(self) -> Lost:
+        """A round of recovery has left out what is lost."""
+        await self.cluster.until(lambda: set(self.shards) <= self.cluster.led.closed.keys())
         return self
 
     def rows(self, shard: int) -> set[Any]:
@@ -63,7 +72,7 @@ class Lost:
 
 def losing(scenario: Any) -> None:
     async def run() -> None:
-        lost = await Lost().start()
+        lost = await (await Lost().start()).noticed()
         await scenario(lost)
         await lost.cluster.close()
 
@@ -108,6 +117,37 @@ def test_positions_that_are_lost_are_not_given_again() -> None:
         await lost.program.check()
 
     losing(scenario)
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_what_arrives_late_of_a_shard_that_is_given_up_is_heard_by_nobody(noticed: bool) -> None:
+    """They have been asked how far they have heard: the shard goes on there, and gives what comes next again."""
+
+    async def run() -> None:
+        lost = await Lost().start(late=True)
+        cluster = lost.cluster
+        if noticed:
+            await lost.noticed()
+        cluster.archive.looks = 10**6
+        rebuilding = asyncio.create_task(lost.rebuild())
+        await cluster.until(lambda: cluster.archive.asked or rebuilding.done())
+        assert cluster.workers["w2"].late, "nothing is on its way"
+        cluster.workers["w2"].deliver()
+        await asyncio.sleep(0.1)
+        known = {base: at for asked in cluster.archive.asked for base, at in asked.known.items()}
+        for name in ("w1", "w3"):
+            heard = heard_positions(cluster.workers[name].hosted)
+            later = {base: at for base, at in known.items() if heard.get(base, 0) > at}
+            assert not later, f"{name} has heard of {heard}, and what is given up goes on at {later}"
+        cluster.archive.looks = 0
+        await rebuilding
+        lost.forget()
+        await cluster.calm()
+        await lost.program.vote(20)
+        await lost.program.check()
+        await cluster.close()
+
+    simulated(run())
 
 
 def test_what_is_not_lost_is_refused_and_nothing_is_decided() -> None:

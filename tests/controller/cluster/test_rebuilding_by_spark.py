@@ -78,7 +78,7 @@ def losing(folder: Folder, scenario: Any) -> None:
     async def run() -> None:
         lost = Lost()
         lost.cluster.bulk = BulkSettings("archive", (), 10, folder)
-        await lost.start()
+        await (await lost.start()).noticed()
         await scenario(lost)
         assert not folder.running, "a job runs on"
         await lost.cluster.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.cluster.draining import drain
 from tests.controller.cluster.memory_workers import simulated
-from tests.controller.cluster.test_leader import placement, started
+from tests.controller.cluster.voting_program import placement, started
 from worker.messages import OpenDomain
 
 

@@ -141,13 +141,19 @@ def test_full_state_is_built_in_bulk_while_writes_go_on(runner: Runner) -> None:
 def test_only_what_is_void_is_computed(runner: Runner) -> None:
     async def scenario(lost: Lost) -> None:
         cluster = lost.cluster
+        runner.due = False
+        one = begun(lost)
+        await cluster.until(lambda: runner.running)
         kept = {
-            (node, domain)
+            (vertex.index, domain)
             for worker in ("w1", "w3")
             for domain, host in cluster.workers[worker].hosted.hosts.items()
-            for node in (vertex.index for vertex in host.domain.vertices if not vertex.building)
+            for vertex in host.domain.vertices
+            if vertex.indexes and not vertex.building
         }
-        await rebuilt(lost, begun(lost))
+        assert kept, "nothing has survived"
+        runner.due = True
+        await rebuilt(lost, one)
         (job,) = runner.begun
         given = {
             (node, task.domain)

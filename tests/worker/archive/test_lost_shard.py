@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 from archived_tables import BAG
@@ -170,7 +171,7 @@ def test_a_dropped_table_is_not_brought_back(tmp_path: Path, url: str) -> None:
 
 
 async def until_made(rebuilds: Rebuilds, request: RebuildShard) -> ShardRebuilt:
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             answer = await rebuilds.rebuild(request)
             if isinstance(answer, ShardRebuilt):
@@ -179,10 +180,15 @@ async def until_made(rebuilds: Rebuilds, request: RebuildShard) -> ShardRebuilt:
             await asyncio.sleep(0.005)
 
 
-async def test_a_worker_makes_it_beside_what_it_serves(tmp_path: Path, url: str) -> None:
+async def test_a_worker_makes_it_beside_what_it_serves(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going = Event()  # Else it may be made before we are told that it was begun.
+    monkeypatch.setattr(lost_shard, "rebuild_shard", lambda *given: going.wait(60) and rebuild_shard(*given))
     rebuilds = Rebuilds("w", tmp_path / "data", url)
     assert (await rebuilds.archived(SHARD)).positions == {"t@1": ARCHIVED}
     assert isinstance(await rebuilds.rebuild(asked()), RebuildUnderWay)
+    going.set()
     assert (await until_made(rebuilds, asked())).tables[0].position == ARCHIVED
     assert (await until_made(Rebuilds("w", tmp_path / "data", url), asked())).tables[0].lost == WRITTEN - ARCHIVED
 

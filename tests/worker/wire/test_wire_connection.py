@@ -77,7 +77,7 @@ def worker() -> Worker:
 
 @pytest.fixture
 async def server(worker: Worker) -> AsyncIterator[Server]:
-    server = await serve("127.0.0.1", 0, "news", worker, name="w1", incarnation=3, greeting_seconds=0.3)
+    server = await serve("127.0.0.1", 0, "news", worker, name="w1", incarnation=3, greeting_seconds=1.0)
     yield server
     await server.close()
 
@@ -249,7 +249,7 @@ async def test_who_does_not_read_is_asked_no_more(server: Server, worker: Worker
     writer.transport.resume_reading()  # type: ignore[attr-defined]
     total = 0
     while total < 2000 * asked:
-        total += len(await asyncio.wait_for(reader.read(1 << 20), 10))
+        total += len(await asyncio.wait_for(reader.read(1 << 20), 60))
     assert len(worker.heard) >= asked
     writer.transport.abort()
 
@@ -262,7 +262,7 @@ async def answer_to(server: Server, data: bytes) -> HeadraceError | None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(data)
     try:
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 60)
     except ConnectionError:
         return None
     finally:

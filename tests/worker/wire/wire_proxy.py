@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for a condition, and say that it did not come."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

@@ -1,0 +1,83 @@
+"""The ``headrace`` command with all its subcommands: which there are, and under which heading help lists them."""
+
+from __future__ import annotations
+
+from inspect import cleandoc
+from typing import Annotated
+
+import typer
+
+from headrace import __version__
+from headrace.cli import (
+    archive_rebuild,
+    archiving,
+    cluster,
+    draining,
+    drilling,
+    load,
+    loadgen,
+    queries,
+    rebuild,
+    serving,
+    showing,
+    state,
+    verifying,
+)
+
+app = typer.Typer(
+    name="headrace",
+    help="Keeps the answers to an application's SQL queries ready to read.",
+    epilog="Begin with [bold]headrace demo[/], or [bold]headrace serve[/] and [bold]headrace status[/].",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (serving.serve, queries.sql, queries.status, queries.explain, load.load, showing.demo):
+    app.command()(command)
+app.command()(verifying.verify)
+archiving.archive.command()(archive_rebuild.rebuild)
+app.command()(archiving.backup)
+app.command()(archiving.restore)
+app.add_typer(archiving.archive, name="archive")
+app.add_typer(showing.bench, name="bench")
+app.add_typer(loadgen.loadgen, name="loadgen")
+for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
+    app.command(rich_help_panel="Clusters")(part)
+app.command(rich_help_panel="Clusters")(draining.drain)
+app.command(rich_help_panel="Clusters")(rebuild.rebuild)
+app.command(rich_help_panel="Clusters")(state.state)
+app.command(rich_help_panel="Clusters")(drilling.drill)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    del version
+
+
+def _flowing(text: str) -> str:
+    """A docstring whose paragraphs are lines, since typer breaks a paragraph where the source does; examples stay."""
+    paragraphs = cleandoc(text).split("\n\n")
+    return "\n\n".join(each if each.startswith(" ") else each.replace("\n", " ") for each in paragraphs)
+
+
+def _let_help_flow(commands: typer.Typer) -> None:
+    for each in commands.registered_commands:
+        each.help = _flowing(each.help or (each.callback and each.callback.__doc__) or "")
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _let_help_flow(group.typer_instance)
+
+
+_let_help_flow(app)
