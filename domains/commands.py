@@ -62,8 +62,8 @@ class AddNodes:
     nodes: tuple[Node, ...]
     outgoing: tuple[Route, ...] = ()
     incoming: tuple[Route, ...] = ()
-    held: bool = False
-    """Reads of these nodes wait until ``Activate``: they are known already, and are being built again."""
+    held: frozenset[NodeIndex] = frozenset()
+    """Reads of these of the nodes wait until ``Activate``: they are known already, and are being built again."""
     bulk: bool = False
     """Full states come by ``LoadState`` and ``Follow``, and not by ``Feed``."""
 

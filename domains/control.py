@@ -104,8 +104,6 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
     added: list[Vertex] = []
     for node in command.nodes:
         vertex = domain.vertices.add(node)
-        if command.held:
-            domain.held.add(node.index)
         added.append(vertex)
         own: Origins = {}
         if isinstance(node.operator, graph.Base):
@@ -122,7 +120,9 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
         _index_base(domain, node)
     for route in command.outgoing:
         domain.links.add_route(route, domain.vertices[route.egress])
-    building = _mark_building(added)
+    domain.held |= command.held
+    # Where nodes are known already, what is held is what is built again; the others are as if they ran before it.
+    building = _mark_building([vertex for vertex in added if vertex.index in command.held] if command.held else added)
     if building:
         _prepare_backfill(domain, building, step, bulk=command.bulk)
 

@@ -276,14 +276,15 @@ class Dataflow:
 
         self._put(run, Future(), always=True)
 
-    def control(self, act: Callable[[Hosted, Batch], Any]) -> Future[Any]:
-        """Change or ask who hosts what; the future has what ``act`` answers when its effects are visible.
+    def control(self, act: Callable[[Hosted, Batch], Any], *, at_once: bool = False) -> Future[Any]:
+        """Change or ask who hosts what; the future has what it answers when its effects are visible, or ``at_once``.
 
         It waits for nothing that waits for others, so it may overtake requests and commands.
         """
 
         def run(batch: Batch, answer: Answerer) -> None:
-            batch.answers.append((answer, act(self.hosted, batch)))
+            done = act(self.hosted, batch)
+            answer(done) if at_once else batch.answers.append((answer, done))
 
         future: Future[Any] = Future()
         self._put(run, future, always=True)

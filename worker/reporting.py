@@ -1,7 +1,8 @@
 """What a worker's domains really are, for a leader that takes over, and how far its links have come, for a barrier.
 
-Both are taken between two steps. Since the answer goes out behind everything that these steps publish, what a barrier
-finds received is visible too.
+Both are taken between two steps, and answered without waiting for what these publish: no sync is waited for at each
+look of a barrier. What it finds received is visible before anything that the domain is told to do afterwards is: the
+flusher keeps the order (``Activate`` reveals a reader with all that has come before).
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class WorkerServer:
             case Perform(epoch=epoch, domain=domain, command=command):
                 return asyncio.wrap_future(self._dataflow.command(domain, command, epoch=epoch))
             case Positions(epoch=epoch):
-                return self._ask(lambda hosted, _: link_positions(hosted), epoch)
+                return self._ask(lambda hosted, _: link_positions(hosted), epoch, at_once=True)
             case Reconfigure():
                 return self._reconfigure(message)
             case OpenDomain():
@@ -199,7 +199,7 @@ class WorkerServer:
             hosted.reconfigure(incarnations, message.removals, batch)
             return Done()
 
-        linked = self._ask(act, message.epoch)
+        linked = self._ask(act, message.epoch, at_once=True)
         linked.add_done_callback(lambda _: self._links.look_again())
         return linked
 
@@ -210,7 +210,7 @@ class WorkerServer:
     async def _report(self, epoch: int) -> Any:
         if self._changes:  # Begun before this was asked: it is to be in the report.
             await asyncio.wait(self._changes)
-        return await self._ask(lambda hosted, _: worker_report(hosted, self._name), epoch)
+        return await self._ask(lambda hosted, _: worker_report(hosted, self._name), epoch, at_once=True)
 
     def _begin(self, change: Coroutine[Any, Any, Done]) -> Awaitable[Done]:
         """A task of its own, since it is done to its end whoever goes away."""
@@ -286,15 +286,18 @@ class WorkerServer:
     def _lock(self, domain: DomainIndex) -> asyncio.Lock:
         return self._changing.setdefault(domain, asyncio.Lock())
 
-    def _ask(self, act: Callable[[Hosted, Batch], Any], epoch: int | None = None) -> asyncio.Future[Any]:
-        """Done between two steps, unless a later leader than that of ``epoch`` has spoken by then."""
+    def _ask(
+        self, act: Callable[[Hosted, Batch], Any], epoch: int | None = None, *, at_once: bool = False
+    ) -> asyncio.Future[Any]:
+        """Done between two steps, unless a later leader than that of ``epoch`` has spoken by then. ``at_once``: where
+        the answer says nothing of what is visible or on disk, it waits for no sync of what others write."""
 
         def checked(hosted: Hosted, batch: Batch) -> Any:
             if epoch is not None:
                 hosted.check(epoch)
             return act(hosted, batch)
 
-        return asyncio.wrap_future(self._dataflow.control(checked))
+        return asyncio.wrap_future(self._dataflow.control(checked, at_once=at_once))
 
     # --- reads --------------------------------------------------------------------------------------------------
 

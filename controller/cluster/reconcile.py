@@ -187,15 +187,13 @@ def repair(state: State, survivors: Mapping[DomainIndex, DomainReport], opened: 
     building: set[DomainIndex] = set()
     for domain in sorted(opened):
         held = _held(graph, domain, void)
-        nodes = graph.nodes.get(domain, [])
-        fresh += _addition(graph, domain, [n for n in nodes if (n.index, domain) not in held], held=False)
-        fresh += _addition(graph, domain, [n for n in nodes if (n.index, domain) in held], held=True)
+        fresh += _addition(graph, domain, graph.nodes.get(domain, []), held)
         if held:
             building.add(domain)
     again: list[PlanStep] = []
     for domain in sorted(survivors):
         nodes = [node for node in graph.nodes.get(domain, ()) if (node.index, domain) in void]
-        again += _addition(graph, domain, nodes, held=True)
+        again += _addition(graph, domain, nodes, frozenset(node.index for node in nodes))
         if nodes:
             building.add(domain)
     activated = building | removals.keys() | {d for d, report in survivors.items() if report.building}
@@ -240,20 +238,20 @@ def _rebuilt(
     return void
 
 
-def _held(graph: _Graph, domain: DomainIndex, void: set[Place]) -> set[Place]:
+def _held(graph: _Graph, domain: DomainIndex, void: set[Place]) -> frozenset[NodeIndex]:
     """What must not answer in a new domain before all is built: what is full and is backfilled, what would ask egresses
     that are away until they are built again, and all that is below these. The rest serves as soon as it is linked."""
-    held: set[Place] = set()
+    held: set[NodeIndex] = set()
     for node in graph.nodes.get(domain, ()):
         place = (node.index, domain)
-        above = [] if isinstance(node.operator, Ingress) else [(parent, domain) for parent in node.parents]
+        above = () if isinstance(node.operator, Ingress) else node.parents
         away = not void.isdisjoint(graph.feeding.get(place, ()))
         if graph.is_full(place) or away or not held.isdisjoint(above):
-            held.add(place)
-    return held
+            held.add(node.index)
+    return frozenset(held)
 
 
-def _addition(graph: _Graph, domain: DomainIndex, nodes: list[Node], *, held: bool) -> list[PlanStep]:
+def _addition(graph: _Graph, domain: DomainIndex, nodes: list[Node], held: frozenset[NodeIndex]) -> list[PlanStep]:
     if not nodes:
         return []
     added = {node.index for node in nodes}

@@ -4,8 +4,8 @@ A round decides first and does then, and everything it does may be done twice. S
 another loss, by the end of this leader: the next round, be it another leader's, begins with what the workers report::
 
     report ─► who is homeless, what moves ─► decide (state, greater epoch) ─► close, open, tables ─► nodes of what was
-        opened ─► Reconfigure: removals, resets, links ─► what was sent before has arrived ─► nodes again ─► backfill
-        (after a rebuild by Spark: in bulk, ``refilling.py``) ─► every consequence has arrived ─► activate
+        opened ─► Reconfigure of the others: removals, resets, links ─► Reconfigure of its hosts ─► what was sent before
+        has arrived ─► nodes again ─► backfill (or ``refilling.py``) ─► every consequence has arrived ─► activate
 
 What excludes each race:
 
@@ -18,6 +18,8 @@ What excludes each race:
   dropped. So it is given a new incarnation before it is left out: what comes back is another one, and begins anew.
 * *Rows twice, or not at all.* Nothing is fed before all nodes are there; an egress that feeds again feeds only
   ingresses that are new (``reconcile.py``).
+* *A survivor that was told nothing of what is linked.* Hosts of what was opened are told when all others have answered:
+  what is broken off before that is homeless yet, so the next round opens it again, and rebuilds what is full below it.
 * *An answer from what is half built.* Reads and upqueries of such nodes are held until ``Activate``, which comes when
   all rows have arrived everywhere (``barrier.all_lanes``).
 * *A reset before what it makes void is removed.* Only who has reported in this round is told of the links: so each
@@ -40,6 +42,7 @@ from controller.cluster import barrier
 from controller.cluster.fleet import Fleet, Timing
 from controller.cluster.handles import Deposed
 from controller.cluster.ledger import Ledger
+from controller.cluster.linking import links
 from controller.cluster.moving import flush_domains
 from controller.cluster.performing import look
 from controller.cluster.placing import Refusals, place
@@ -73,8 +76,6 @@ from worker.messages import (
     CloseDomain,
     OpenDomain,
     Perform,
-    Placed,
-    Reconfigure,
     Report,
     WorkerReport,
 )
@@ -141,9 +142,8 @@ class Recovery:
         await self._flush(reports, moves)
         opened = await self._decide(reports, moves)
         await self._close(reports)
-        closed = await self._open(opened)
-        if opened:
-            reports = {**reports, **await self._reports(sorted({self._host(domain) for domain in opened}))}
+        closed, later = await self._open(opened)
+        reports |= later
         closed |= await self._tables(reports, opened)
         missing = {d: self._why(d) for d in self._ledger.decided.domains if self._reported(reports, d) is None}
         closed = {**missing, **closed}
@@ -262,12 +262,21 @@ class Recovery:
             self.step = f"closing {_names(domain for _, domain in gone)} where they were"
         await together(self._ask(worker, CloseDomain(state.epoch, domain)) for worker, domain in gone)
 
-    async def _open(self, opened: Sequence[DomainIndex]) -> dict[DomainIndex, str]:
-        """Open them all at once; those that cannot be, and why."""
-        if opened:
-            self.step = f"opening {_names(opened)}"
-        why = await together(self._open_one(domain) for domain in opened)
-        return {domain: reason for domain, reason in zip(opened, why, strict=True) if reason is not None}
+    async def _open(self, opened: Sequence[DomainIndex]) -> tuple[dict[DomainIndex, str], Reports]:
+        """Open them all at once; those that cannot be, and why, and what their hosts report then.
+
+        The reports are asked for behind the openings, not after them: a worker waits with one for what was begun.
+        """
+        if not opened:
+            return {}, {}
+        self.step = f"opening {_names(opened)}"
+        hosts, report = sorted({self._host(domain) for domain in opened}), Report(self._ledger.decided.epoch)
+        answers = await together(
+            [*(self._open_one(domain) for domain in opened), *(self._ask(name, report) for name in hosts)]
+        )
+        why, reports = answers[: len(opened)], answers[len(opened) :]
+        closed = {domain: reason for domain, reason in zip(opened, why, strict=True) if reason is not None}
+        return closed, dict(zip(hosts, reports, strict=True))
 
     async def _open_one(self, domain: DomainIndex) -> str | None:
         state = self._ledger.decided
@@ -329,9 +338,7 @@ class Recovery:
         todo = repair(planned, survivors, [*opened, *closed])
         todo = todo if closed else await self._refill.planned(planned, todo)
         fresh = [step for step in todo.fresh if step.domain not in closed]
-        self.step = f"adding the nodes of {_names(opened)}" if opened else self.step
-        await together(self._perform_all(steps) for steps in by_domain(fresh))
-        await self._reconfigure(reports, todo, opened, closed)
+        await self._link(reports, todo, fresh, opened, closed)
         await self._drops(planned, there)
         if closed:
             # What is full lacks the rows of what is closed. It stays removed, and is built when all is there.
@@ -351,32 +358,25 @@ class Recovery:
         await together(self._perform_all(steps) for steps in by_domain(todo.activations))
         self._rebuilds.refills.done()
 
-    async def _reconfigure(
-        self, reports: Reports, todo: Repair, opened: Sequence[DomainIndex], closed: Mapping[DomainIndex, str]
+    async def _link(
+        self,
+        reports: Reports,
+        todo: Repair,
+        fresh: Sequence[PlanStep],
+        opened: Sequence[DomainIndex],
+        closed: Mapping[DomainIndex, str],
     ) -> None:
-        """Survivors first: then they have room for what the others send at once. Only those that have reported."""
-        self.step = "linking the domains"
-        state = self._ledger.decided
-        placement = {
-            domain: self._placed(given)
-            for domain, given in sorted(state.placement.items())
-            if given.worker in self._fleet.members and domain not in closed
-        }
+        """What survived is told while nodes are added, and what it sends there at once is held. Hosts of what was
+        opened are told last: then others have room for what they send, and have removed what is to go. Only those that
+        have reported are told."""
+        self.step = f"adding the nodes of {_names(opened)} and linking them" if opened else "linking the domains"
         hosts = {self._host(domain) for domain in opened}
-        for group in ([n for n in self._fleet.names() if n in reports and n not in hosts], sorted(hosts)):
-            await together(
-                self._ask(
-                    name,
-                    Reconfigure(
-                        state.epoch, placement, {d: gone for d, gone in todo.removals.items() if self._host(d) == name}
-                    ),
-                )
-                for name in group
-            )
-
-    def _placed(self, given: Assignment) -> Placed:
-        worker = self._fleet.members[given.worker].descriptor
-        return Placed(given.worker, worker.host, worker.port, given.incarnation, worker.incarnation)
+        others = [name for name in self._fleet.names() if name in reports and name not in hosts]
+        state, members = self._ledger.decided, self._fleet.members
+        first, last = (links(state, members, todo, closed, names) for names in (others, sorted(hosts)))
+        await together(self._perform_all(steps) for steps in by_domain(fresh))
+        await together(self._ask(*each) for each in first)
+        await together(self._ask(*each) for each in last)
 
     async def _drops(self, planned: State, there: Mapping[DomainIndex, Any]) -> None:
         await together(self._perform_all(drop_steps(planned, domain, report)) for domain, report in there.items())

@@ -202,10 +202,14 @@ def _header(file: Path, delimiter: str) -> list[str]:
     """The names in the first line of CSV."""
     with _opened(file) as (stream, _):
         start = stream.read(BLOCK_BYTES)
+    start = start.split(b"\n", 1)[0] + b"\n"
+    try:
+        start.decode()
+    except UnicodeDecodeError as error:
+        hint = "convert the file, for example by iconv -f UTF-16 -t UTF-8"
+        raise LoadError("its first line is no UTF-8", hint=hint) from error
     options = pc.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda _: "skip")
-    names: list[str] = pc.read_csv(
-        pa.BufferReader(start.split(b"\n", 1)[0] + b"\n"), pc.ReadOptions(use_threads=False), options
-    ).column_names
+    names: list[str] = pc.read_csv(pa.BufferReader(start), pc.ReadOptions(use_threads=False), options).column_names
     return names
 
 

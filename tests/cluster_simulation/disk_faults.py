@@ -45,11 +45,36 @@ class DiskFaults:
     async def _lose_disk(self) -> None:
         """A machine burns down: its data directory is gone, what was not archived too. An operator has the shards
         rebuilt soon or late."""
+        data = self._some_disk()
+        if data is not None:
+            await self._burn(data)
+
+    async def _late_loss(self) -> None:
+        """The same, and what the machine has sent to others is on its way for a while yet: so survivors hear of its
+        shards when they have been asked how far they have heard."""
+        cluster, data = self.cluster, self._some_disk()
+        if data is None:
+            return
+        late = self.random.choice((1.0, 2.0, 4.0))
+        cluster.say(f"what the workers of {data} send to others takes {late} s longer")
+        own = [worker.process for worker in cluster.workers.values() if worker.data == data]
+        others = [worker.process for worker in cluster.workers.values() if worker.data != data]
+        cluster.network.late.update({(one, other): late for one in own for other in others})
+        await asyncio.sleep(self.random.random())
+        await self._burn(data)
+        for pair in [pair for pair in cluster.network.late if pair[0] in own]:
+            del cluster.network.late[pair]
+
+    def _some_disk(self) -> str | None:
         cluster = self.cluster
         directories = sorted({place[0] for place in cluster.disks.disks})
         if cluster.archive is None or not directories or not cluster.losses.attended:
-            return
-        data = self.random.choice(directories)
+            return None
+        return self.random.choice(directories)
+
+    async def _burn(self, data: str) -> None:
+        cluster = self.cluster
+        assert cluster.archive is not None
         if not all(cluster.archive.of_shard(shard) for own, shard in cluster.disks.disks if own == data):
             return  # Something of it was never archived: nobody could bring it back.
         names = [name for name, worker in cluster.workers.items() if worker.data == data]

@@ -43,6 +43,7 @@ KINDS = {
     "late_leader": 4,
     "ambush": 12,
     "lose_disk": 4,
+    "late_loss": 3,
     "archive_away": 2,
 }
 

@@ -125,6 +125,11 @@ def _given_up_shards_are_opened_at_once() -> Any:
     return mock.patch.object(rebuilding.Rebuilds, "round", nothing_to_do)
 
 
+def _what_is_given_up_is_heard_on() -> Any:
+    """Survivors are asked how far they have heard, and hear more after that."""
+    return mock.patch.object(Hosted, "give_up", return_value=None)
+
+
 def _what_came_since_is_not_replayed() -> Any:
     """States are those of the archive's position, and what was written since is taken for replayed."""
     return mock.patch.object(Replay, "_replayed", lambda self, table, limit: _skipped(self, table))
@@ -163,6 +168,7 @@ MUTANTS: dict[str, Mutant] = {
         _shards_are_not_fenced,
         _full_state_is_not_rebuilt,
         _given_up_shards_are_opened_at_once,
+        _what_is_given_up_is_heard_on,
         _what_came_since_is_not_replayed,
         _what_survived_is_not_fed,
     )
@@ -203,6 +209,9 @@ HUNTS = {
     "what-came-since-is-not-replayed": Hunt(("lose_disk",), 61007, is_quick=True),
     "what-survived-is-not-fed": Hunt(
         ("lose_disk",), 62006, is_quick=True, shape={**CROWDED, "workers": 3, "faults": 1}
+    ),
+    "what-is-given-up-is-heard-on": Hunt(
+        ("late_loss",), 64022, shape={**CROWDED, "shards": 4, "views": 4, "faults": 4, "controllers": 1, "clients": 2}
     ),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }

@@ -50,7 +50,7 @@ class Scenario:
             self.size = replace(self.size, faults=0)
         self.loop = VirtualLoop()
         chance = Random(f"archive {seed}")  # Its own: seeds without an archive are what they were.
-        archived = "lose_disk" in only if only else chance.random() < ARCHIVED
+        archived = bool({"lose_disk", "late_loss"} & set(only)) if only else chance.random() < ARCHIVED
         archive = SimulatedArchive(chance) if archived else None
         self.cluster = Cluster(
             self.loop,

@@ -95,6 +95,13 @@ def test_what_is_no_utf_8_is_left_to_the_check(tmp_path: Path) -> None:
     assert [row.values["name"] for row in rows] == ["a", "\udcff", "é"]
 
 
+@pytest.mark.parametrize("head", ["id,größe".encode("latin-1"), "id,name".encode("utf-16"), b"id,\xff\xfe\x00"])
+def test_a_header_that_is_no_utf_8_says_so(tmp_path: Path, head: bytes) -> None:
+    with pytest.raises(LoadError, match=r"t\.csv.*is no UTF-8") as caught:
+        read(written(tmp_path, "t.csv", head + b"\n1,a\n"))
+    assert "iconv" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress), ("", bytes)])
 def test_compressed_text(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
     expected = [(1, {"id": "1", "name": "a"}), (2, {"id": "2", "name": "b"})]

@@ -102,6 +102,7 @@ class MemoryWorker:
         """A list: what it sends stays on its way, until ``deliver``."""
         self._unaddressed: list[tuple[DomainIndex, LinkPacket]] = []
         self._line = Line()
+        self._opening: set[asyncio.Task[None]] = set()
 
     def act(self, do: Callable[[Hosted, Batch], Found]) -> Found:
         """One batch: done, and all that it orders to be done outside done too."""
@@ -154,7 +155,10 @@ class MemoryWorker:
             case Ping():
                 return Pong(self.descriptor.name, self.descriptor.incarnation)
             case OpenDomain():
-                await self._open(message)
+                opening = asyncio.create_task(self._open(message))
+                self._opening.add(opening)
+                opening.add_done_callback(self._opening.discard)
+                await opening
                 return Done()
             case FlushDomain():
                 return Done()
@@ -167,6 +171,8 @@ class MemoryWorker:
                 self._reconfigure(message)
                 return Done()
             case Report():
+                if self._opening:  # As in ``WorkerServer``: what was begun before is in it.
+                    await asyncio.wait(self._opening)
                 return worker_report(self.hosted, self.descriptor.name)
             case Positions():
                 return link_positions(self.hosted)

@@ -13,7 +13,7 @@ from domains.errors import BadRequest, NoLeader, Unavailable
 from domains.graph import DomainIndex
 from tests.controller.cluster.memory_workers import MemoryCluster, MemoryWorker, simulated
 from tests.controller.cluster.voting_program import STORIES, Program, placement, started
-from worker.messages import Perform, Reconfigure, Report, StaleEpoch
+from worker.messages import OpenDomain, Perform, Reconfigure, Report, StaleEpoch
 
 
 def test_it_starts_with_a_quorum() -> None:
@@ -278,6 +278,44 @@ def test_zookeeper_is_away() -> None:
         await program.vote(10)
         await program.check()
         await cluster.migrate("CREATE TABLE more (id BIGINT PRIMARY KEY)")
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_what_was_opened_is_linked_only_when_all_others_have_been_told() -> None:
+    """Else what is broken off then would leave full state of others that nobody knows to be void."""
+
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        hosts: set[str] = set()
+        told = asyncio.Event()
+
+        def slow(worker: MemoryWorker) -> None:
+            handle = worker.handle
+
+            async def slowly(message: Any) -> Any:
+                if isinstance(message, OpenDomain):
+                    hosts.add(worker.descriptor.name)
+                if isinstance(message, Reconfigure) and worker.descriptor.name not in hosts:
+                    await told.wait()
+                return await handle(message)
+
+            worker.handle = slowly  # type: ignore[method-assign]
+
+        lost = {DomainIndex(domain) for domain in placement(cluster)["w3"]}
+        for name in ("w1", "w2"):
+            slow(cluster.workers[name])
+        cluster.workers["w3"].die()
+        await cluster.until(lambda: hosts)
+        await asyncio.sleep(0.5)
+        assert len(hosts) == 1, "the other has to be a mere survivor"
+        there = {d: host for name in hosts for d, host in cluster.workers[name].hosted.hosts.items() if d in lost}
+        assert there
+        assert all(list(host.domain.vertices) and not host.linked for host in there.values())
+        told.set()
+        await cluster.calm()
+        await program.check()
         await cluster.close()
 
     simulated(scenario())
