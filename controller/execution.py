@@ -35,11 +35,12 @@ class Migration:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def status(self) -> MigrationStatus:
-        progress = 1.0 if self.state == "done" else min(0.999, self._share())
+        progress = 1.0 if self.state == "done" else min(0.999, self.share())
         error = (self.error.code, self.error.message, self.error.hint) if self.error is not None else None
         return MigrationStatus(self.id, self.sql, self.state, self.step, progress, self.steps, error, self.backfill)
 
-    def _share(self) -> float:
+    def share(self) -> float:
+        """How much of it is done, from 0 to 1."""
         weights = [self.weights.get(step, 1.0) for step in self.steps]
         present = weights[self.done] if self.done < len(weights) else 0.0
         return (sum(weights[: self.done]) + self.within * present) / (sum(weights) or 1.0)

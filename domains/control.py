@@ -109,7 +109,7 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
         if isinstance(node.operator, graph.Base):
             own = {domain.base_name(domain.store.table(node.operator.table).schema): frozenset((None,))}
         elif isinstance(node.operator, graph.Ingress):
-            routes = incoming[node.index]
+            routes = incoming.get(node.index, [])  # None in a task: it stands for state that is somewhere else.
             links = tuple(route.link for route in routes)
             domain.ingresses.sources[vertex] = Sources(links, node.operator.by)
             domain.links.add_incoming(links)
@@ -173,8 +173,7 @@ def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step, *, bul
             vertex.feeds_building = True
             above.extend(vertex.parents)
     in_order = sorted(bases, key=lambda v: v.rank)
-    assert not (bulk and full), "state that runs already is fed from what it has, in slices"
-    domain.backfill = Replay(domain.store, in_order) if bulk else Backfill(domain.store, in_order, list(full))
+    domain.backfill = (Replay if bulk else Backfill)(domain.store, in_order, list(full))
     scalars = [index for vertex in building if (index := scalar_state(vertex)) is not None]
     for index in scalars:
         index.conceal()
@@ -249,6 +248,8 @@ def _follow(domain: Domain, limit: int, step: Step) -> Progress:
     if replay is None or replay.finished:
         return DONE
     assert isinstance(replay, Replay), "what is fed in slices is not replayed"
+    if not replay.begun:
+        domain.begin_backfill(step)
     return _slice(domain, replay, limit, step)
 
 

@@ -22,6 +22,8 @@
   when its operators look up.
 * **Caught up** is found out within the step that replays the last entry: the next write finds it so and passes on
   its own deltas. None falls between, none is taken twice.
+* **State that ran before** and that building vertices stand on is to them like a link that has delivered nothing: the
+  states were computed as if it were empty. It is fed whole when the replay *begins*, and its changes go on from then.
 * **Clocks** are the links', and say how far the running vertices are; building ones are behind them, as in every
   backfill. ``Activate`` comes when what was sent until the end of the replay has arrived, and from the end of the
   replay on every packet carries the deltas of the positions that its clock tells. So a reader that is revealed
@@ -36,6 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 from domains import graph
+from domains.backfill import whole_state
 from domains.deltas import Entry, add_row, consolidate, key_function
 from domains.forward import ForwardPass
 from domains.graph import Columns
@@ -116,8 +119,11 @@ class Later:
 class Replay:
     """One migration's bulk backfill in one domain. The same to the domain as :class:`~domains.backfill.Backfill`."""
 
-    def __init__(self, store: Store, bases: Iterable[Vertex]) -> None:
+    def __init__(self, store: Store, bases: Iterable[Vertex], full: Sequence[Vertex] = ()) -> None:
         self._store = store
+        self.full = full
+        """Vertices whose state runs already: to what is loaded they are empty, and they are fed whole at the begin."""
+        self.begun = False
         self._bases: dict[str, list[Vertex]] = {}
         for vertex in bases:
             assert isinstance(vertex.operator, Base)
@@ -134,14 +140,16 @@ class Replay:
         self.rows = 0
         """Log rows replayed so far."""
 
-    @property
-    def begun(self) -> bool:
-        """Whether state that was full before goes on to what is built: there is none of that here."""
-        return False
-
     def begin(self, building: Iterable[Vertex], new_pass: Callable[[], ForwardPass]) -> None:
-        """Rows have come over a link for what is being built."""
+        """The first slice of the log, or the first rows over a link. Only the first call does anything."""
         assert self.phase is not Phase.LOADING, "rows came before the states that they change were loaded"
+        if self.begun:
+            return
+        self.begun = True
+        act = new_pass()
+        for vertex in self.full:
+            act.inject_output(vertex, whole_state(vertex))
+        act.run()
 
     @property
     def finished(self) -> bool:

@@ -22,6 +22,7 @@ from migrations.backfill.stages import bases_fed, bulk_domains, stages_of
 from migrations.change import Change
 from migrations.plan import PlanStep
 
+ARCHIVE = "archive the base tables up to now"
 COMPUTE = "compute full states from the archive"
 LOAD = "load full states"
 COMPUTE_WEIGHT, LOAD_WEIGHT = 100.0, 5.0
@@ -48,22 +49,34 @@ class BulkBuilder:
         assert runner is not None, "it is not to be built in bulk"
         after = tuple(step.text for step in (*change.removal.steps, *change.drops))
         migration.steps = (*migration.steps[: migration.done], *bulk_steps(change, runner.name), *after)
-        migration.weights = {f"{COMPUTE} ({runner.name})": COMPUTE_WEIGHT, LOAD: LOAD_WEIGHT}
-        await _Build(self._executor, self._source, runner, change, choice, migration).carry_out()
+        await self._build(change, choice, migration).carry_out()
+
+    async def fill(self, change: Change, choice: Choice, migration: Migration) -> None:
+        assert choice.runner is not None, "it is not to be built in bulk"
+        migration.steps = filling_steps(change, choice.runner.name)
+        await self._build(change, choice, migration).fill()
+
+    def _build(self, change: Change, choice: Choice, migration: Migration) -> _Build:
+        assert choice.runner is not None, "it is not to be built in bulk"
+        migration.weights = {f"{COMPUTE} ({choice.runner.name})": COMPUTE_WEIGHT, LOAD: LOAD_WEIGHT}
+        return _Build(self._executor, self._source, choice.runner, change, choice, migration)
 
 
 def bulk_steps(change: Change, way: str) -> tuple[str, ...]:
     """What is to be done, for showing."""
     steps = change.views.steps
-    domains = bulk_domains(change.state.flow, change.views)
     return (
         *(step.text for step in steps if not isinstance(step.command, (Feed, Activate))),
-        "archive the base tables up to now",
-        f"{COMPUTE} ({way})",
-        LOAD,
-        *(f"domain {domain}: {what}" for what in ("read the log since", "replay it") for domain in domains),
+        *filling_steps(change, way),
         *(step.text for step in steps if isinstance(step.command, Activate)),
     )
+
+
+def filling_steps(change: Change, way: str) -> tuple[str, ...]:
+    """Between the nodes and their activation."""
+    domains = bulk_domains(change.state.flow, change.views)
+    replaying = (f"domain {domain}: {what}" for what in ("read the log since", "replay it") for domain in domains)
+    return (ARCHIVE, f"{COMPUTE} ({way})", LOAD, *replaying)
 
 
 class _Build:
@@ -85,7 +98,13 @@ class _Build:
         steps, migration = self._plan.steps, self._migration
         first = [_in_bulk(step) for step in steps if not isinstance(step.command, (Feed, Activate))]
         await carry_out(self._executor, first, migration)
-        migration.step = "archive the base tables up to now"
+        await self.fill()
+        await carry_out(self._executor, [s for s in steps if isinstance(s.command, Activate)], migration)
+
+    async def fill(self) -> None:
+        """From the archive to the end of the replay, with all nodes there."""
+        migration = self._migration
+        migration.step = ARCHIVE
         migration.check()
         try:  # From here on: a worker may hold its log when another one cannot archive.
             positions = await self._source.archive_now(migration.id, self._executor.epoch)
@@ -96,7 +115,6 @@ class _Build:
         finally:
             await self._source.release(migration.id)
             await asyncio.to_thread(clear_staging, self._source.url)
-        await carry_out(self._executor, [s for s in steps if isinstance(s.command, Activate)], migration)
 
     # --- the job ------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from domains.errors import Unavailable
 from domains.graph import DomainIndex
 from domains.sharding import table_of
 from migrations.backfill.runner import BulkRunner
-from migrations.backfill.stages import bases_fed, obstacle
+from migrations.backfill.stages import bases_below, bases_fed, obstacle
 from migrations.change import Change
 
 SLICES = "slices"
@@ -29,6 +29,9 @@ class Builder(Protocol):
     async def build(self, change: Change, choice: Choice, migration: Migration) -> None:
         """Carry out all of the views' steps. Raises what made it fail, or Cancelled; then nothing runs or is held any
         more, and the caller takes the nodes back."""
+
+    async def fill(self, change: Change, choice: Choice, migration: Migration) -> None:
+        """The same without the nodes, which are there already, and their activation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +48,13 @@ class Choice:
         return BackfillStatus(self.way, self.why, rows_total=sum(self.rows.values())) if self.way else None
 
 
-async def choose(executor: Executor, change: Change, builder: Builder | None, threshold: int) -> Choice:
-    """``builder`` is None where there is no archive to read from."""
+async def choose(
+    executor: Executor, change: Change, builder: Builder | None, threshold: int, *, again: bool = False
+) -> Choice:
+    """``builder`` is None where there is no archive to read from. ``again``: parts of views are built again, which may
+    stand on state that survived."""
     flow = change.state.flow
-    fed = bases_fed(flow, change.views)
+    fed = bases_fed(flow, change.views) if again else bases_below(flow, change.views)
     if not fed:
         return Choice("", "it has no full part")
     counts: dict[DomainIndex, Mapping[str, int]] = {
@@ -58,7 +64,7 @@ async def choose(executor: Executor, change: Change, builder: Builder | None, th
     total = sum(rows.values())
     if total <= threshold:
         return Choice(SLICES, f"{total:,} base rows are not more than the threshold of {threshold:,}", rows)
-    standing = obstacle(flow, change.views)
+    standing = "" if again else obstacle(flow, change.views)
     if standing:
         return Choice(SLICES, standing, rows)
     if builder is None:

@@ -30,7 +30,9 @@ from controller.cluster.performing import Calm, ClusterBook, ClusterExecutor
 from controller.cluster.placing import rebalance
 from controller.cluster.rebuild_operations import RebuildOperations
 from controller.cluster.rebuilding import Rebuilds
-from controller.cluster.recovery import Recovery, loads
+from controller.cluster.reconcile import loads
+from controller.cluster.recovery import Recovery
+from controller.cluster.refilling import Refill
 from controller.cluster.replica import Replica
 from controller.cluster.state import ClusterState
 from controller.executor import Interrupted
@@ -198,7 +200,7 @@ class Leader:
         if self._replica is None or self._replica.shards != decided.shards:
             self._replica = Replica(decided.shards)
         await self._replica.follow(decided.recipe)
-        executor = ClusterExecutor(self.fleet, self.ledger, self.calm, timing, self.disturb, lambda: self.trouble)
+        executor = self._executor()
         book = ClusterBook(self.ledger, self._replica, executor, timing)
         numbers = itertools.count(1)
         # Told apart from those of other leaders: an epoch is one leader's alone.
@@ -266,6 +268,11 @@ class Leader:
                 continue
         return found
 
+    def _executor(self, number: int = 0) -> ClusterExecutor:
+        return ClusterExecutor(
+            self.fleet, self.ledger, self.calm, self.settings.timing, self.disturb, lambda: self.trouble, number
+        )
+
     # --- recovering -----------------------------------------------------------------------------------------------
 
     async def _recover(self) -> None:
@@ -277,7 +284,15 @@ class Leader:
             number = self.calm.number
             check = functools.partial(self.calm.check, number)
             self.recovery = Recovery(
-                self.fleet, self.ledger, self._replica, timing, check, self._refused, self._unopened, self.rebuilds
+                self.fleet,
+                self.ledger,
+                self._replica,
+                timing,
+                check,
+                self._refused,
+                self._unopened,
+                self.rebuilds,
+                Refill(self.rebuilds.refills, self.settings.bulk, self._executor(number), self.fleet, self.ledger),
             )
             if not self.fleet.members:
                 self.trouble = "no worker is there"

@@ -80,14 +80,16 @@ class ClusterExecutor:
         timing: Timing,
         disturb: Callable[[str], None],
         trouble: Callable[[], str],
+        number: int = 0,
     ) -> None:
+        """``number`` is that of the time in which a recovery acts by it: it needs no ``ready``."""
         self._fleet = fleet
         self._ledger = ledger
         self._calm = calm
         self._timing = timing
         self._disturb = disturb
         self._trouble = trouble
-        self._number = 0
+        self._number = number
 
     async def ready(self) -> None:
         try:

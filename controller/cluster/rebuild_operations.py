@@ -52,9 +52,11 @@ class RebuildOperations:
         return self._all[id]
 
     def cancel(self, id: str) -> Rebuilding:
-        """One that is decided or has ended is left as it is."""
+        """One that has ended is left as it is. One that is decided goes on, and feeds full states in slices."""
         one = self.get(id)
         one.cancelled = True
+        if one.filling is not None:
+            one.filling.cancelled = True
         return one
 
     @property

@@ -8,7 +8,8 @@
 **The job comes before the decision.** Until then nothing is given up: a job that fails, is cancelled or ends with its
 leader leaves everything as it was, and the operator asks again. After it whoever leads goes on, since the state says
 where the runs lie. That they count is for the worker to judge (``worker/archive/lost_shard.py``); without them it folds
-by itself, so no decision ever waits for Spark.
+by itself, so no decision ever waits for Spark. The full state that stands on the shards comes after it
+(``refilling.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from controller.bulk.starting import started
 from controller.cluster.building import BulkSettings
-from controller.deployment import BackfillStatus
+from controller.deployment import BackfillStatus, MigrationStatus
 from controller.execution import Migration
 from domains.errors import BadRequest, Cancelled, HeadraceError, Unavailable
 from domains.graph import DomainIndex
@@ -40,6 +41,9 @@ WORKER = "worker"
 RUNS = "_rebuild"
 """Below the archive's URL, as ``controller.bulk.source.STAGING`` is."""
 FOLD, LOAD, FOLD_AND_LOAD = "fold and sort the archive (spark)", "load what is sorted", "fold the archive and load it"
+FILL = "build full states"
+LAST = 2
+"""The steps of a rebuild by Spark before that one."""
 POLL_SECONDS = 0.1
 """Between two looks at the job: a cancel is to be felt at once."""
 _log = logging.getLogger("headrace.controller")
@@ -63,18 +67,32 @@ class Rebuilding(Migration):
     """A rebuild as the outside sees it: as a migration, which it is like in all but what it does."""
 
     decided: bool = False
-    """From then on it cannot be cancelled."""
+    """From then on a cancel only has full states fed in slices."""
+    filling: Migration | None = None
+    """The bulk build of full states, while one is under way."""
     rebuilt: list[dict[str, Any]] = field(default_factory=list)
     """What ``rebuild_lost`` answers."""
 
     def begin(self, way: Way) -> None:
-        self.steps = (FOLD_AND_LOAD,) if way.folder is None else (FOLD, LOAD)
+        self.steps = (FOLD_AND_LOAD,) if way.folder is None else (FOLD, LOAD, FILL)
         self.step, self.done = self.steps[0], 0
         self.backfill = BackfillStatus(way.by, way.why, rows_total=way.rows)
 
     def next(self) -> None:
         self.done, self.within = self.done + 1, 0.0
         self.step = self.steps[self.done]
+
+    def fill(self, what: str) -> None:
+        """What is done now, which is the last step."""
+        self.steps = (*self.steps[:LAST], what)
+        self.done, self.within, self.step = LAST, 0.0, what
+
+    def status(self) -> MigrationStatus:
+        filling = self.filling
+        if filling is not None:
+            self.within, self.backfill = filling.share(), filling.backfill or self.backfill
+        shown = Migration.status(self)
+        return shown if filling is None else replace(shown, step=f"{shown.step}: {filling.step}")
 
     def check(self) -> None:
         if self.cancelled and not self.decided:

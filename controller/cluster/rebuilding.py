@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from controller.cluster.handles import Deposed
 from controller.cluster.placing import place
-from controller.cluster.rebuild_runs import WORKER, By, Rebuilding, choose_way, fold_lost, forget_runs, turn
+from controller.cluster.rebuild_runs import LAST, WORKER, By, Rebuilding, choose_way, fold_lost, forget_runs, turn
+from controller.cluster.refilling import Refills
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.executor import Interrupted
 from domains.errors import BadRequest, HeadraceError, NoLeader, Unavailable
@@ -61,6 +62,7 @@ class Rebuilds:
         """Loaded so far, as the workers have told."""
         self.folding: set[str] = set()
         """The rebuild that has the archive folded, if one has: see ``rebuild_runs.turn``."""
+        self.refills = Refills()
 
     async def round(
         self,
@@ -283,6 +285,8 @@ async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock
     leader.rebuilds.made.clear()
     leader.rebuilds.failed.clear()
     leader.rebuilds.rows.clear()
+    if runs:
+        leader.rebuilds.refills.ask(shown)
     shown.decided = True
     await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
     leader.disturb(f"rebuilding shard {', '.join(map(str, hosts))} from the archive")
@@ -296,7 +300,8 @@ async def _until_made(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebu
         await asyncio.sleep(pause)
         rows = sum(leader.rebuilds.rows.get(domain, 0) for domain in wanted)
         left = (asyncio.get_running_loop().time() - began) * max(0, total - rows) / rows if rows else None
-        shown.show(JobProgress(rows, total, seconds_left=left))
+        if shown.done < LAST:
+            shown.show(JobProgress(rows, total, seconds_left=left))
         for domain in wanted:
             if domain in leader.rebuilds.failed:
                 error = leader.rebuilds.failed[domain]

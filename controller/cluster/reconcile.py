@@ -51,6 +51,14 @@ class Repair:
         return bool(self.removals or self.feeds or self.activations)
 
 
+def by_domain(steps: Iterable[PlanStep]) -> list[list[PlanStep]]:
+    """Each domain's steps, in order."""
+    found: dict[DomainIndex, list[PlanStep]] = {}
+    for step in steps:
+        found.setdefault(step.domain, []).append(step)
+    return list(found.values())
+
+
 # --- domains --------------------------------------------------------------------------------------------------------
 
 
@@ -71,6 +79,11 @@ def homeless(state: ClusterState, reports: Reports) -> list[DomainIndex]:
         if report is None or not report.linked:
             found.append(domain)
     return found
+
+
+def loads(reports: Reports) -> dict[DomainIndex, float]:
+    """How much has been written to each domain's tables: a measure of its weight that does not jump about."""
+    return {d: float(sum(each.positions.values())) for report in reports.values() for d, each in report.domains.items()}
 
 
 def superfluous(state: ClusterState, reports: Reports) -> list[tuple[str, DomainIndex]]:

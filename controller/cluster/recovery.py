@@ -5,7 +5,7 @@ another loss, by the end of this leader: the next round, be it another leader's,
 
     report ─► who is homeless, what moves ─► decide (state, greater epoch) ─► close, open, tables ─► nodes of what was
         opened ─► Reconfigure of the others: removals, resets, links ─► Reconfigure of its hosts ─► what was sent before
-        has arrived ─► nodes again ─► backfill ─► every consequence has arrived ─► activate
+        has arrived ─► nodes again ─► backfill (or ``refilling.py``) ─► every consequence has arrived ─► activate
 
 What excludes each race:
 
@@ -50,8 +50,10 @@ from controller.cluster.rebuilding import Rebuilds
 from controller.cluster.reconcile import (
     Repair,
     Reports,
+    by_domain,
     drop_steps,
     homeless,
+    loads,
     repair,
     reported,
     strange_tables,
@@ -59,6 +61,7 @@ from controller.cluster.reconcile import (
     table_steps,
     tables_of,
 )
+from controller.cluster.refilling import Refill
 from controller.cluster.replica import Replica
 from controller.cluster.state import Assignment, ClusterState
 from controller.cluster.together import together
@@ -105,6 +108,7 @@ class Recovery:
         refused: dict[tuple[str, DomainIndex], float],
         unopened: set[tuple[DomainIndex, int]],
         rebuilds: Rebuilds,
+        refill: Refill,
     ) -> None:
         """``refused``, ``unopened`` (incarnations that were decided and given to nobody) and ``rebuilds`` outlive the
         round."""
@@ -118,6 +122,7 @@ class Recovery:
         self._refused = refused
         self._unopened = unopened
         self._rebuilds = rebuilds
+        self._refill = refill
         self._rebuilding: dict[DomainIndex, str] = {}
         """Domains whose shards are not made yet, and why."""
 
@@ -132,6 +137,7 @@ class Recovery:
         await self._replica.follow(self._ledger.decided.recipe)
         reports = await self._reports(self._fleet.names())
         decided, takers = self._ledger.decided, self.takers(reports)
+        self._rebuilds.refills.notice(decided)
         self._rebuilding = await self._rebuilds.round(self._ask, decided, takers, self._tables_of)
         await self._flush(reports, moves)
         opened = await self._decide(reports, moves)
@@ -330,6 +336,7 @@ class Recovery:
         there = {d: r for d in state.domains if d not in closed and (r := self._reported(reports, d)) is not None}
         survivors = {domain: report for domain, report in there.items() if domain not in opened}
         todo = repair(planned, survivors, [*opened, *closed])
+        todo = todo if closed else await self._refill.planned(planned, todo)
         fresh = [step for step in todo.fresh if step.domain not in closed]
         await self._link(reports, todo, fresh, opened, closed)
         await self._drops(planned, there)
@@ -339,12 +346,17 @@ class Recovery:
         self.step = "waiting for what is on its way"
         await barrier.everything_sent(self._links, self._timing.poll)
         self.step = "building again what is full"
-        await together(self._perform_all(steps) for steps in _by_domain(todo.again))
-        await together(self._perform_all(steps) for steps in _by_domain(todo.indexes))
-        await together(self._perform_all(steps) for steps in _by_domain(todo.feeds))
+        await together(self._perform_all(steps) for steps in by_domain(todo.again))
+        await together(self._perform_all(steps) for steps in by_domain(todo.indexes))
+        if self._refill.way:
+            self.step = f"building full states in bulk ({self._refill.way})"
+            await self._refill.fill()
+        else:
+            await together(self._perform_all(steps) for steps in by_domain(todo.feeds))
         if todo.feeds:
             await barrier.all_lanes(self._links, self._timing.poll)
-        await together(self._perform_all(steps) for steps in _by_domain(todo.activations))
+        await together(self._perform_all(steps) for steps in by_domain(todo.activations))
+        self._rebuilds.refills.done()
 
     async def _link(
         self,
@@ -362,7 +374,7 @@ class Recovery:
         others = [name for name in self._fleet.names() if name in reports and name not in hosts]
         state, members = self._ledger.decided, self._fleet.members
         first, last = (links(state, members, todo, closed, names) for names in (others, sorted(hosts)))
-        await together(self._perform_all(steps) for steps in _by_domain(fresh))
+        await together(self._perform_all(steps) for steps in by_domain(fresh))
         await together(self._ask(*each) for each in first)
         await together(self._ask(*each) for each in last)
 
@@ -381,18 +393,6 @@ class Recovery:
                 progress: Progress = await self._ask(self._host(step.domain), message)
                 if progress.finished or not step.sliced:
                     break
-
-
-def loads(reports: Reports) -> dict[DomainIndex, float]:
-    """How much has been written to each domain's tables: a measure of its weight that does not jump about."""
-    return {d: float(sum(each.positions.values())) for report in reports.values() for d, each in report.domains.items()}
-
-
-def _by_domain(steps: Iterable[PlanStep]) -> list[list[PlanStep]]:
-    found: dict[DomainIndex, list[PlanStep]] = {}
-    for step in steps:
-        found.setdefault(step.domain, []).append(step)
-    return list(found.values())
 
 
 def _names(domains: Iterable[DomainIndex]) -> str:

@@ -8,14 +8,18 @@ new full state that depends on lanes below k and on no other::
     stage 1   domain 0: ingress ─► γ ─► reader       domain 1: ingress ─► γ ─► reader
 
 A task has the nodes of its domain that what it is to give is computed from: the new ones, and the running ones without
-state on which they stand. Where they stand on state that runs already, there is no bulk job: that state is fed as it
-is, in slices, and :func:`obstacle` says so.
+state on which they stand. Where they stand on state that runs already, that is *empty* in a task: what is loaded then
+is what they come to without it, and it is fed whole when the replay begins (``domains/replay.py``). A recovery builds
+so, since parts of a view may have survived. A migration does not, and :func:`obstacle` says so: it mostly stands on
+little else, and is fed from it in slices.
+
+What is built is told by places, not by nodes: a recovery builds a node again only where it was lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from domains.commands import AddNodes, Route
 from domains.graph import (
@@ -41,47 +45,57 @@ from migrations.backfill.job import Flow, Sink, Stage, Task, TaskTable
 from migrations.dataflow import Dataflow
 from migrations.plan import MigrationPlan
 
+Place = tuple[NodeIndex, DomainIndex]
+"""A node in one physical domain."""
 
-def new_nodes(plan: MigrationPlan) -> set[NodeIndex]:
-    return {node.index for s in plan.steps if isinstance(s.command, AddNodes) for node in s.command.nodes}
+
+def new_places(plan: MigrationPlan) -> set[Place]:
+    added = ((step.domain, step.command) for step in plan.steps if isinstance(step.command, AddNodes))
+    return {(node.index, domain) for domain, command in added for node in command.nodes}
 
 
 def obstacle(flow: Dataflow, plan: MigrationPlan) -> str:
-    """Why a migration's full part cannot be computed in bulk; "" where it can (or there is none: ``bases_fed``)."""
-    return _Graph(flow, new_nodes(plan)).obstacle
+    """Why a migration's full part is not computed in bulk; "" where it can be (or there is none: ``bases_fed``)."""
+    last = next(reversed(_Graph(flow, new_places(plan)).standing), None)
+    return "" if last is None else f"it reads node {last[0]}, which has state already and is fed from that"
 
 
 def bases_fed(flow: Dataflow, plan: MigrationPlan) -> dict[str, DomainIndex]:
-    """The base shards that a migration's full part is computed from, each with the domain that has it."""
-    graph = _Graph(flow, new_nodes(plan))
+    """The base shards that a plan's full part is fed from, each with the domain that has it."""
+    return _bases(_Graph(flow, new_places(plan)))
+
+
+def bases_below(flow: Dataflow, plan: MigrationPlan) -> dict[str, DomainIndex]:
+    """Those, and the ones that the running state is computed from on which it stands."""
+    return _bases(_Graph(flow, new_places(plan), cut=False))
+
+
+def _bases(graph: _Graph) -> dict[str, DomainIndex]:
+    flow = graph.flow
     return {
-        base_shard(node.operator.table, node.operator.generation, number, flow.shards): domain
-        for index in graph.needed
+        base_shard(node.operator.table, node.operator.generation, domain % flow.shards, flow.shards): domain
+        for index, domain in graph.needed
         if isinstance((node := flow.nodes[index]).operator, Base)
-        for number, domain in zip(flow.sharding[index].numbers, flow.places(index), strict=True)
     }
 
 
 def bulk_domains(flow: Dataflow, plan: MigrationPlan) -> list[DomainIndex]:
     """The physical domains that have part of it, in order."""
-    graph = _Graph(flow, new_nodes(plan))
-    return sorted({domain for index in graph.building for domain in flow.places(index)})
+    return sorted({domain for _, domain in _Graph(flow, new_places(plan)).building})
 
 
 def stages_of(
     flow: Dataflow, plan: MigrationPlan, schemas: Mapping[str, TableSchema], rows: Mapping[str, int]
 ) -> tuple[Stage, ...]:
-    """The stages of a migration that has no ``obstacle``, over the dataflow as it is to be.
+    """The stages of a plan, over the dataflow as it is to be.
 
     ``schemas`` by table name as the bases have it; ``rows`` are about how many each base shard has.
     """
-    graph = _Graph(flow, new_nodes(plan))
-    assert not graph.obstacle, graph.obstacle
+    graph = _Graph(flow, new_places(plan))
     wanted: dict[int, dict[DomainIndex, list[NodeIndex]]] = {}
-    for index in graph.building:
+    for index, domain in graph.building:
         if graph.gives(index):
-            for domain in flow.places(index):
-                wanted.setdefault(graph.levels[index], {}).setdefault(domain, []).append(index)
+            wanted.setdefault(graph.levels[index], {}).setdefault(domain, []).append(index)
     return tuple(
         Stage(number, tuple(_Tasks(graph, number, d, schemas, rows).task(w) for d, w in sorted(of_stage.items())))
         for number, of_stage in sorted(wanted.items())
@@ -93,38 +107,64 @@ class _Graph:
     """What is built of a dataflow, and what that is computed from."""
 
     flow: Dataflow
-    added: set[NodeIndex]
-    building: dict[NodeIndex, None] = field(default_factory=dict)
-    """New nodes with full state, and new ones that lead to such; in topological order."""
-    needed: dict[NodeIndex, None] = field(default_factory=dict)
-    """Those, and what they stand on up to base tables; in topological order."""
-    obstacle: str = ""
+    added: set[Place]
+    cut: bool = True
+    """Whether state that runs already is where it ends."""
+    building: dict[Place, None] = field(default_factory=dict)
+    """New places with full state, and new ones that lead to such; in topological order, as are the next two."""
+    needed: dict[Place, None] = field(default_factory=dict)
+    """Those, and what they stand on up to base tables, or up to state that runs."""
+    standing: dict[Place, None] = field(default_factory=dict)
+    """The state that runs and on which they stand."""
     levels: dict[NodeIndex, int] = field(default_factory=dict)
     """In which stage a needed node is complete."""
 
     def __post_init__(self) -> None:
-        nodes = self.flow.nodes
-        full = [index for index in self.added if nodes[index].materialization is Kept.FULL]
-        needed = {index for each in full for index in self.flow.ancestors(each)} if full else set()
-        self.needed = {index: None for index in nodes if index in needed}
-        self.building = {i: None for i in self.needed if i in self.added and not isinstance(nodes[i].operator, Base)}
-        for index in self.needed:
-            node = nodes[index]
+        needed, standing = self._reached()
+        for node in self.flow.nodes.values():
+            for domain in self.flow.places(node.index):
+                place = (node.index, domain)
+                if place in standing:
+                    self.standing[place] = None
+                elif place in needed:
+                    self.needed[place] = None
+                    if place in self.added and not isinstance(node.operator, Base):
+                        self.building[place] = None
+                    self.levels[node.index] = self._level(node)
+
+    def _reached(self) -> tuple[set[Place], set[Place]]:
+        needed: set[Place] = set()
+        standing: set[Place] = set()
+        pending = [place for place in self.added if self.gives(place[0])]
+        while pending:
+            place = pending.pop()
+            if place in needed or place in standing:
+                continue
+            node = self.flow.nodes[place[0]]
             held = node.materialization is not Kept.NONE and not isinstance(node.operator, Egress)
-            if index not in self.added and held:
-                self.obstacle = f"it reads node {index}, which has state already and is fed from that"
-            self.levels[index] = self._level(node)
+            if held and place not in self.added and self.cut:
+                standing.add(place)
+                continue
+            needed.add(place)
+            pending.extend(self._above(node, place[1]))
+        return needed, standing
+
+    def _above(self, node: Node, domain: DomainIndex) -> list[Place]:
+        if not isinstance(node.operator, Ingress):
+            return [(parent, domain) for parent in node.parents]
+        routes = self.flow.routes[node.index]
+        return [(route.egress, sender_of(route.link)) for route in routes if receiver_of(route.link) == domain]
 
     def _level(self, node: Node) -> int:
         if isinstance(node.operator, Ingress):
             return lane_of(self.flow.routes[node.index][0].link) + 1
-        return max((self.levels[parent] for parent in node.parents), default=0)
+        return max((self.levels.get(parent, 0) for parent in node.parents), default=0)
 
     def gives(self, index: NodeIndex) -> bool:
         """Whether something of the node comes out of a task: its state, or rows for another."""
         return self.flow.nodes[index].materialization is Kept.FULL
 
-    def within(self, indices: Iterable[NodeIndex]) -> list[NodeIndex]:
+    def within(self, indices: Iterable[NodeIndex], domain: DomainIndex) -> list[Node]:
         """The nodes and what they are computed from in the same domain, in topological order."""
         reached: set[NodeIndex] = set()
         pending = list(indices)
@@ -132,9 +172,18 @@ class _Graph:
             index = pending.pop()
             if index not in reached:
                 reached.add(index)
-                if not isinstance(self.flow.nodes[index].operator, Ingress):
+                if (index, domain) not in self.standing and not isinstance(self.flow.nodes[index].operator, Ingress):
                     pending.extend(self.flow.nodes[index].parents)
-        return [index for index in self.needed if index in reached]
+        return [
+            _empty(node) if (node.index, domain) in self.standing else node
+            for node in self.flow.nodes.values()
+            if node.index in reached
+        ]
+
+
+def _empty(node: Node) -> Node:
+    """State that runs, as a task has it: nothing ever comes to it."""
+    return replace(node, operator=Ingress(node.index), parents=(), drives=())
 
 
 class _Tasks:
@@ -157,11 +206,11 @@ class _Tasks:
         flow = self._flow
         sinks = [self._sink(index) for index in wanted if isinstance(flow.nodes[index].operator, (Egress, Reader))]
         gone = {sink.node for sink in sinks if sink.from_state}
-        inside = [index for index in self._graph.within(wanted) if index not in gone]
-        nodes = tuple(flow.nodes[index] for index in inside)
+        nodes = tuple(node for node in self._graph.within(wanted, self._domain) if node.index not in gone)
         incoming = tuple(
             route
             for node in nodes
+            if (node.index, self._domain) not in self._graph.standing
             for route in flow.routes.get(node.index, ())
             if receiver_of(route.link) == self._domain
         )
@@ -184,7 +233,7 @@ class _Tasks:
         node = self._flow.nodes[index]
         (parent,) = node.parents
         above = self._flow.nodes[parent]
-        inside = [self._flow.nodes[each] for each in self._graph.within([index])]
+        inside = self._graph.within([index], self._domain)
         return Sink(
             index,
             parent,

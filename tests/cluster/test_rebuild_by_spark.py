@@ -1,4 +1,5 @@
-"""A lost disk of a real cluster: a Spark driver that is killed gives nothing up; asked again, Spark has it rebuilt."""
+"""A lost disk of a real cluster: a Spark driver that is killed gives nothing up; asked again, Spark has it rebuilt, and
+the full states that stand on it."""
 
 from __future__ import annotations
 
@@ -111,6 +112,8 @@ def test_a_killed_driver_gives_nothing_up_and_the_next_has_it_rebuilt(running: O
         db.execute("CREATE TABLE votes (id INT PRIMARY KEY, story INT)")
         db.execute("CREATE VIEW of_id AS SELECT id FROM votes WHERE id = ?")
         db.execute("CREATE VIEW counted AS SELECT story, COUNT(*) AS n FROM votes WHERE story = ? GROUP BY story")
+        db.execute("CREATE EXT VIEW ranking AS SELECT story, COUNT(*) AS n, MAX(id) AS last FROM votes GROUP BY story")
+        db.execute("CREATE EXT VIEW every AS SELECT id, story FROM votes")
         db.table("votes").insert([{"id": n, "story": n % 7} for n in range(ARCHIVED)])
         archived = db.send(Call("POST", "/v1/archive", dict))["positions"]
         for n in range(ARCHIVED, ARCHIVED + TAIL):
@@ -133,6 +136,8 @@ def test_a_killed_driver_gives_nothing_up_and_the_next_has_it_rebuilt(running: O
         assert (done.backfill, done.state) == ("spark", "done")
         assert "more than the threshold of 20" in str(done.why)
         assert any(each.ui and each.ui.startswith("http") for each in told)
+        assert done.steps[-1].startswith("build full states in bulk (spark: ")
+        assert any("compute full states from the archive (spark)" in each.step for each in told)
         (votes,) = again.rebuilt
         base = votes["base"]
         assert (votes["by"], votes["position"], votes["known"]) == ("spark", archived[base], known[base])
@@ -143,7 +148,12 @@ def test_a_killed_driver_gives_nothing_up_and_the_next_has_it_rebuilt(running: O
         found = db.view("of_id").lookup_many([[n] for n in range(ARCHIVED + TAIL)])
         assert {row["id"] for rows in found for row in rows} == kept
         assert db.view("counted").lookup(story=3)[0]["n"] == sum(n % 7 == 3 for n in kept)
+        ranking = {row["story"]: (row["n"], row["last"]) for row in db.view("ranking").lookup()}
+        stories = {story: [n for n in kept if n % 7 == story] for story in range(7)}
+        assert ranking == {story: (len(ids), max(ids)) for story, ids in stories.items()}
+        assert sorted(row["id"] for row in db.view("every").lookup()) == sorted(kept)
         assert not list((running.data / "archive" / "_rebuild").iterdir())
+        assert not (running.data / "archive" / "_bulk").exists()
 
 
 def parent(pid: int) -> int:

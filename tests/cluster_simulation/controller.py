@@ -40,6 +40,7 @@ class SimulatedController:
             try:
                 await self.leader.lead(election.lost)
             finally:
+                cluster.losses.refilled += self.leader.rebuilds.refills.built
                 self.leader = None
             cluster.say(f"{self.process} leads no more")
             await election.resign()

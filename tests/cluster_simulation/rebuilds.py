@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,14 +36,17 @@ class Losses:
     """Shards that were made again."""
     by_runs: int = 0
     """Tables that were loaded from what a job had folded."""
+    refilled: int = 0
+    """How often the full state that stood on them was built in bulk, by leaders that lead no more."""
     making: dict[tuple[str, int], Process] = field(default_factory=dict)
     """By data directory and shard, who is at it: one at a time."""
     made: dict[tuple[str, int], tuple[int, ShardRebuilt]] = field(default_factory=dict)
     """With the decision for which it was made."""
 
-    def give_up(self, shard: int, archived: dict[str, int]) -> None:
-        """What was on the shard's lost disks behind these positions is lost. They are by table."""
-        for store in self.disks.pop(DomainIndex(shard), ()):
+    def give_up(self, shard: int, archived: dict[str, int], left: Iterable[CrashStore]) -> None:
+        """What was on the shard's lost disks behind these positions is lost. They are by table. ``left`` are disks of
+        the shard that are there: an operator gives up one, too, whose workers are only away for a while."""
+        for store in (*self.disks.pop(DomainIndex(shard), ()), *left):
             for schema in store.tables():
                 name = schema.name
                 for _, deltas in store.log(name, max(archived.get(name, 0), store.floor(name)), 1 << 30):
@@ -105,10 +109,11 @@ class SimulatedUnderWay:
                 store.trim_log(schema.name, known)
                 tables.append(RebuiltTable(base, 0, 0, known))
         store.sync()
+        left = [disk.store for place, disk in cluster.disks.disks.items() if place[1] == asked.shard]
         cluster.say(f"shard {asked.shard} is rebuilt in {self._worker.data}: {tables}")
         cluster.disks.disks[self._worker.data, DomainIndex(asked.shard)] = Disk(store)
         cluster.losses.rebuilt += 1
-        cluster.losses.give_up(asked.shard, {each.schema.name: each.position for each in manifests})
+        cluster.losses.give_up(asked.shard, {each.schema.name: each.position for each in manifests}, left)
         return ShardRebuilt(tuple(tables))
 
     def _load(self, store: CrashStore, manifest: Manifest) -> RebuiltTable:

@@ -334,6 +334,10 @@ class Scenario:
         self.ledger.lost = cluster.losses.rows
         self.counts["shards rebuilt"] = cluster.losses.rebuilt
         self.counts["tables loaded from runs"] = cluster.losses.by_runs
+        leads = [each.leader for each in cluster.controllers.values() if each.leader is not None]
+        self.counts["full states built again in bulk"] = cluster.losses.refilled + sum(
+            leader.rebuilds.refills.built for leader in leads
+        )
         for ended, jobs in (cluster.archive.jobs if cluster.archive is not None else {}).items():
             self.counts[f"bulk jobs {ended}"] = jobs
         self.ledger.judge(stored, checks.log_order(cluster, decided, state, ("marks", "tags")))

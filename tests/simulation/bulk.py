@@ -20,15 +20,15 @@ from domains.graph import DomainIndex
 from domains.sharding import table_of
 from domains.types import Delta, TableSchema
 from migrations.backfill.in_process import run_locally
-from migrations.backfill.stages import bases_fed, bulk_domains, obstacle, stages_of
+from migrations.backfill.stages import bases_fed, bulk_domains, stages_of
 from migrations.dataflow import Dataflow
 from migrations.plan import MigrationPlan, PlanStep
 from tests.simulation.simulation import Simulation
 
 
 def is_bulk(flow: Dataflow, plan: MigrationPlan) -> bool:
-    """Whether there is something to compute in bulk, and nothing in the way."""
-    return bool(bulk_domains(flow, plan)) and not obstacle(flow, plan)
+    """Whether there is something to compute in bulk."""
+    return bool(bulk_domains(flow, plan))
 
 
 @dataclass

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from domains.archive import SegmentMissing
 from domains.errors import BadRequest
 from domains.memory_store import MemoryStore
+from domains.packets import Clock
 from domains.sharding import base_shard
+from domains.types import Delta
+from worker.archive_messages import ArchivePositions
 from worker.rebuild_messages import (
     ArchivedShard,
     ArchivedShardRequest,
@@ -20,6 +23,7 @@ from worker.rebuild_messages import (
 
 if TYPE_CHECKING:
     from tests.controller.cluster.memory_workers import MemoryCluster
+    from worker.hosted import Hosted
 
 
 class MemoryArchive:
@@ -30,6 +34,8 @@ class MemoryArchive:
         self.looks = 2
         """How often one that is asked for is still under way."""
         self.asked: list[RebuildShard] = []
+        self.folds: dict[str, tuple[int, list[Delta]]] = {}
+        """By base shard, as of which position it was archived last, and its rows then."""
         self._shards = shards
         self._kept: dict[int, MemoryStore] = {}
         self._made: dict[tuple[str, int], tuple[int, ShardRebuilt]] = {}
@@ -39,6 +45,17 @@ class MemoryArchive:
         """Archive all shards up to now."""
         for domain, given in cluster.decided.placement.items():
             self._kept[domain] = copy.deepcopy(cluster.disks[given.data, domain])
+
+    def archived_now(self, hosted: Hosted) -> ArchivePositions:
+        """What a worker hosts, as of this moment."""
+        positions: Clock = {}
+        for host in hosted.hosts.values():
+            for schema in host.domain.store.tables():
+                base = host.domain.base_name(schema)
+                positions[base] = host.domain.store.position(schema.name)
+                rows = list(host.domain.store.table(schema.name).find((), ()))
+                self.folds[base] = positions[base], rows
+        return ArchivePositions(self.url, positions)
 
     def archived(self, asked: ArchivedShardRequest) -> ArchivedShard:
         if not self.is_there:

@@ -31,6 +31,7 @@ from migrations.statements.statement import WriteStatement
 from tests.cluster_simulation.loop import VirtualLoop
 from tests.controller.cluster.memory_archive import MemoryArchive
 from tests.shard_of_key import shard_of_key
+from worker.archive_messages import ArchiveRequest, LogRelease
 from worker.batch import Batch, Drop, LinkPacket, Look
 from worker.hosted import Hosted
 from worker.messages import (
@@ -180,6 +181,10 @@ class MemoryWorker:
                 return RowCounts({each.name: store.table(each.name).row_count for each in store.tables()})
             case Status():
                 return StatusDocument({"health": "ok", "memory": {"accounted": 1}, "peers": {"out": {}}})
+            case ArchiveRequest():
+                return self.cluster.archive.archived_now(self.hosted)
+            case LogRelease():
+                return Done()
             case HeardRequest():
                 return Heard(heard_at_last(self.hosted, message.given_up))
             case ArchivedShardRequest():
