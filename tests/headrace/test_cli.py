@@ -169,7 +169,7 @@ main()
 
 def test_a_folder_of_our_name_beside_a_script_is_not_taken_for_us(tmp_path: Path) -> None:
     """A clone is such a folder."""
-    if any(Path(site).glob("__editable___headrace*finder.py") for site in sys.path):
+    if any(found for site in sys.path for found in Path(site).glob("__editable___headrace*finder.py")):
         pytest.skip("this environment was made before `make install` put us on the path: make clean install")
     (tmp_path / "headrace").mkdir()
     (tmp_path / "script.py").write_text("from headrace import connect")
