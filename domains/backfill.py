@@ -58,10 +58,7 @@ class Backfill:
         if self.begun:
             return
         self.begun = True
-        act = new_pass()
-        for vertex in self.full:
-            act.inject_output(vertex, whole_state(vertex))
-        act.run()
+        feed_whole(self.full, new_pass)
         for vertex in building:
             index = scalar_state(vertex)
             if index is not None:
@@ -123,10 +120,13 @@ def in_order(rows: Mapping[str, int]) -> list[str]:
     return sorted(rows, key=lambda table: (rows[table] >= bound, -rows[table], table))
 
 
-def whole_state(vertex: Vertex) -> list[Delta]:
-    """All rows of a vertex with full state."""
-    index = next(iter(vertex.indexes.values()))
-    return [delta for key in index.keys() for delta in index.get(key) or ()]  # noqa: SIM118
+def feed_whole(full: Sequence[Vertex], new_pass: Callable[[], ForwardPass]) -> None:
+    """Pass on all rows of vertices with full state, in one pass."""
+    act = new_pass()
+    for vertex in full:
+        index = next(iter(vertex.indexes.values()))
+        act.inject_output(vertex, [delta for key in index.keys() for delta in index.get(key) or ()])  # noqa: SIM118
+    act.run()
 
 
 def scalar_state(vertex: Vertex) -> GroupIndex | None:

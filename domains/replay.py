@@ -38,7 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 from domains import graph
-from domains.backfill import whole_state
+from domains.backfill import feed_whole
 from domains.deltas import Entry, add_row, consolidate, key_function
 from domains.forward import ForwardPass
 from domains.graph import Columns
@@ -146,10 +146,7 @@ class Replay:
         if self.begun:
             return
         self.begun = True
-        act = new_pass()
-        for vertex in self.full:
-            act.inject_output(vertex, whole_state(vertex))
-        act.run()
+        feed_whole(self.full, new_pass)
 
     @property
     def finished(self) -> bool:
