@@ -245,6 +245,7 @@ class WorkerServer:
                         close=close,
                     ),
                     message.epoch,
+                    at_once=True,
                 )
             except HeadraceError:
                 if close is not None:

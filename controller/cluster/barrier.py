@@ -18,7 +18,7 @@ from domains.packets import LinkId, lane_of
 Place = tuple[int, int]
 """(epoch, sequence): how far a link is. A greater epoch counts for more: what was sent in an older one is void."""
 
-SLOWER = 10
+SLOWER = 50
 """How many times ``poll`` the longest pause between two looks is."""
 
 
@@ -38,23 +38,29 @@ Look = Callable[[], Awaitable[Reached]]
 
 
 async def all_lanes(look: Look, poll: float) -> None:
-    """Returns when every consequence of what was done before the call has arrived."""
-    lane = 0
-    while True:
-        reached = await look()
-        if not any(lane_of(link) >= lane for link in reached.sent):
-            return
-        await _arrived({link: place for link, place in reached.sent.items() if lane_of(link) == lane}, look, poll)
+    """Returns when every consequence of what was done before the call has arrived.
+
+    The look that finds a lane arrived is the goal of the next one, too: a worker tells what it has received and what it
+    has sent because of it in one answer.
+    """
+    reached, lane = await look(), 0
+    while any(lane_of(link) >= lane for link in reached.sent):
+        goal = {link: place for link, place in reached.sent.items() if lane_of(link) == lane}
+        reached = await _arrived(goal, reached, look, poll)
         lane += 1
 
 
 async def everything_sent(look: Look, poll: float) -> None:
     """Returns when what had been sent before the call has arrived, whatever it made others send."""
-    await _arrived((await look()).sent, look, poll)
+    reached = await look()
+    await _arrived(reached.sent, reached, look, poll)
 
 
-async def _arrived(goal: Mapping[LinkId, Place], look: Look, poll: float) -> None:
+async def _arrived(goal: Mapping[LinkId, Place], reached: Reached, look: Look, poll: float) -> Reached:
+    """The first look, from ``reached`` on, that finds the goal reached."""
     pause = poll
-    while (await look()).lacks(goal):
+    while reached.lacks(goal):
         await asyncio.sleep(pause)
         pause = min(2 * pause, SLOWER * poll)
+        reached = await look()
+    return reached

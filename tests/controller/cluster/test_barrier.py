@@ -55,7 +55,27 @@ async def test_lanes_are_waited_for_in_order() -> None:
         ({A: (1, 3), UP: (1, 2)}, {A: (1, 3), UP: (1, 2)}),
     )
     await all_lanes(links.look, 0.0)
-    assert links.looks >= 5
+    assert links.looks == 5
+
+
+async def test_one_look_is_enough_where_all_has_arrived() -> None:
+    """Views wait for it, and each look is a question to every worker."""
+    links = Links(({A: (1, 3), UP: (1, 2)}, {A: (1, 3), UP: (1, 2)}))
+    await all_lanes(links.look, 0.0)
+    assert links.looks == 1
+    await everything_sent(links.look, 0.0)
+    assert links.looks == 2
+
+
+async def test_what_a_lane_made_others_send_is_waited_for_as_of_the_look_that_found_it_arrived() -> None:
+    """What is sent on the next lane after that look has another cause."""
+    links = Links(
+        ({A: (1, 3), UP: (1, 1)}, {A: (1, 2), UP: (1, 1)}),
+        ({A: (1, 3), UP: (1, 2)}, {A: (1, 3), UP: (1, 1)}),
+        ({A: (1, 9), UP: (1, 8)}, {A: (1, 9), UP: (1, 2)}),
+    )
+    await all_lanes(links.look, 0.0)
+    assert links.looks == 3
 
 
 async def test_a_link_that_began_again_is_past_what_it_was() -> None:
