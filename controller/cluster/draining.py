@@ -33,7 +33,7 @@ async def drain(leader: Leader, worker: str) -> None:
         raise NotFound(f'no worker "{worker}" is there', hint=f"there are: {known}")
     state = leader.ledger.decided
     own = [domain for domain, given in state.placement.items() if given.worker == worker]
-    others = {name: data for name, data in leader.recovery.takers(leader.fleet.names()).items() if name != worker}
+    others = {name: data for name, data in leader.taking.takers(leader.fleet.names()).items() if name != worker}
     stranded = sorted(set(own) - place(own, others, state.placement).keys())
     if stranded:
         raise BadRequest(

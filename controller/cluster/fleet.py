@@ -48,12 +48,16 @@ class Timing:
     """How long a change waits for ZooKeeper to answer: an ensemble that elects a new leader needs less."""
     rebalance_after: float = 1.0
     """How long after a worker joined domains are moved to it: several often join together."""
+    trust_after: float = 10.0
+    """… to one that was lost with domains and came back: one that crashes again and again would take them away each
+    time. Nobody waits for it, others have its domains."""
     calm_patience: float = 10.0
     """How long a change waits for a recovery that is under way."""
     retry: float = 0.5
     """Between rounds of a recovery that cannot go on (a shard that no worker can open, ZooKeeper away)."""
-    poll: float = 0.005
-    """Between two looks at how far the links are; it doubles up to ten times that."""
+    poll: float = 0.001
+    """Between two looks at how far the links are; it doubles up to fifty times that. What is waited for is mostly one
+    sync of a disk, and while a domain moves views wait for it."""
 
 
 class Watcher(Protocol):

@@ -35,6 +35,7 @@ from controller.cluster.recovery import Recovery
 from controller.cluster.refilling import Refill
 from controller.cluster.replica import Replica
 from controller.cluster.state import ClusterState
+from controller.cluster.taking import Taking
 from controller.executor import Interrupted
 from controller.migrator import Migrator
 from domains.errors import HeadraceError, NoLeader, Unavailable
@@ -83,6 +84,7 @@ class Leader:
         self.calm = Calm()
         self.ledger = Ledger(authority, settings.writer, self.deposed)
         self.fleet = Fleet(authority, connect, settings.timing, self)
+        self.taking = Taking(self.fleet, self.ledger, settings.timing.trust_after)
         self.migrator: Migrator | None = None
         """None until it has taken over."""
         self.recovery: Recovery | None = None
@@ -94,8 +96,6 @@ class Leader:
         """What keeps it from calm, if anything does."""
         self._replica = replica
         self._over = asyncio.Event()
-        self._refused: dict[tuple[str, DomainIndex], float] = {}
-        self._unopened: set[tuple[DomainIndex, int]] = set()
         self._news = asyncio.Event()
         """Set at whatever the steering task or somebody else may be waiting for."""
         self._newcomers: dict[str, None] = {}
@@ -141,6 +141,7 @@ class Leader:
 
     def joined(self, worker: str) -> None:
         self._newcomers[worker] = None
+        self.taking.joined(worker)
         self._uneven = True
         self._balance_at = asyncio.get_running_loop().time() + self.settings.timing.rebalance_after
         self._news.set()
@@ -150,7 +151,10 @@ class Leader:
         self._moves.clear()
         self._news.set()
         if self.ledger.state is None or any(g.worker == worker for g in self.ledger.state.placement.values()):
+            self.taking.lost(worker)
             self.disturb(f'worker "{worker}" is lost')
+        else:
+            self.taking.left(worker)
 
     def shaken(self, worker: str) -> None:
         self.disturb(f'the connection to worker "{worker}" was made again')
@@ -289,8 +293,7 @@ class Leader:
                 self._replica,
                 timing,
                 check,
-                self._refused,
-                self._unopened,
+                self.taking,
                 self.rebuilds,
                 Refill(self.rebuilds.refills, self.settings.bulk, self._executor(number), self.fleet, self.ledger),
             )
@@ -346,7 +349,6 @@ class Leader:
     async def _balance(self) -> None:
         """Give workers that joined their part, once they are all there and no migration would be disturbed."""
         assert self.migrator is not None
-        assert self.recovery is not None
         now = asyncio.get_running_loop().time()
         if not self._uneven or now < self._balance_at:
             return
@@ -355,8 +357,11 @@ class Leader:
             return
         self._uneven = False
         reports = await self._reports(self.fleet.names())
-        workers = self.recovery.takers(reports)
-        moves = self.recovery.drained() or rebalance(workers, self.ledger.decided.placement, load=loads(reports))
+        workers, later = self.taking.trusted(reports), self.taking.next_trusted()
+        if later is not None:
+            self._balance_at = min(later, self._balance_at) if self._uneven else later
+            self._uneven = True
+        moves = self.taking.drained() or rebalance(workers, self.ledger.decided.placement, load=loads(reports))
         if moves and self.calm:
             self._moves = dict(moves)
             self.disturb("moving domains to workers that joined")

@@ -194,8 +194,7 @@ async def _fence(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[Domai
 
     The recovery decides them as well; it may not have come to it yet.
     """
-    assert leader.recovery is not None
-    if any(leader.recovery.may_be_open(domain) for domain in hosts):
+    if any(leader.taking.may_be_open(domain) for domain in hosts):
 
         def decide(before: ClusterState) -> ClusterState:
             _check_still_lost(leader, hosts)
@@ -247,11 +246,10 @@ def _chosen(leader: Leader, shards: Sequence[int]) -> list[DomainIndex]:
 
 def _hosts(leader: Leader, wanted: Sequence[DomainIndex]) -> dict[DomainIndex, str]:
     """A worker for each, by the usual rule, as if it had never been anywhere."""
-    assert leader.recovery is not None
     placement = leader.ledger.decided.placement
     hosts = place(
         wanted,
-        leader.recovery.takers(leader.fleet.names()),
+        leader.taking.takers(leader.fleet.names()),
         {domain: replace(given, data="") if domain in wanted else given for domain, given in placement.items()},
     )
     if len(hosts) < len(wanted):

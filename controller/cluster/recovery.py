@@ -32,10 +32,10 @@ What excludes each race:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 from controller.cluster import barrier
@@ -45,7 +45,6 @@ from controller.cluster.ledger import Ledger
 from controller.cluster.linking import links
 from controller.cluster.moving import flush_domains
 from controller.cluster.performing import look
-from controller.cluster.placing import Refusals, place
 from controller.cluster.rebuilding import Rebuilds
 from controller.cluster.reconcile import (
     Repair,
@@ -64,9 +63,10 @@ from controller.cluster.reconcile import (
 from controller.cluster.refilling import Refill
 from controller.cluster.replica import Replica
 from controller.cluster.state import Assignment, ClusterState
+from controller.cluster.taking import Taking
 from controller.cluster.together import together
 from controller.executor import Interrupted
-from domains.commands import Progress
+from domains.commands import Feed, Progress
 from domains.errors import HeadraceError
 from domains.graph import DomainIndex
 from domains.sharding import base_shard
@@ -80,9 +80,10 @@ from worker.messages import (
     WorkerReport,
 )
 
-REFUSED_SECONDS = 60.0
-"""For how long a worker that could not open a domain is asked last. Many reasons pass: a lock that a dying process
-still holds, a disk that was full. Much longer than the pause between two rounds, so that all have their turn."""
+FED_TOGETHER = 8
+TIMES_TOGETHER = 3
+"""Slices of a feed whose answers are not waited for, since views wait for what is fed: 12 ms of the worker's thread. An
+answer and the next question take longer than a slice. What is larger leaves the worker to others between its slices."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -105,13 +106,11 @@ class Recovery:
         replica: Replica,
         timing: Timing,
         check: Callable[[], None],
-        refused: dict[tuple[str, DomainIndex], float],
-        unopened: set[tuple[DomainIndex, int]],
+        taking: Taking,
         rebuilds: Rebuilds,
         refill: Refill,
     ) -> None:
-        """``refused``, ``unopened`` (incarnations that were decided and given to nobody) and ``rebuilds`` outlive the
-        round."""
+        """``taking`` and ``rebuilds`` outlive the round."""
         self.step = ""
         """What is being done, for status."""
         self._fleet = fleet
@@ -119,8 +118,7 @@ class Recovery:
         self._replica = replica
         self._timing = timing
         self._check = check
-        self._refused = refused
-        self._unopened = unopened
+        self._taking = taking
         self._rebuilds = rebuilds
         self._refill = refill
         self._rebuilding: dict[DomainIndex, str] = {}
@@ -136,7 +134,7 @@ class Recovery:
         await self._ledger.settle()
         await self._replica.follow(self._ledger.decided.recipe)
         reports = await self._reports(self._fleet.names())
-        decided, takers = self._ledger.decided, self.takers(reports)
+        decided, takers = self._ledger.decided, self._taking.takers(reports)
         self._rebuilds.refills.notice(decided)
         self._rebuilding = await self._rebuilds.round(self._ask, decided, takers, self._tables_of)
         await self._flush(reports, moves)
@@ -173,7 +171,7 @@ class Recovery:
     # --- deciding -------------------------------------------------------------------------------------------------
 
     async def _flush(self, reports: Reports, moves: Mapping[DomainIndex, str]) -> None:
-        moving = self._moving(self._ledger.decided, moves)
+        moving = self._taking.moving(moves)
         if moving and not homeless(self._ledger.decided, reports):
             self.step = f"preparing {_names(moving)} to move"
             await flush_domains(self._ask, self._ledger.decided, moving)
@@ -181,11 +179,10 @@ class Recovery:
     async def _decide(self, reports: Reports, moves: Mapping[DomainIndex, str]) -> list[DomainIndex]:
         """Give what is homeless, or is to move, to workers: written, with a new epoch, before anything is done."""
         state = self._ledger.decided
-        moving = {d: worker for d, worker in self._moving(state, moves).items() if d not in self._rebuilding}
+        moving = {d: worker for d, worker in self._taking.moving(moves).items() if d not in self._rebuilding}
         lost = [d for d in homeless(state, reports) if d not in moving and d not in self._rebuilding]
-        workers, load, refused = self.takers(reports), loads(reports), self._refusals()
-        hosts = place(lost, workers, state.placement, load=load, refused=refused, last=self._there(reports)) | moving
-        stranded = [d for d in lost if d not in hosts and self.may_be_open(d)]
+        hosts = self._taking.homes(lost, reports, loads(reports)) | moving
+        stranded = [d for d in lost if d not in hosts and self._taking.may_be_open(d)]
         if not hosts and not stranded:
             return []
         self.step = f"giving {_names([*hosts, *stranded])} to workers"
@@ -199,41 +196,9 @@ class Recovery:
             return replace(before, epoch=epoch, placement={**before.placement, **given})
 
         decided = await self._ledger.amend(decide, patience=0.0)
-        self._unopened.update((domain, decided.epoch) for domain in stranded)
+        self._taking.left_out(stranded, decided.epoch)
         self._check()
         return sorted(hosts)
-
-    def may_be_open(self, domain: DomainIndex) -> bool:
-        """Whether a worker that cannot be heard may still host the incarnation that is decided."""
-        given = self._ledger.decided.placement.get(domain)
-        return given is not None and (domain, given.incarnation) not in self._unopened
-
-    def takers(self, workers: Iterable[str]) -> dict[str, str]:
-        """Those of the workers that may be given domains, with their data directories."""
-        draining, members = self._ledger.decided.draining, self._fleet.members
-        there = self._there(workers)
-        return {n: data for n, data in there.items() if draining.get(n) != members[n].descriptor.incarnation}
-
-    def _there(self, workers: Iterable[str]) -> dict[str, str]:
-        members = self._fleet.members
-        return {name: members[name].descriptor.data for name in workers if name in members}
-
-    def _moving(self, state: ClusterState, moves: Mapping[DomainIndex, str]) -> dict[DomainIndex, str]:
-        """Of the wanted moves and of what is on draining workers: what another worker can take now."""
-        takers = self.takers(self._fleet.names())
-        wanted = {d: worker for d, worker in moves.items() if worker in takers and state.placement[d].worker != worker}
-        return {**self.drained(), **wanted}
-
-    def drained(self) -> dict[DomainIndex, str]:
-        """What is on draining workers, and who can take it now."""
-        placement, there = self._ledger.decided.placement, self._fleet.names()
-        takers = self.takers(there)
-        left = [d for d, given in placement.items() if given.worker in there and given.worker not in takers]
-        return place(left, takers, placement, refused=self._refusals())
-
-    def _refusals(self) -> Refusals:
-        now = asyncio.get_running_loop().time()
-        return {pair: when for pair, when in self._refused.items() if now - when < REFUSED_SECONDS}
 
     def _tables_of(self, domain: DomainIndex) -> Iterable[TableSchema]:
         """The tables of which a domain is to have a shard."""
@@ -288,13 +253,13 @@ class Recovery:
             raise
         except HeadraceError as error:
             return self._refuse(given.worker, domain, error)
-        self._refused.pop((given.worker, domain), None)
+        self._taking.opened(given.worker, domain)
         return None
 
     def _refuse(self, worker: str, domain: DomainIndex, error: HeadraceError) -> str:
         reason = f'worker "{worker}" cannot open it: {error}'
         _log.error("domain %d: %s", domain, reason)
-        self._refused[worker, domain] = asyncio.get_running_loop().time()
+        self._taking.refused(worker, domain)
         return reason
 
     # --- tables ---------------------------------------------------------------------------------------------------
@@ -346,8 +311,7 @@ class Recovery:
         self.step = "waiting for what is on its way"
         await barrier.everything_sent(self._links, self._timing.poll)
         self.step = "building again what is full"
-        await together(self._perform_all(steps) for steps in by_domain(todo.again))
-        await together(self._perform_all(steps) for steps in by_domain(todo.indexes))
+        await together(self._perform_all(steps) for steps in by_domain([*todo.again, *todo.indexes]))
         if self._refill.way:
             self.step = f"building full states in bulk ({self._refill.way})"
             await self._refill.fill()
@@ -386,13 +350,20 @@ class Recovery:
         return await look(self._fleet, self._ledger.decided)
 
     async def _perform_all(self, steps: Sequence[PlanStep]) -> None:
-        """One domain's steps, in order."""
-        for step in steps:
-            message = Perform(self._ledger.decided.epoch, step.domain, step.command)
-            while True:
-                progress: Progress = await self._ask(self._host(step.domain), message)
-                if progress.finished or not step.sliced:
-                    break
+        """One domain's steps, in order: what is not sliced, and the first slice of each step, are sent without waiting
+        for the answers. A worker does what one leader wants in the order in which it came.
+        """
+        begun = await together(self._perform(step) for step in steps)
+        for step, progress in zip(steps, begun, strict=True):
+            ahead = repeat(FED_TOGETHER, TIMES_TOGETHER if isinstance(step.command, Feed) else 0)
+            while step.sliced and not progress.finished:
+                slices = await together(self._perform(step) for _ in range(next(ahead, 1)))
+                progress = slices[-1]
+
+    async def _perform(self, step: PlanStep) -> Progress:
+        message = Perform(self._ledger.decided.epoch, step.domain, step.command)
+        progress: Progress = await self._ask(self._host(step.domain), message)
+        return progress
 
 
 def _names(domains: Iterable[DomainIndex]) -> str:

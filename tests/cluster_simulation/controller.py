@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from controller.cluster.draining import drain
+from controller.cluster.fleet import Timing
 from controller.cluster.handles import Wire
 from controller.cluster.leader import Leader, LeaderSettings
 from controller.cluster.rebuilding import rebuild_lost
@@ -16,6 +17,10 @@ from zookeeper.descriptors import ControllerDescriptor
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster
+
+
+TIMING = Timing(trust_after=2.0)
+"""A seed lasts some ten seconds, and is to have domains that go back to who was lost."""
 
 
 class SimulatedController:
@@ -34,7 +39,7 @@ class SimulatedController:
             cluster.say(f"{self.process} is elected")
             term += 1
             settings = LeaderSettings(
-                self.name, cluster.shards, cluster.quorum, process=self.incarnation, term=term, bulk=cluster.bulk
+                self.name, cluster.shards, cluster.quorum, TIMING, self.incarnation, term, cluster.bulk
             )
             self.leader = Leader(authority, Wire(cluster.name, self.name, self.incarnation), settings)
             try:

@@ -107,12 +107,49 @@ def test_a_worker_starts_anew_under_its_name() -> None:
         await asyncio.sleep(0.1)
         await cluster.calm()
         await program.check()
-        await asyncio.sleep(5.0)
+        await asyncio.sleep(cluster.timing.trust_after + 1.0)
         await cluster.calm()
         assert {name: len(domains) for name, domains in placement(cluster).items()} == {
             name: len(domains) for name, domains in before.items()
         }
         await program.vote(5)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_worker_that_is_lost_again_and_again_is_given_nothing_until_it_stays() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        for _ in range(3):
+            cluster.workers["w2"].die()
+            await cluster.until(lambda: "w2" not in cluster.led.fleet.members)
+            await cluster.start_worker("w2")
+            await asyncio.sleep(cluster.timing.trust_after / 2)
+            assert "w2" not in placement(cluster)
+        await cluster.start_worker("w4")
+        await asyncio.sleep(cluster.timing.rebalance_after + 1.0)
+        assert "w2" not in placement(cluster)
+        assert "w4" in placement(cluster), "who joins for the first time does not wait for the other"
+        cluster.workers["w4"].die()
+        await cluster.until(lambda: "w2" in placement(cluster))
+        await cluster.calm()
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_worker_that_came_back_and_stays_is_given_its_part() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(2)
+        cluster.workers["w2"].die()
+        await cluster.until(lambda: "w2" not in placement(cluster))
+        await cluster.start_worker("w2")
+        took = await cluster.until(lambda: "w2" in placement(cluster))
+        assert took >= cluster.timing.trust_after
+        await cluster.calm()
         await program.check()
         await cluster.close()
 

@@ -1,0 +1,119 @@
+"""Who may be given which domains, out of what is known beside what is decided: who drains, who was lost lately, and who
+has refused what.
+
+It outlives the rounds of a recovery: what a worker has refused, and which incarnations were decided and given to
+nobody, are facts of the whole term of a leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from controller.cluster.fleet import Fleet
+from controller.cluster.ledger import Ledger
+from controller.cluster.placing import Load, Refusals, place
+from controller.cluster.state import Assignment
+from domains.graph import DomainIndex
+
+REFUSED_SECONDS = 60.0
+"""For how long a worker that could not open a domain is asked last. Many reasons pass: a lock that a dying process
+still holds, a disk that was full. Much longer than the pause between two rounds, so that all have their turn."""
+
+
+class Taking:
+    """Of one leader. Workers are given with their data directories: a shard goes only where its directory is."""
+
+    def __init__(self, fleet: Fleet, ledger: Ledger, trust_after: float) -> None:
+        self._fleet = fleet
+        self._ledger = ledger
+        self._trust_after = trust_after
+        self._trusted_at: dict[str, float] = {}
+        """Of workers that were lost; for ever away, for those that are not back."""
+        self._refused: dict[tuple[str, DomainIndex], float] = {}
+        self._unopened: set[tuple[DomainIndex, int]] = set()
+
+    # --- workers --------------------------------------------------------------------------------------------------
+
+    def takers(self, workers: Iterable[str]) -> dict[str, str]:
+        """Those of the workers that may be given domains."""
+        draining, members = self._ledger.decided.draining, self._fleet.members
+        there = self._there(workers)
+        return {n: data for n, data in there.items() if draining.get(n) != members[n].descriptor.incarnation}
+
+    def _there(self, workers: Iterable[str]) -> dict[str, str]:
+        members = self._fleet.members
+        return {name: members[name].descriptor.data for name in workers if name in members}
+
+    def trusted(self, workers: Iterable[str]) -> dict[str, str]:
+        """Those of the takers that others' domains may be moved to, though nothing is wrong with these. Where all have
+        come back lately there is no better one than any of them."""
+        now = asyncio.get_running_loop().time()
+        self._trusted_at = {name: at for name, at in self._trusted_at.items() if at > now}
+        takers = self.takers(workers)
+        return {name: data for name, data in takers.items() if name not in self._trusted_at} or takers
+
+    def next_trusted(self) -> float | None:
+        """When the next of the workers that are back is trusted."""
+        return min((at for at in self._trusted_at.values() if at < inf), default=None)
+
+    def lost(self, worker: str) -> None:
+        """It had domains, and is away."""
+        self._trusted_at[worker] = inf
+
+    def left(self, worker: str) -> None:
+        """It had none. One that was lost before, and has not been given any since, is no more to be trusted now."""
+        if worker in self._trusted_at:
+            self._trusted_at[worker] = inf
+
+    def joined(self, worker: str) -> None:
+        if worker in self._trusted_at:
+            self._trusted_at[worker] = asyncio.get_running_loop().time() + self._trust_after
+
+    # --- domains --------------------------------------------------------------------------------------------------
+
+    def homes(self, lost: Iterable[DomainIndex], workers: Iterable[str], load: Load) -> dict[DomainIndex, str]:
+        """A worker for each of the lost domains that any of these can take."""
+        names = list(workers)
+        takers, placement = self.takers(names), self._placement
+        return place(lost, takers, placement, load=load, refused=self._refusals(), last=self._there(names))
+
+    def moving(self, moves: Mapping[DomainIndex, str]) -> dict[DomainIndex, str]:
+        """Of the wanted moves and of what is on draining workers: what another worker can take now."""
+        takers, placement = self.takers(self._fleet.names()), self._placement
+        wanted = {d: worker for d, worker in moves.items() if worker in takers and placement[d].worker != worker}
+        return {**self.drained(), **wanted}
+
+    def drained(self) -> dict[DomainIndex, str]:
+        """What is on draining workers, and who can take it now."""
+        placement, there = self._placement, self._fleet.names()
+        takers = self.takers(there)
+        left = [d for d, given in placement.items() if given.worker in there and given.worker not in takers]
+        return place(left, takers, placement, refused=self._refusals())
+
+    def may_be_open(self, domain: DomainIndex) -> bool:
+        """Whether a worker that cannot be heard may still host the incarnation that is decided."""
+        given = self._placement.get(domain)
+        return given is not None and (domain, given.incarnation) not in self._unopened
+
+    @property
+    def _placement(self) -> Mapping[DomainIndex, Assignment]:
+        return self._ledger.decided.placement
+
+    # --- what came of it ------------------------------------------------------------------------------------------
+
+    def left_out(self, domains: Iterable[DomainIndex], incarnation: int) -> None:
+        """They have this incarnation now, and nobody was told to open it."""
+        self._unopened.update((domain, incarnation) for domain in domains)
+
+    def refused(self, worker: str, domain: DomainIndex) -> None:
+        """The worker could not open the domain: others are asked first for a while."""
+        self._refused[worker, domain] = asyncio.get_running_loop().time()
+
+    def opened(self, worker: str, domain: DomainIndex) -> None:
+        self._refused.pop((worker, domain), None)
+
+    def _refusals(self) -> Refusals:
+        now = asyncio.get_running_loop().time()
+        return {pair: when for pair, when in self._refused.items() if now - when < REFUSED_SECONDS}
