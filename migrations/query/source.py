@@ -242,12 +242,13 @@ def _write_out(join: exp.Join, shared: Sequence[str]) -> None:
 
 
 def _merged(left: Named, right: Named, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
-    """The names after a join: a USING column counts once, and comes first in ``*``."""
+    """The names after a join: in ``*`` a USING column counts once and comes first, then what else the side has that is
+    kept."""
     if not shared:
         return (*left.bounds, *right.bounds)
     names = {name.lower() for name in shared}
     kept, other = (right, left) if side == "RIGHT" else (left, right)
     first = tuple(b for b in kept.bounds if b.name.lower() in names)
     hidden = tuple(replace(b, merged=True) for b in other.bounds if b.name.lower() in names)
-    rest = tuple(b for b in (*left.bounds, *right.bounds) if b.name.lower() not in names)
+    rest = tuple(b for b in (*kept.bounds, *other.bounds) if b.name.lower() not in names)
     return (*first, *hidden, *rest)

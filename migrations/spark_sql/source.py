@@ -223,12 +223,12 @@ def _field(side: Named, name: str) -> Field:
 
 
 def _merged(left: Named, right: Named, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
-    """A USING column counts once, that of the side that is kept, and comes first in ``*``."""
+    """A USING column counts once, that of the side that is kept, and comes first in ``*``; then that side's others."""
     if not shared:
         return (*left.bounds, *right.bounds)
     names = {name.lower() for name in shared}
     kept, other = (right, left) if side == "RIGHT" else (left, right)
     first = tuple(b for b in kept.bounds if b.name.lower() in names)
     hidden = tuple(replace(b, merged=True) for b in other.bounds if b.name.lower() in names)
-    rest = tuple(b for b in (*left.bounds, *right.bounds) if b.name.lower() not in names)
+    rest = tuple(b for b in (*kept.bounds, *other.bounds) if b.name.lower() not in names)
     return (*first, *hidden, *rest)
