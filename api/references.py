@@ -31,6 +31,7 @@ import orjson
 from api.encoding import parse, serialize
 from controller.binding import KEYS_PER_LOOKUP
 from controller.deployment import ViewInfo
+from domains.coercion import named_value
 from domains.errors import BadRequest, LimitExceeded
 from domains.graph import ParameterKind
 from domains.types import Column, Kind
@@ -128,7 +129,7 @@ def wanted_of(view: str, keys: list[Any]) -> Wanted:
         return Wanted(view, keys)
     references: list[Reference] = []
     forms = [_form_of(key, references) for key in keys]
-    return Wanted(view, keys, references, forms)
+    return Wanted(view, keys, references, forms) if references else Wanted(view, keys)
 
 
 def _has_blanks(key: Any) -> bool:
@@ -142,7 +143,7 @@ def _form_of(key: Any, references: list[Reference]) -> KeyForm:
     blanks: list[Blank] = []
     rows: list[tuple[int | str, int, str]] = []
     for at, value in key.items() if type(key) is dict else enumerate(key):
-        if type(value) is not dict:
+        if type(value) is not dict or named_value(value) is not None:
             continue
         kind, place, column = _named(value)
         if kind == "each":

@@ -45,7 +45,7 @@ def comparand_maker(type: SqlType, name: str) -> Callable[[Any], Comparand]:
         return lambda given: _number(given, type, name)
     # A text that is too long for the column is equal to none of its values, and is compared like any other.
     wanted = replace(type, length=None) if type.length is not None else type
-    convert = coercer(wanted, column=name, from_json=type.kind is Kind.BLOB)
+    convert = coercer(wanted, column=name, from_json=True)
     if type.kind is Kind.DATE:
         return lambda given: _day(given, convert)
     return lambda given: Comparand(convert(given))

@@ -23,28 +23,50 @@ from domains.functions.conversion import text_of, text_of_decimal, text_of_doubl
 from domains.functions.exact import MAX_DIGITS, rounded
 from domains.json_rows import json_encoder, json_value
 from domains.temporal import canonical_date, canonical_datetime, utc_text
-from domains.types import Kind, Row, SqlType, Value
+from domains.types import BLOB, Kind, Row, SqlType, Value
 
-__all__ = ["coerce", "coercer", "exact_number", "json_encoder", "json_value", "row_coercer", "text_of"]
+__all__ = ["coerce", "coercer", "exact_number", "json_encoder", "json_value", "named_value", "row_coercer", "text_of"]
 
+_DECIMAL_TEXT = re.compile(r"[+-]?([0-9]{1,65}(\.[0-9]{0,65})?|\.[0-9]{1,65})")
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 
 
 def coerce(value: object, type: SqlType, *, column: str = "", from_json: bool = False) -> Value:
     """The canonical value of ``type`` for ``value``; None stays None (NOT NULL is the table's own constraint).
 
-    With ``from_json`` a text for a BLOB is base64; otherwise it stands for its UTF-8 bytes.
+    With ``from_json`` a text for a BLOB is base64, and an object may name the value's own type; otherwise a text stands
+    for its UTF-8 bytes.
     """
     if value is None:
         return None
+    if from_json and isinstance(value, dict):
+        named = named_value(value, column=column)
+        value, from_json = value if named is None else named, False
     return _COERCIONS[type.kind](value, type, _Place(column, type, from_json))
 
 
+def named_value(given: dict[str, object], *, column: str = "") -> bytes | Decimal | None:
+    """The value of an object that names a type that JSON has not: ``{"BLOB": "YWI="}``, ``{"DECIMAL": "0.10"}``.
+
+    None where it is another object; TypeViolation where the text of the first is no base64.
+    """
+    match given:
+        case {"BLOB": str() as text} if len(given) == 1:
+            return _blob(text, BLOB, _Place(column, BLOB, True))
+        case {"DECIMAL": str() as text} if len(given) == 1 and _DECIMAL_TEXT.fullmatch(text):
+            return Decimal(text)
+    return None
+
+
 def exact_number(value: object, type: SqlType, *, column: str = "") -> int | Decimal:
-    """The number that ``value`` is, whether or not it fits ``type``: what a number column is compared with.
+    """The number that ``value`` is, whether or not it fits ``type``: what a number column is compared with. In JSON an
+    object may name it.
 
     TypeViolation where it is none, or is not finite.
     """
+    if isinstance(value, dict):
+        named = named_value(value, column=column)
+        value = value if named is None else named
     return _number(value, _Place(column, type, False))
 
 

@@ -53,10 +53,10 @@ def last(results: list[Result]) -> Result:
 
 
 def lookup(view: str, parameters: Mapping[str, Any]) -> Call[list[Record]]:
-    """By GET, which the server answers fastest; by POST what a query string cannot say: NULL, and long lists."""
+    """By GET, which the server answers fastest; by POST what a query string cannot say: NULL, bytes, and long lists."""
     given = {name: list(value) if isinstance(value, LISTS) else value for name, value in parameters.items()}
     pairs = [(name, each) for name, value in given.items() for each in (value if isinstance(value, list) else [value])]
-    if all(each is not None for _, each in pairs):
+    if not any(each is None or isinstance(each, bytes) for _, each in pairs):
         query = urlencode([(name, to_text(each)) for name, each in pairs])
         if len(query) <= QUERY_MAX:
             path = f"{_view(view)}?{query}" if query else _view(view)

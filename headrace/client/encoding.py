@@ -18,9 +18,12 @@ NOT_FINITE = "a value cannot be sent: NaN and infinities are no SQL values"
 
 
 def to_json(value: Any) -> bytes:
-    """:raises BadRequest: a value that JSON or SQL has not."""
+    """Bytes are named as such: base64 alone would be a text to a column of texts, and be stored or compared as that.
+
+    :raises BadRequest: a value that JSON or SQL has not.
+    """
     try:
-        text = orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+        text = orjson.dumps(value, default=_named, option=orjson.OPT_PASSTHROUGH_DATETIME)
         if b"null" in text:  # So orjson writes NaN and infinities, too.
             _slowly(value, lambda _: None)
         return text
@@ -28,15 +31,13 @@ def to_json(value: Any) -> bytes:
         if "64-bit" not in str(error):
             told = error.__cause__ if isinstance(error.__cause__, BadRequest) else None
             raise told or BadRequest(f"a value cannot be sent: {error}") from error
-        return _slowly(value, _plain)
+        return _slowly(value, _named)
 
 
 def sql_value(value: Any) -> Any:
-    """A value for a ``?`` in SQL, where no column says the type: those that JSON has not are named."""
+    """A value for a ``?`` in SQL, where no column says the type: a decimal is named, too."""
     if isinstance(value, list | tuple):
         return [sql_value(each) for each in value]
-    if isinstance(value, bytes):
-        return {"BLOB": _plain(value)}
     return {"DECIMAL": _plain(value)} if isinstance(value, Decimal) else value
 
 
@@ -57,6 +58,10 @@ def to_text(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     return str(_plain(value))
+
+
+def _named(value: Any) -> Any:
+    return {"BLOB": _plain(value)} if isinstance(value, bytes) else _plain(value)
 
 
 def _plain(value: Any) -> str:

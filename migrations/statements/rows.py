@@ -1,6 +1,6 @@
 """Writes that come as dicts and not as SQL: the table calls of the HTTP interface.
 
-Values are those of JSON (a BLOB is base64). Names are found in any case.
+Values are those of JSON (a BLOB is base64, or an object that says so). Names are found in any case.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from domains.coercion import coercer
+from domains.coercion import coercer, named_value
 from domains.errors import BadRequest, TypeViolation
 from domains.expressions import Call, Constant, Expression, Field
 from domains.functions import call
@@ -160,7 +160,7 @@ def _where(schema: TableSchema, key: Mapping[str, Any]) -> tuple[Expression, Acc
             continue
         value = column.coerce(given)
         if value is not given:
-            _check_exact(given, value, schema, column.position)
+            _check_exact(named_value(given) if isinstance(given, dict) else given, value, schema, column.position)
         conditions.append(Call("eq", (column.field, Constant(value, column.type)), BOOL))
         found.append((column.position, (value,)))
     where = conditions[0] if len(conditions) == 1 else Call("and", tuple(conditions), BOOL)

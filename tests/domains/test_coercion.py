@@ -138,6 +138,25 @@ def test_blobs_are_base64_in_json() -> None:
         coercer(BLOB, from_json=True)("é")
 
 
+def test_an_object_in_json_names_the_type_that_its_value_has() -> None:
+    assert coerce({"BLOB": "AP8="}, BLOB, from_json=True) == b"\x00\xff"
+    assert row_coercer([TEXT, PRICE], ["a", "b"], from_json=True)([{"BLOB": "w6k="}, {"DECIMAL": "1.10"}]) == (
+        "é",
+        Decimal("1.10"),
+    )
+    for value, type, says in (
+        ({"BLOB": "/w=="}, TEXT, 'column "c": it is not UTF-8 text'),
+        ({"BLOB": "MTI="}, INT, 'column "c": it is not a number'),
+        ({"BLOB": "?"}, TEXT, 'column "c": it is not base64'),
+        ({"DECIMAL": "1e9"}, PRICE, 'column "c": it is not a number'),
+        ({"BLOB": "", "DECIMAL": "1"}, TEXT, 'column "c": it is not a scalar value'),
+    ):
+        with pytest.raises(TypeViolation, match=says):
+            coercer(type, column="c", from_json=True)(value)
+    with pytest.raises(TypeViolation, match="not a scalar value"):
+        coerce({"BLOB": "AP8="}, TEXT)
+
+
 def test_rows_of_another_width() -> None:
     to_row = row_coercer([INT, TEXT], ["a", "b"])
     assert to_row([1, "x"]) == (1, "x")

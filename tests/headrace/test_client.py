@@ -260,8 +260,10 @@ def test_every_error_comes_back_as_itself() -> None:
 
 def test_values() -> None:
     values: list[Any] = [Decimal("1E+2"), datetime(2026, 1, 31, 8), date(2026, 1, 31), b"\xff", True, 2**70]
-    assert to_json(values) == b'["100", "2026-01-31 08:00:00", "2026-01-31", "/w==", true, 1180591620717411303424]'
-    assert to_json(values[:-1]) == b'["100","2026-01-31 08:00:00","2026-01-31","/w==",true]'
+    assert to_json(values) == (
+        b'["100", "2026-01-31 08:00:00", "2026-01-31", {"BLOB": "/w=="}, true, 1180591620717411303424]'
+    )
+    assert to_json(values[:-1]) == b'["100","2026-01-31 08:00:00","2026-01-31",{"BLOB":"/w=="},true]'
     assert [to_text(each) for each in values[:5]] == ["100", "2026-01-31 08:00:00", "2026-01-31", "/w==", "1"]
     assert to_json([None, 1]) == b"[null,1]"
     assert to_json([None, UUID(int=1)]) == b'[null,"00000000-0000-0000-0000-000000000001"]'
@@ -285,6 +287,36 @@ def test_parameters_keep_their_types(tmp_path: Path) -> None:
         for wrong in ({"BLOB": "?"}, {"BLOB": 1}, {"DECIMAL": "1e9"}, {}, {"BLOB": "", "DECIMAL": "1"}):
             with pytest.raises((errors.BadRequest, errors.TypeViolation)):
                 db.execute("SELECT ?", [wrong])
+
+
+def test_bytes_for_a_column_of_text_are_utf_8_or_an_error(tmp_path: Path) -> None:
+    """No column's type is known here: bytes went as their base64 text, and a TEXT column stored that."""
+    with embedded(tmp_path, read_your_writes=True) as db:
+        db.execute("CREATE TABLE files (name VARCHAR(20) PRIMARY KEY, body BLOB)")
+        files = db.table("files")
+        for name, body in ((b"caf\xc3\xa9", b"\xff"), ("tea", b"\x00")):
+            files.insert({"name": name, "body": body})
+        assert set(db.execute("SELECT name, HEX(body) FROM files").rows) == {("café", "FF"), ("tea", "00")}
+        assert files.insert({"name": b"tea", "body": b"AP8="}, on_duplicate="update").rows_affected == 2
+        assert files.update({"name": b"tea", "body": b"AP8="}, {"body": b"\x01"}).rows_affected == 1
+        assert files.delete({"name": "tea", "body": b"\x01"}).rows_affected == 1
+        assert files.delete({"name": b"caf\xc3\xa9"}).rows_affected == 1
+        db.execute("CREATE EXT VIEW ByName AS SELECT name FROM files WHERE name = ?")
+        files.insert({"name": b"caf\xc3\xa9"})
+        by_name, found = db.view("ByName"), [{"name": "café"}]
+        assert by_name.lookup(name=b"caf\xc3\xa9") == by_name.lookup(name="café") == found
+        assert by_name.lookup_many([[b"caf\xc3\xa9"], {"name": b"tea"}]) == [found, []]
+        assert db.lookups([("ByName", [[b"caf\xc3\xa9"]]), ("ByName", [[references.first(0, "name")], [b"tea"]])]) == [
+            [found],
+            [found, []],
+        ]
+        for wrong in (files.insert, files.delete, by_name.lookup):
+            with pytest.raises(errors.TypeViolation, match='column "name": it is not UTF-8 text'):
+                wrong({"name": b"\xff"})
+        with pytest.raises(errors.TypeViolation, match='does not fit type BLOB of column "body"'):
+            files.insert({"name": "x", "body": {"BLOB": "?"}})
+        with pytest.raises(errors.TypeViolation, match="not a scalar value"):
+            files.insert({"name": {"TEXT": "x"}})
 
 
 def test_lists_that_a_query_string_cannot_say(tmp_path: Path) -> None:
