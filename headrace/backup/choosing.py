@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from api import tokens
-from domains.archive import ArchiveError, ShardManifest
+from domains.archive import ArchiveError, ArchiveGap, ShardManifest
 from domains.errors import NotFound
 from domains.packets import Clock
 from domains.sharding import base_shard
@@ -86,7 +86,17 @@ def choose(place: Place, as_of: str | None) -> AsOf:
 def _position(manifest: ShardManifest, clock: Clock | None, moment: str | None) -> int:
     if clock is not None and manifest.base in clock:
         return clock[manifest.base]
-    return manifest.position if moment is None else manifest.position_at(moment)
+    if moment is None:
+        return manifest.position
+    position = manifest.position_at(moment)
+    if not position and manifest.begin:
+        # Not an empty table: what it was then has been folded into a later snapshot.
+        since = min(segment.closed for segment in manifest.segments)
+        raise ArchiveGap(
+            f'the archive of "{manifest.base}" does not reach back to {moment}',
+            hint=f"it can be had from {since} on, position {manifest.begin}; --archive-retention keeps more",
+        )
+    return position
 
 
 def _moment(manifests: Mapping[str, ShardManifest | None], clock: Clock) -> str | None:

@@ -49,12 +49,18 @@ def restore(
     ``tell`` is told of each shard of a table and how many rows it has.
 
     :raises NotFound: there is no such source. :raises AlreadyExists: there is something in the directory.
-    :raises ArchiveError: something is missing or damaged; then nothing is left behind.
+    :raises StorageFailure: it cannot be made. :raises ArchiveError: something is missing or damaged; then nothing is
+        left behind.
     """
     place = Place(source).there()
     chosen = choose(place, as_of)
+    data = data.resolve()  # "." has no name, and a link is not to be replaced by what it leads to.
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise AlreadyExists(f'"{data}" is not empty', hint="restore into a directory of its own")
+    if data.is_mount():
+        raise StorageFailure(
+            f'"{data}" is a mount point, and cannot be put in place as a whole', hint="name a directory in it"
+        )
     making = data.with_name(data.name + ".restoring")
     try:
         shutil.rmtree(making, ignore_errors=True)

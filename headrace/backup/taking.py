@@ -89,6 +89,11 @@ def _copied(source: Place, target: Place, base: str, position: int, files: dict[
         if manifest is None:
             raise ArchiveError(f'"{source.url}" has no archive of "{base}"', hint="can this machine see the same URL?")
         cut = replace(manifest, segments=tuple(each for each in manifest.segments if each.last <= position))
+        if cut.position != position:  # It has been folded into a later snapshot meanwhile.
+            raise ArchiveError(
+                f'the archive of "{base}" has let go of position {position} while it was copied',
+                hint="give --archive-retention more than a back-up takes, and try again into another directory",
+            )
         try:
             for segment in cut.segments:
                 if segment.file not in files:

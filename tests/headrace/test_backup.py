@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from typer.testing import CliRunner
 
 import headrace
 from controller.cluster.state import ClusterState
+from domains.archive import ArchiveGap, ShardManifest
+from headrace.backup import taking
 from headrace.backup.choosing import choose
 from headrace.backup.contents import read_contents
 from headrace.backup.restoring import restore
@@ -241,6 +245,55 @@ def test_directories_that_are_in_use_are_left_alone(plain: Site, tmp_path: Path)
     (tmp_path / "empty").mkdir()
     restore(str(tmp_path / "backup"), tmp_path / "empty")
     assert (tmp_path / "empty" / "recipe.json").exists()
+
+
+def test_where_it_may_be_restored_to(plain: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    back_up_running(plain.db, str(tmp_path / "backup"))
+    for name in ("here", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path / "here")
+    for data in (Path(), tmp_path / "link"):
+        restore(str(tmp_path / "backup"), data)
+    assert all((tmp_path / name / "recipe.json").exists() for name in ("here", "elsewhere", "link"))
+    assert (tmp_path / "link").is_symlink()
+    monkeypatch.setattr(Path, "is_mount", lambda self: self.name == "volume")
+    with pytest.raises(StorageFailure, match="is a mount point") as caught:
+        restore(str(tmp_path / "backup"), tmp_path / "volume")
+    assert caught.value.hint == "name a directory in it"
+
+
+def test_what_was_folded_away_is_not_taken_for_an_empty_table(plain: Site, tmp_path: Path) -> None:
+    plain.db.send(calls.archive())
+    moment = datetime.now(UTC).isoformat()
+    plain.vote(1)
+    plain.db.send(calls.archive())
+    run("archive", "compact", "--archive", str(plain.archive), "--archive-retention", "0")
+    with pytest.raises(ArchiveGap, match='"votes" does not reach back to') as caught:
+        restore(str(plain.archive), tmp_path / "again", as_of=moment)
+    since = re.search(r"from (\S+) on, position 4", caught.value.hint or "")
+    assert since, caught.value.hint
+    restore(str(plain.archive), tmp_path / "again", as_of=since[1])
+    with plain.open(tmp_path / "again", archive=None) as db:
+        assert answers(db) == answers(plain.db)
+
+
+def test_a_backup_that_the_archive_outruns_is_refused(
+    plain: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has gone on, and folded all of it, between the answer to the call and the look at its manifests."""
+    seen = taking.all_manifests
+
+    def later(place: Place) -> list[ShardManifest]:
+        plain.vote(1)
+        plain.db.send(calls.archive())
+        run("archive", "compact", "--archive", str(plain.archive), "--archive-retention", "0")
+        return seen(place)
+
+    monkeypatch.setattr(taking, "all_manifests", later)
+    with pytest.raises(ArchiveError, match="while it was copied"):
+        back_up_running(plain.db, str(tmp_path / "backup"))
+    assert read_contents(Place(str(tmp_path / "backup"))) is None, "it is no back-up"
 
 
 def test_what_there_is_not_is_named(plain: Site, tmp_path: Path) -> None:
