@@ -232,8 +232,10 @@ def log_file(manifest: ShardManifest, first: int, last: int, epoch: int) -> str:
     return f"{_directory(manifest)}/log-{first:020}-{last:020}-{epoch}-{manifest.identity}.parquet"
 
 
-def snapshot_file(manifest: ShardManifest, position: int, epoch: int) -> str:
-    return f"{_directory(manifest)}/snapshot-{position:020}-{epoch}-{manifest.identity}.parquet"
+def snapshot_file(manifest: ShardManifest, position: int, epoch: int, maker: str = "") -> str:
+    """``maker`` tells those apart who may make the same one at the same time."""
+    made = f"-{maker}" if maker else ""
+    return f"{_directory(manifest)}/snapshot-{position:020}-{epoch}-{manifest.identity}{made}.parquet"
 
 
 def manifest_file(table: str, shard: int) -> str:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from uuid import uuid4
 
 from domains.archive import ArchiveError, OtherTable, Segment, ShardManifest, snapshot_file
 from worker.archive.folding import fold
@@ -56,7 +57,8 @@ def compact(place: Place, manifest: ShardManifest, position: int, scratch: Path 
         for rows in fold(place, manifest, position, scratch=scratch):
             yield [(position, rows)]
 
-    file = snapshot_file(manifest, position, manifest.epoch)
+    # Nobody else's, also where two are at it at once: the one who is behind would write over what is named already.
+    file = snapshot_file(manifest, position, manifest.epoch, uuid4().hex[:8])
     written = write_segment(place, file, schema, manifest.epoch, entries())
     return Segment(
         file,

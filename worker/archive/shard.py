@@ -209,11 +209,15 @@ class ShardArchive:
 
 
 def with_snapshot(place: Place, manifest: ShardManifest, snapshot: Segment) -> ShardManifest:
-    """:raises SegmentMissing: it was swept away meanwhile."""
+    """Unchanged where another is there of the same position: of two who compact at once, one is enough.
+
+    :raises SegmentMissing: it was swept away meanwhile.
+    """
+    if any(each.kind == "snapshot" and each.last == snapshot.last for each in manifest.segments):
+        return manifest
     if place.size(snapshot.file) is None:
         raise SegmentMissing(f'snapshot "{place.shown(snapshot.file)}" is missing', hint="compact once more")
-    others = tuple(each for each in manifest.segments if each.file != snapshot.file)
-    return replace(manifest, segments=(*others, snapshot))
+    return replace(manifest, segments=(*manifest.segments, snapshot))
 
 
 def expired(manifest: ShardManifest, before: str) -> tuple[ShardManifest, list[Segment]]:

@@ -330,6 +330,23 @@ def test_what_is_folded_is_let_go_once_it_is_too_old(table: ArchivedTable) -> No
         archive.manifest.fold_of(3)
 
 
+def test_who_compacts_writes_over_no_file_that_counts(table: ArchivedTable) -> None:
+    """Two may be at the same position: the server's own process, and somebody's ``headrace archive compact``."""
+    archive = table.open()
+    before = archive.manifest
+    archive.replace_by(compact(table.place, before, 4))
+    archive.expire(time_of(2))
+    snapshot = next(each for each in archive.manifest.segments if each.kind == "snapshot")
+    written = path_of(table, snapshot).stat()
+    other = compact(table.place, before, 4)
+    archive.replace_by(other)
+    assert path_of(table, snapshot).stat().st_mtime_ns == written.st_mtime_ns
+    assert [each for each in archive.manifest.segments if each.kind == "snapshot"] == [snapshot], "one is enough"
+    assert table.check(archive) == 3
+    table.open()
+    assert not path_of(table, other).exists(), "the other one is swept away"
+
+
 def test_when_compacting_is_worth_it() -> None:
     def made(logs: int, rows: int, snapshot: int = 0) -> ShardManifest:
         segments = [
