@@ -80,7 +80,9 @@ def rebuild(
             job.result()
         found = []
         for number in sorted({each.shard for each in manifests}):
-            store = RocksStore(_directory(data, number, count), keep_log=False)
+            # Under its name once it is whole: what was broken off would be served as if it were all.
+            making = Path(runs) / f"making-{number}"
+            store = RocksStore(making, keep_log=False)
             try:
                 for each in manifests:
                     if each.shard == number:
@@ -89,6 +91,8 @@ def rebuild(
                         found.append(Rebuilt(each.base, each.position, rows, _lost(each.base, each.position, known)))
             finally:
                 store.close()
+            _directory(data, number, count).parent.mkdir(parents=True, exist_ok=True)
+            making.rename(_directory(data, number, count))
     return found
 
 

@@ -18,6 +18,7 @@ from headrace.rebuilding import rebuild, report
 from migrations.backfill.spark.rebuild import run
 from migrations.backfill.spark.reporting import Reporter
 from tests.migrations.spark.conftest import SMALL
+from worker.archive.place import Place
 from worker.rocks.store import RocksStore
 
 PROGRAM = """
@@ -113,3 +114,21 @@ def test_a_damaged_archive_makes_nothing(tmp_path: Path) -> None:
     with pytest.raises(SegmentCorrupt, match=segment.name):
         rebuild(str(tmp_path / "archive"), tmp_path / "new", SMALL)
     assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.usefixtures("in_process")
+def test_what_is_broken_off_is_not_taken_for_the_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, 1)
+    load = rebuilding._loaded
+
+    def broken(store: RocksStore, runs: Place, name: str, shard: int) -> int:
+        if name == "stories":
+            raise KeyboardInterrupt
+        return load(store, runs, name, shard)
+
+    monkeypatch.setattr(rebuilding, "_loaded", broken)
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(str(tmp_path / "archive"), tmp_path / "new", SMALL)
+    assert list((tmp_path / "new").iterdir()) == []
+    monkeypatch.setattr(rebuilding, "_loaded", load)
+    assert len(rebuild(str(tmp_path / "archive"), tmp_path / "new", SMALL)) == 2
