@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
 
@@ -78,7 +79,7 @@ class SparkJob:
             encoding="utf-8",
             # A group of its own: Ctrl-C at the terminal is for the parent, which then cancels as it should.
             start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env=_environment(),
         )
         self._overhearing = Thread(target=self._overhear, daemon=True)
         self._following = Thread(target=self._follow, daemon=True)
@@ -175,6 +176,15 @@ class SparkJob:
     def __exit__(self, *_: object) -> None:
         if not self._ended:
             self.cancel()
+
+
+def _environment() -> dict[str, str]:
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    home = environment.get("JAVA_HOME")
+    if home and not Path(home, "bin", "java").is_file():
+        # The Java that was found is that of PATH. Spark's script looks no further than here.
+        del environment["JAVA_HOME"]
+    return environment
 
 
 def _kill_group(process: int) -> None:

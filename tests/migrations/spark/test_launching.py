@@ -126,6 +126,19 @@ def test_a_child_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch, 
             job.result()
 
 
+def test_a_java_home_without_a_java_is_kept_from_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Java is then that of PATH, which the check has found; Spark's own script would not look there."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "JAVA_HOME is ${JAVA_HOME-not set}" >&2\nexit 3\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(launching.sys, "executable", str(python))
+    with SparkJob("probe", {}, SMALL) as job:
+        until(lambda: job.wait(0.2), "the job never ended")
+        with pytest.raises(SparkFailed, match="JAVA_HOME is not set"):
+            job.result()
+
+
 def test_what_is_for_one_machine_is_not_sent_to_a_cluster() -> None:
     """Its workers know our modules by a zip only, and its JVMs are not ours to choose for."""
     own = {"spark.python.daemon.module", "spark.driver.defaultJavaOptions", "spark.driver.host"}
