@@ -6,8 +6,9 @@ import datetime
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,15 @@ WRITES = (
     "UPDATE t SET name = 'b' WHERE id = 1",
     "INSERT INTO t (id, name) VALUES (3, 'ÿ€')",
     "DELETE FROM t WHERE id = 2",
+    "ALTER TABLE t DROP COLUMN share, ADD COLUMN hits INT NOT NULL DEFAULT 7, ADD COLUMN day DATE DEFAULT '2026-01-31',"
+    " ADD COLUMN fee DECIMAL(6, 2) DEFAULT 1.5, ADD COLUMN note TEXT",
     "UPDATE t SET price = price + 1, at = '9999-12-31 23:59:59.999999' WHERE id = 1",
     "INSERT INTO t (id, name) VALUES (2, 'again')",
+    "DELETE FROM t WHERE id = 3",
 )
+"""Each is a position, but for the ALTER TABLE: what stands before it is retracted after it with its defaults."""
+
+Rows = Counter[tuple[Any, ...]]
 
 
 def shown() -> dict[str, Any]:
@@ -45,7 +52,7 @@ def shown() -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """A value as the server answers it in JSON."""
-    if isinstance(value, datetime.datetime):
+    if isinstance(value, datetime.date):
         return str(value)
     if isinstance(value, Decimal):
         return str(value)
@@ -62,28 +69,37 @@ def db(tmp_path: Path) -> Iterator[Embedded]:
         yield opened
 
 
-def rows_of(db: Embedded) -> Counter[tuple[Any, ...]]:
-    token = db.token
-    found = db.execute("SELECT id, name, price, at, share FROM t", token=token).rows
-    return Counter(tuple(plain(value) for value in row) for row in found)
+def written(db: Embedded) -> list[Rows]:
+    """The table's rows at each position, all of which are archived."""
+    states: list[Rows] = [Counter()]
+    for write in WRITES:
+        db.execute(write)
+        if not write.startswith("ALTER"):
+            found = db.execute("SELECT * FROM t", token=db.token).rows
+            states.append(Counter(tuple(plain(value) for value in row) for row in found))
+            if len(states) % 2:
+                db.send(calls.archive())
+    db.send(calls.archive())
+    return states
+
+
+def live(columns: Iterable[str], rows: Iterable[Any]) -> Rows:
+    """Rows, the last value of which is how often they are there, without what was dropped."""
+    there = [not name.startswith("_dropped_") for name in columns][:-1]
+    return Counter({tuple(map(plain, compress(row[:-1], there))): row[-1] for row in rows})
 
 
 def test_duckdb_and_pandas_read_the_table_as_it_was(db: Embedded, tmp_path: Path) -> None:
     root, names = str(tmp_path / "archive"), shown()
-    states: list[Counter[tuple[Any, ...]]] = [Counter()]
-    for number, write in enumerate(WRITES):
-        db.execute(write)
-        states.append(rows_of(db))
-        if number % 2:
-            db.send(calls.archive())
+    states = written(db)
 
     def check(begin: int) -> None:
         for position in range(begin, len(states)):
-            by_duckdb = names["with_duckdb"](root, "t", position).fetchall()
-            assert Counter({tuple(map(plain, row[:-1])): row[-1] for row in by_duckdb}) == states[position], position
+            by_duckdb = names["with_duckdb"](root, "t", position)
+            assert live(by_duckdb.columns, by_duckdb.fetchall()) == states[position], position
             frame = names["with_pandas"](root, "t", position)
             by_pandas = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
-            assert Counter({tuple(map(plain, row[:-1])): row[-1] for row in by_pandas}) == states[position], position
+            assert live(frame.columns, by_pandas) == states[position], position
 
     check(1)
     place = Place(root)
@@ -91,8 +107,37 @@ def test_duckdb_and_pandas_read_the_table_as_it_was(db: Embedded, tmp_path: Path
     assert manifest is not None
     compact_now(place, manifest, manifest.segments[1].closed)
     check(4)
-    last = {tuple(map(plain, row[:-1])) for row in names["with_duckdb"](root, "t").fetchall()}
-    assert last == set(states[-1]), "without a position it is the last"
+    last = names["with_duckdb"](root, "t")
+    assert live(last.columns, last.fetchall()) == states[-1], "without a position it is the last"
+    for position in (3, len(states)):
+        with pytest.raises(LookupError, match=f"of t, shard 0, there is nothing at position {position}"):
+            names["with_duckdb"](root, "t", position)
+
+
+def test_a_table_without_rows_says_so(db: Embedded, tmp_path: Path) -> None:
+    db.send(calls.archive())
+    for read in ("with_duckdb", "with_pandas"):
+        with pytest.raises(LookupError, match="there is nothing at position 0"):
+            shown()[read](str(tmp_path / "archive"), "t")
+    db.execute("INSERT INTO t (id) VALUES (1)")
+    db.execute("DELETE FROM t")
+    db.send(calls.archive())
+    assert shown()["with_duckdb"](str(tmp_path / "archive"), "t").fetchall() == []
+    assert shown()["with_pandas"](str(tmp_path / "archive"), "t").empty
+
+
+def test_a_table_of_several_shards_is_the_union_of_them(tmp_path: Path) -> None:
+    root, names = str(tmp_path / "archive"), shown()
+    with headrace.embedded(tmp_path / "data", shards=3, archive=root, archive_interval=3600) as db:
+        db.execute("CREATE TABLE bag (n INT, name TEXT)")
+        db.table("bag").insert([{"n": n % 5, "name": None} for n in range(40)])
+        db.table("bag").delete({"n": 2})
+        db.send(calls.archive())
+    found: Rows = Counter()
+    for shard in range(3):
+        rows = names["with_duckdb"](root, "bag", shard=shard)
+        found += live(rows.columns, rows.fetchall())
+    assert found == {(n, None): 8 for n in (0, 1, 3, 4)}
 
 
 @pytest.mark.spark
@@ -102,19 +147,14 @@ def test_spark_reads_the_table_as_it_was(db: Embedded, tmp_path: Path) -> None:
 
     from migrations.backfill.spark.session import JAVA_OPTIONS
 
-    states: list[Counter[tuple[Any, ...]]] = [Counter()]
-    for number, write in enumerate(WRITES):
-        db.execute(write)
-        states.append(rows_of(db))
-        if number % 2:
-            db.send(calls.archive())
+    states = written(db)
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
     spark = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
     try:
-        for position in (3, len(WRITES)):
-            found = shown()["with_spark"](spark, str(tmp_path / "archive"), "t", position).collect()
-            assert Counter({tuple(map(plain, row[:-1])): row[-1] for row in found}) == states[position], position
+        for position in (3, len(states) - 1):
+            found = shown()["with_spark"](spark, str(tmp_path / "archive"), "t", position)
+            assert live(found.columns, found.collect()) == states[position], position
     finally:
         spark.stop()
 
