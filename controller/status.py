@@ -14,6 +14,7 @@ from migrations.dataflow import Dataflow as Flow
 from migrations.explain import operator_text, sharding_text, state_text
 from migrations.plan import State
 from worker.dataflow import Dataflow
+from worker.status import memory_of
 
 Held = dict[NodeIndex, tuple[int, int]]
 """Keys and bytes that a node holds, in all its shards together."""
@@ -45,8 +46,7 @@ def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses
         "health": health_of(dataflow),
         "uptime": round(uptime, 3),
         "memory": {
-            "accounted": sum(each["bytes"] for each in domains),
-            "limit": dataflow.memory_limit,
+            **memory_of(dataflow.domains.values(), dataflow.memory_limit),
             "resident": psutil.Process().memory_info().rss,
             "reader_map_file": dataflow.reader_map.file_bytes(),
         },

@@ -47,6 +47,10 @@ class Vertices:
         """After each batch: 2 µs for 64 indexes of 150 vertices, where a walk over the vertices took 16."""
         return sum(map(_bytes, self._indexes))
 
+    def full_bytes(self) -> int:
+        """Of these, what no eviction frees."""
+        return sum(index.bytes for index in self._indexes if not index.partial)
+
     def add(self, node: Node) -> Vertex:
         parents = [] if isinstance(node.operator, graph.Ingress) else [self._by_index[p] for p in node.parents]
         self._rank += 1

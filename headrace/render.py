@@ -18,6 +18,9 @@ NUMBERS = ("INT", "BOOL", "FLOAT", "DOUBLE", "DECIMAL")
 IDENTIFIERS = ("pid", "port", "process", "domain", "shard", "incarnation", "epoch")
 """Numbers that name something, and are not read as amounts."""
 
+ALARM = "alarm"
+"""A sentence among a group's values: said below them, where there is room for it."""
+
 PIPED_WIDTH = 10_000
 """Where nobody looks, lines are as long as they are, so that the next program sees one row a line."""
 
@@ -57,12 +60,21 @@ def status_tables(status: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _group(title: str, values: Mapping[str, Any]) -> Iterator[RenderableType]:
-    flat = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    flat = {name: value for name, value in values.items() if not _has_parts(value) and name != ALARM}
     if flat:
         yield from _pairs(title, flat)
+    if ALARM in values:
+        yield Text.assemble(("alarm: ", "bold red"), _text(values[ALARM]))
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _group(f"{title}.{name}", value)
+        elif _has_parts(value):
+            yield from _list(f"{title}.{name}", value)
+
+
+def _has_parts(value: Any) -> bool:
+    """Whether it is shown as a table of its own."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value))
 
 
 def _pairs(title: str, values: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -77,7 +89,9 @@ def _pairs(title: str, values: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 def _list(title: str, values: Sequence[Any]) -> Iterator[RenderableType]:
     rows = [value if isinstance(value, dict) else {"": value} for value in values]
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    parted = [(row, name, value) for row in rows for name, value in row.items() if isinstance(value, dict)]
+    apart = {name for _, name, _ in parted}
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in apart]
     table = Table()
     for name in names:
         numeric = all(isinstance(row.get(name), int | float) for row in rows)
@@ -86,6 +100,8 @@ def _list(title: str, values: Sequence[Any]) -> Iterator[RenderableType]:
         table.add_row(*(_text(_readable(name, row.get(name, ""))) for name in names))
     yield _heading(title)
     yield table
+    for row, name, value in parted:
+        yield from _group(f"{title}.{next(iter(row.values()))}.{name}", value)
 
 
 def _heading(title: str) -> Text:

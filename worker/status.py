@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from domains.domain import Domain
 from domains.graph import Reader
 from domains.operators.edges import Reader as ReaderOperator
 from worker.hosted import Hosted
@@ -20,8 +22,7 @@ def hosted_status(hosted: Hosted, reader_map: ReaderMap) -> dict[str, Any]:
     return {
         "epoch": hosted.epoch,
         "memory": {
-            "accounted": sum(domain["bytes"] for domain in domains),
-            "limit": hosted.memory_limit,
+            **memory_of((host.domain for host in hosted.hosts.values()), hosted.memory_limit),
             "resident": resident_bytes(),
             "reader_map_file": reader_map.file_bytes(),
         },
@@ -29,6 +30,21 @@ def hosted_status(hosted: Hosted, reader_map: ReaderMap) -> dict[str, Any]:
         "links": asdict(hosted.counters),
         "domains": domains,
     }
+
+
+def memory_of(domains: Iterable[Domain], limit: int) -> dict[str, Any]:
+    """What is held and what may be. Full state is never evicted: where it alone is over the limit, an alarm says so."""
+    here = list(domains)
+    full = sum(domain.vertices.full_bytes() for domain in here)
+    shown = {"accounted": sum(domain.accounted_bytes() for domain in here), "full": full, "limit": limit}
+    if full <= limit:
+        return shown
+    told = (
+        f"full state takes {full:,} bytes, memory_limit is {limit:,}, and eviction cannot help: it frees none of that, "
+        "and takes what partial views hold as soon as it is read. Raise memory_limit, add workers, or drop views that "
+        "are full (headrace explain says why one is)"
+    )
+    return {**shown, "alarm": told}
 
 
 def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: Hosted) -> dict[str, Any]:

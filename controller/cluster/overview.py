@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from controller.cluster.connections import Connections
@@ -37,7 +37,7 @@ class Overview:
                 counters[name] = counters.get(name, 0) + count
         return {
             "cluster": self._decided(),
-            "memory": {name: sum(each["memory"][name] for each in answered) for name in MEMORY},
+            "memory": _memory(documents),
             "counters": counters,
             "tables": self._tables(domains),
             "views": {} if self._directory.cluster is None else views_of(self._directory.state.flow, domains),
@@ -115,7 +115,7 @@ class Overview:
         }
         if told is None:
             return {**shown, "health": "silent"}
-        memory = {f"memory_{name}": told["memory"][name] for name in MEMORY}
+        memory = {f"memory_{name}": told["memory"].get(name, 0) for name in MEMORY}
         archive = {name: told[name] for name in ARCHIVE if name in told}
         return {**shown, **{name: told[name] for name in WORKER}, **memory, **archive}
 
@@ -133,6 +133,14 @@ class Overview:
         return (
             [] if self._directory.cluster is None else [t.name for t in self._directory.state.catalog.tables.values()]
         )
+
+
+def _memory(documents: Mapping[str, Document]) -> Document:
+    """Of all workers together; each has a limit of its own, and perhaps an alarm."""
+    told = {name: each["memory"] for name, each in documents.items()}
+    shown: Document = {name: sum(each.get(name, 0) for each in told.values()) for name in MEMORY}
+    alarms = [f'worker "{name}": {each["alarm"]}' for name, each in sorted(told.items()) if "alarm" in each]
+    return {**shown, "alarm": "; ".join(alarms)} if alarms else shown
 
 
 def views_of(flow: Dataflow, domains: Sequence[Document]) -> Document:
@@ -171,7 +179,7 @@ def _seen(worker: Document) -> Document:
 
 LED = ("calm", "trouble", "doing", "closed", "migrating")
 SEEN = ("heard", "draining")
-MEMORY = ("accounted", "limit", "resident", "reader_map_file")
+MEMORY = ("accounted", "full", "limit", "resident", "reader_map_file")
 DOMAIN = ("domain", "worker", "incarnation", "shard", "linked", "nodes", "bytes", "parked", "pending", "held")
 ARCHIVE = ("archive",)
 """Told by workers that have one."""

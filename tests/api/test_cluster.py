@@ -405,6 +405,24 @@ async def test_a_view_says_how_many_writes_it_has_not_seen(cluster: InProcess) -
 # --- what was acknowledged ------------------------------------------------------------------------------------------
 
 
+async def test_full_state_over_the_memory_limit_is_an_alarm(cluster: InProcess) -> None:
+    await cluster.execute("CREATE VIEW Kinds AS SELECT kind, COUNT(*) AS items FROM items GROUP BY kind")
+    await cluster.insert("items", [{"id": number, "kind": f"k{number}"} for number in range(20)])
+    await cluster.execute("SELECT * FROM Kinds")
+    memory = (await cluster.status())["memory"]
+    assert 0 < memory["full"] <= memory["accounted"]
+    assert "alarm" not in memory
+    limited, *_ = cluster.workers
+    limited.dataflow.memory_limit = 1
+    shown = await cluster.status()
+    alarm = shown["memory"]["alarm"]
+    assert alarm.startswith(f'worker "{limited.descriptor.name}": full state takes ')
+    assert "memory_limit is 1," in alarm
+    assert len(cluster.workers) > 1
+    assert alarm.count("worker ") == 1
+    assert sum(worker["memory_full"] for worker in shown["workers"]) == shown["memory"]["full"]
+
+
 async def test_it_remembers_how_far_it_has_acknowledged(cluster: InProcess) -> None:
     first = await cluster.insert("items", [{"id": number, "kind": "a"} for number in range(40)])
     last = await cluster.insert("items", [{"id": 100, "kind": "a"}])

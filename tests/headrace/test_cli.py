@@ -213,6 +213,11 @@ def test_headings_are_whole_however_narrow_their_table_is() -> None:
     assert "cluster.acknowledged" in shown(status_tables({"cluster": {"acknowledged": {"a": 1}}}))
 
 
+def test_an_alarm_is_said_below_the_figures_that_it_is_about() -> None:
+    text = shown(status_tables({"memory": {"limit": 1, "alarm": "eviction cannot help"}, "counters": {"hits": 7}}))
+    assert text.index("1 B") < text.index("alarm: eviction cannot help") < text.index("7")
+
+
 def test_status_of_any_shape() -> None:
     status = {
         "health": "ok",
@@ -225,3 +230,11 @@ def test_status_of_any_shape() -> None:
     text = shown(status_tables(status))
     for part in ("1:02:05", "1.5 kB", "memory.readers", "d1", "12"):
         assert part in text
+
+
+def test_what_is_within_a_list_of_the_status_is_a_table_of_its_own() -> None:
+    archive = {"url": "a", "alarms": [{"of": "votes@1", "error": "no room"}], "shards": {"votes@1": {"rows": 7}}}
+    text = shown(status_tables({"archive": archive, "workers": [{"worker": "w1", "archive": archive}]}))
+    for part in ("archive.alarms", "workers.w1.archive.alarms", "workers.w1.archive.shards.votes@1", "no room"):
+        assert part in text
+    assert "{" not in text

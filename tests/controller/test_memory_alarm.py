@@ -1,0 +1,31 @@
+"""A memory limit below what full state needs is said: eviction keeps the limit in silence, and cannot keep this one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from controller.local import LocalDeployment
+
+
+async def test_full_state_over_the_limit_is_an_alarm(tmp_path: Path) -> None:
+    opened = await LocalDeployment.open(tmp_path)
+    try:
+        await opened.execute("CREATE TABLE stories (id INT PRIMARY KEY, author INT)")
+        await opened.execute("CREATE EXT VIEW ById AS SELECT author FROM stories WHERE id = ?")
+        await opened.insert("stories", [{"id": number, "author": number % 7} for number in range(100)])
+        await opened.pages("ById", [[number] for number in range(100)])
+        memory = (await opened.status())["memory"]
+        assert memory["full"] == 0 < memory["accounted"], "a partial view can be evicted whole"
+        await opened.execute("CREATE EXT VIEW ByAuthor AS SELECT author, COUNT(*) AS n FROM stories GROUP BY author")
+        before = (await opened.status())["memory"]
+        assert 0 < before["full"] < before["accounted"]
+        assert "alarm" not in before
+        opened.dataflow.memory_limit = before["full"]
+        await opened.insert("stories", [{"id": 100, "author": 0}])
+        assert "alarm" not in (await opened.status())["memory"], "what is full fits"
+        opened.dataflow.memory_limit = before["full"] - 1
+        after = (await opened.status())["memory"]
+        told = f"full state takes {after['full']:,} bytes, memory_limit is {before['full'] - 1:,}, and eviction cannot"
+        assert after["alarm"].startswith(told)
+    finally:
+        await opened.close()
