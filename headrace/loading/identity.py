@@ -21,17 +21,26 @@ an earlier version broke off would else go on in the wrong place."""
 READ_BYTES = 2**20
 
 
-def stream_of(files: Sequence[Path], table: str, options: Options, read: Callable[[int], None] = lambda _: None) -> str:
-    """``read`` hears of every so many bytes.
+def stream_of(
+    files: Sequence[Path],
+    table: str,
+    options: Options,
+    read: Callable[[int], None] = lambda _: None,
+    name: str | None = None,
+) -> str:
+    """``read`` hears of every so many bytes. ``name`` tells a second load of the same files from the first; it does not
+    stand for the digest, since other files under a name that was used would be skipped as done.
 
     :raises LoadError: a file cannot be read.
     """
     digest = blake2b(digest_size=16)
     said = {"version": VERSION, "table": table.lower(), "chunk": CHUNK_BYTES, **asdict(options)}
+    if name is not None:
+        said["name"] = name
     digest.update(json.dumps(said, sort_keys=True).encode())
     for file in files:
         digest.update(_content(file, read))
-    return f"load-{digest.hexdigest()}"
+    return f"{name or 'load'}-{digest.hexdigest()}"
 
 
 def _content(file: Path, read: Callable[[int], None]) -> bytes:

@@ -62,7 +62,7 @@ class Request:
     rejects: Path | None = None
     max_rejects: int = MOST
     stream: str | None = None
-    """The stream's name, instead of the digest: for the same files a second time."""
+    """What the stream's name begins with: for the same files a second time."""
     dry_run: bool = False
     """Read and check all of it, and store nothing."""
     patience: float = PATIENCE
@@ -95,7 +95,7 @@ class _Load:
             raise LoadError(f'cannot read file "{error.filename}": {error.strerror}') from error
         self.progress = Progress(total)
         self._table = read_table(connection, request.table)
-        stream = request.stream or stream_of(request.files, self._table.name, request.options, self._identifying)
+        stream = stream_of(request.files, self._table.name, request.options, self._identifying, request.stream)
         self.progress.stream = stream
         self.progress.bytes_read, self.progress.identified = 0, True
         self._poster = Poster(connection, self._table.name, stream, request.patience)
@@ -122,7 +122,7 @@ class _Load:
     def _run_by_spark(self) -> None:
         request = self._request
         scratch = request.scratch or Path(tempfile.gettempdir()) / "headrace-load"
-        # By content also where the stream has a name of its own: what lies there is of these files and no others.
+        # Without the stream's own name: what lies there is of these files, whoever loads them.
         content = stream_of(request.files, self._table.name, request.options)
         prepared = Prepared(request.files, scratch / content, self._table, request.options)
         try:

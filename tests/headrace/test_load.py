@@ -221,6 +221,15 @@ def test_a_load_that_is_broken_off_anywhere_goes_on_behind_what_is_done(db: Embe
     assert rows_of(db, "SELECT COUNT(*) FROM votes") == [(170,)]
 
 
+def test_other_files_under_a_name_that_was_used_are_another_load(db: Embedded, tmp_path: Path) -> None:
+    """A name like "nightly" is used every night: what is new must not be skipped as what was there."""
+    for number in range(2):
+        file = in_csv(tmp_path / "votes.csv", "story_id,user_id", [(number, i) for i in range(20)])
+        request = Request("votes", [file], Options(chunk_rows=8), stream="nightly")
+        assert [load(db, request).rows for _ in range(2)] == [20, 0]
+    assert rows_of(db, "SELECT COUNT(*) FROM votes") == [(40,)]
+
+
 def test_answers_that_are_lost(db: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every request is carried out and its answer lost once: the loader sends it again."""
     monkeypatch.setattr(posting, "FIRST_PAUSE", 0.001)
