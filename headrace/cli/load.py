@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 Table = Annotated[str, typer.Argument(help="The base table.")]
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="CSV, JSON lines or Parquet, in this order.")]
 Kind = Annotated[Format | None, typer.Option(help="What the files are, where their names do not tell.")]
-Delimiter = Annotated[str | None, typer.Option(help="Between fields of CSV; a tab in .tsv, else a comma.")]
+Delimiter = Annotated[
+    str | None, typer.Option(metavar="CHARACTER", help=r"Between fields of CSV; a tab (\t) in .tsv, else a comma.")
+]
 Columns = Annotated[
     str | None, typer.Option(metavar="A,B,…", help="The columns of CSV files that have no header line.")
 ]
@@ -93,7 +95,7 @@ def load(
 
     options = Options(
         format=format,
-        delimiter=delimiter,
+        delimiter=_delimiter(delimiter),
         columns=tuple(columns.split(",")) if columns else (),
         mapping=_mapping(map or []),
         nulls=tuple(NULLS if null is None else null),
@@ -167,6 +169,14 @@ def _mapping(given: list[str]) -> dict[str, str]:
             )
         mapping[theirs] = ours
     return mapping
+
+
+def _delimiter(given: str | None) -> str | None:
+    if given == r"\t":
+        return "\t"
+    if given is not None and (len(given) != 1 or not given.isascii() or given in '"\r\n'):
+        raise BadRequest(f'"{given}" is no delimiter', hint=r"give one character of ASCII, or \t for a tab")
+    return given
 
 
 def _size(text: str) -> int:

@@ -15,6 +15,7 @@ import os
 from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, TextIO
 
 from headrace.loading.chunks import Reject
@@ -46,10 +47,10 @@ class Rejects:
             self.count = len(kept)
 
     def _kept(self, path: Path, done: int) -> list[str]:
-        if not path.exists():
+        if not path.is_file():
             return []
         kept: list[str] = []
-        for line in path.read_text("utf-8").splitlines():
+        for line in path.read_text("utf-8", "replace").splitlines():
             try:
                 known = json.loads(line)
                 stream, chunk = known["stream"], known["chunk"]
@@ -77,8 +78,7 @@ class Rejects:
         if self._file is not None:
             for each in found:
                 self._file.write(json.dumps(self._line(chunk, each), default=_plain) + "\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            _sync(self._file)
         if self.count > self._most:
             raise self._too_many(found[0])
 
@@ -109,13 +109,20 @@ class Rejects:
 
 def _anew(path: Path, lines: list[str]) -> TextIO:
     """The file with these lines, replaced as a whole and open for more."""
+    if path.exists() and not path.is_file():
+        return path.open("w", encoding="utf-8")  # /dev/null, a pipe: nothing is to be put in its place.
     beside = path.with_name(path.name + ".new")
     file = beside.open("w", encoding="utf-8")
     file.writelines(f"{line}\n" for line in lines)
-    file.flush()
-    os.fsync(file.fileno())
+    _sync(file)
     beside.replace(path)
     return file
+
+
+def _sync(file: TextIO) -> None:
+    file.flush()
+    if S_ISREG(os.fstat(file.fileno()).st_mode):
+        os.fsync(file.fileno())
 
 
 def shown(values: dict[str, Any]) -> str:

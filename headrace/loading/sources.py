@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,10 @@ class Sources:
             return "skip"
 
         delimiter = self._options.delimiter or ("\t" if ".tsv" in file.suffixes else ",")
-        names = given or _header(file, delimiter)
+        names, only = (given, False) if given else _header(file, delimiter)
         columns = self._columns.all_of(names, str(file))
+        if only:
+            return
         with _opened(file) as (stream, position):
             reader = pc.open_csv(
                 stream,
@@ -146,11 +149,14 @@ class Sources:
                 _check_type(file, schema.field(name))
             number = 0
             for batch in opened.iter_batches(BATCH_ROWS, columns=taken, use_threads=False):
-                lists = [_plain(batch.column(name)).to_pylist() for name in taken]
+                lists = [_values(_plain(batch.column(name))) for name in taken]
                 for values in zip(*lists, strict=True):
                     number += 1
                     size = sum(len(v) if isinstance(v, (str, bytes)) else VALUE_BYTES for v in values)
-                    yield SourceRow(str(file), number, dict(zip(names, values, strict=True)), size)
+                    row = dict(zip(names, values, strict=True))
+                    bad = next((name for name in names if type(row[name]) is _Unreadable), None)
+                    problem = None if bad is None else f'{row[bad].why} of column "{bad}"'
+                    yield SourceRow(str(file), number, row, size, problem)
                 progress(total * number // max(1, rows))
 
 
@@ -198,10 +204,11 @@ def _lines(stream: Any) -> Iterator[bytes]:
         yield rest
 
 
-def _header(file: Path, delimiter: str) -> list[str]:
-    """The names in the first line of CSV."""
+def _header(file: Path, delimiter: str) -> tuple[list[str], bool]:
+    """The names in the first line of CSV, and whether that is all there is, without its end; the reader minds that."""
     with _opened(file) as (stream, _):
         start = stream.read(BLOCK_BYTES)
+    only = len(start) < BLOCK_BYTES and b"\n" not in start and b"\r" not in start
     start = start.split(b"\n", 1)[0] + b"\n"
     try:
         start.decode()
@@ -210,7 +217,7 @@ def _header(file: Path, delimiter: str) -> list[str]:
         raise LoadError("its first line is no UTF-8", hint=hint) from error
     options = pc.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda _: "skip")
     names: list[str] = pc.read_csv(pa.BufferReader(start), pc.ReadOptions(use_threads=False), options).column_names
-    return names
+    return names, only
 
 
 def _texts(batch: pa.RecordBatch) -> Iterator[Sequence[str | None]]:
@@ -259,6 +266,35 @@ def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return column.cast(pa.timestamp("us", kind.tz), safe=False)
     return column
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """A value that Python has not got."""
+
+    text: str
+    why: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _values(column: pa.Array) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):  # Some value is no UTF-8, or of no year that there is: the row is to be found.
+        column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        values = [_value(each) for each in column]
+    return values
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return _text(scalar.as_buffer().to_pybytes())
+    except (OverflowError, ValueError) as error:
+        return _Unreadable(str(scalar.value), f"{scalar.value} is no {scalar.type} that can be read ({error})")
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
+import os
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -21,7 +23,7 @@ from headrace.loading.columns import Columns
 from headrace.loading.errors import LoadError, TooManyRejects
 from headrace.loading.identity import stream_of
 from headrace.loading.options import Options
-from headrace.loading.rejects import Rejects
+from headrace.loading.rejects import Rejects, shown
 from headrace.loading.sources import Sources
 from headrace.loading.table import LoadedColumn, LoadedTable
 
@@ -67,6 +69,11 @@ def test_csv_nulls_quotes_and_records_that_do_not_fit(tmp_path: Path) -> None:
     ]
     rows = read(written(tmp_path, "t.csv", "id,name\n1,NULL\n2,\n"), Options(nulls=("NULL",)))
     assert [row.values["name"] for row in rows] == [None, ""]
+
+
+@pytest.mark.parametrize("text", ["id,name", "id,name\n", "id,name\r\n", "\ufeffid,name"])
+def test_csv_of_a_header_alone_has_no_rows(tmp_path: Path, text: str) -> None:
+    assert read(written(tmp_path, "t.csv", text)) == []
 
 
 def test_csv_without_a_header_and_with_tabs(tmp_path: Path) -> None:
@@ -161,6 +168,26 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert plain(read(tmp_path / "n.parquet", Options(mapping={"name": ""}))) == [(1, {"id": 1})]
     pq.write_table(pa.table({"id": [Decimal("1.5")], "name": [date(2026, 1, 31)]}), tmp_path / "d.parquet")
     assert plain(read(tmp_path / "d.parquet")) == [(1, {"id": Decimal("1.5"), "name": date(2026, 1, 31)})]
+
+
+def test_values_of_parquet_that_python_has_not_got_are_of_their_row_only(tmp_path: Path) -> None:
+    years = pa.array([0, 10**15, None, -(10**14)], pa.timestamp("ms"))
+    pq.write_table(pa.table({"id": range(4), "name": years}), tmp_path / "t.parquet")
+    rows = read(tmp_path / "t.parquet")
+    assert [row.problem is None for row in rows] == [True, False, True, False]
+    assert rows[1].problem is not None
+    assert rows[1].problem.startswith("1000000000000000 is no timestamp[ms]")
+    assert rows[1].problem.endswith('of column "name"')
+    assert json.loads(shown(rows[1].values)) == {"id": 1, "name": "1000000000000000"}
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_what_is_no_utf_8_in_parquet_is_left_to_the_check(tmp_path: Path, dictionary: bool) -> None:
+    data = [None, pa.py_buffer(bytes(4) + b"\2\0\0\0"), pa.py_buffer(b"a\xff")]
+    text = pa.Array.from_buffers(pa.string(), 1, data)
+    name = text.dictionary_encode() if dictionary else text
+    pq.write_table(pa.table({"id": [1], "name": name}), tmp_path / "t.parquet")
+    assert plain(read(tmp_path / "t.parquet")) == [(1, {"id": 1, "name": "a\udcff"})]
 
 
 # --- columns ------------------------------------------------------------------------------------------------------
@@ -266,6 +293,23 @@ def test_rejects_of_chunks_that_were_not_done_are_dropped(tmp_path: Path) -> Non
     with pytest.raises(LoadError, match="another load"):
         Rejects(foreign, 10, "s", 0)
     assert foreign.read_text() == "do not overwrite me\n"
+    with pytest.raises(LoadError, match="another load"):
+        Rejects(written(tmp_path, "photo.jpg", b"\xff\xd8\xff"), 10, "s", 0)
+
+
+def test_rejects_into_what_is_no_file_leave_it_there(tmp_path: Path) -> None:
+    """``--rejects /dev/null``, as root: a file was put in its place."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        rejects = Rejects(path, 10, "s", 0)
+        rejects.add(1, [reject(7)])
+        rejects.close()
+        assert json.loads(os.read(reader, 4096))["row"] == 7
+    finally:
+        os.close(reader)
+    assert path.is_fifo()
 
 
 def test_too_many_rejects(tmp_path: Path) -> None:
