@@ -1,7 +1,8 @@
-"""``python -m controller.bulk.child``: runs the stages of one job, which comes over standard input.
+"""``python -m controller.bulk.child DIRECTORY``: runs the stages of one job, which comes over standard input.
 
-Rows between tasks lie in a temporary directory, states in the job's staging directory. A fold is done in bounded memory
-(``worker/archive/folding.py``); what a task needs beside is said in ``migrations/backfill/task.py``.
+Rows between tasks lie in the directory, which goes with the process; states in the job's staging directory. A fold is
+done in bounded memory (``worker/archive/folding.py``); what a task needs beside is said in
+``migrations/backfill/task.py``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import signal
 import struct
 import sys
@@ -16,7 +18,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
@@ -119,15 +120,21 @@ class _StateWriter:
         return StateFile(task.domain, node, self._file, self._items, self._digest.bytes, self._digest.hex())
 
 
-def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # What lies in the temporary directory goes with it.
+def main(spool: Path) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
+    try:
+        return _run(spool)
+    finally:
+        shutil.rmtree(spool, ignore_errors=True)
+
+
+def _run(spool: Path) -> int:
     pipe = sys.stdin.buffer
     job: Job = pickle.loads(pipe.read(struct.unpack(">Q", pipe.read(8))[0]))
     Thread(target=_end_with_input, daemon=True).start()
     expect_long_lives()
     try:
-        with TemporaryDirectory(prefix="headrace-bulk-") as spool:
-            files = Child(job, Path(spool)).run()
+        files = Child(job, spool).run()
     except HeadraceError as error:
         print(_error_line(error), flush=True)
         return 1
@@ -151,4 +158,4 @@ def _error_line(error: HeadraceError) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1])))

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import struct
 import subprocess
 import sys
 from collections import deque
 from dataclasses import asdict, fields
+from tempfile import mkdtemp
 from threading import Lock, Thread
 from typing import Any
 
 from domains import errors
 from domains.archive import ArchiveError
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, Unavailable
 from migrations.backfill.job import Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 
@@ -49,18 +51,27 @@ class LocalRun:
         self._results: tuple[StateFile, ...] | None = None
         self._error: HeadraceError | None = None
         self._said: deque[str] = deque(maxlen=KEPT_LINES)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "controller.bulk.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C at the terminal is for the parent, which then cancels as it should.
-        )
+        self.spool = mkdtemp(prefix="headrace-bulk-")
+        """For the child, who removes it at its end; one that is killed cannot."""
+        self.process = self._begun()
         self._threads = [
             Thread(target=each, daemon=True) for each in (lambda: self._tell(job), self._overhear, self._listen)
         ]
         for thread in self._threads:
             thread.start()
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-m", "controller.bulk.child", self.spool],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C at the terminal is for the parent, which then cancels as it should.
+            )
+        except OSError as error:
+            shutil.rmtree(self.spool, ignore_errors=True)
+            raise Unavailable(f"no process can be begun to compute it: {error.strerror}", hint="try again") from error
 
     def _tell(self, job: Job) -> None:
         assert self.process.stdin is not None
@@ -68,8 +79,8 @@ class LocalRun:
         try:
             self.process.stdin.write(struct.pack(">Q", len(data)) + data)
             self.process.stdin.flush()
-        except OSError:
-            return  # It is gone already, which the listener tells.
+        except (OSError, ValueError):
+            return  # It is gone already, which the listener tells, or nobody wants it any more.
 
     def _overhear(self) -> None:
         assert self.process.stderr is not None
@@ -79,7 +90,10 @@ class LocalRun:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._take(json.loads(line))
+            try:
+                self._take(json.loads(line))
+            except ValueError:  # It was killed in the middle of it, most likely.
+                self._said.append(line.decode(errors="replace").rstrip())
         code = self.process.wait()
         self._threads[1].join(1.0)
         with self._lock:
@@ -119,6 +133,7 @@ class LocalRun:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        shutil.rmtree(self.spool, ignore_errors=True)
         if self.process.stdin is not None:
             try:
                 self.process.stdin.close()

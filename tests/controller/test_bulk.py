@@ -6,6 +6,10 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -297,6 +301,50 @@ def test_errors_of_the_child_come_as_what_they_are() -> None:
     assert type(error_of("segment_missing", "no such file", None)).__name__ == "SegmentMissing"
     assert isinstance(error_of("something else", "odd", None), BulkFailed)
     assert isinstance(error_of("bulk_failed", "odd", None), HeadraceError)
+
+
+def failed(run: LocalRun) -> HeadraceError:
+    """What it says of how it ended."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            assert run.results() is None
+        except HeadraceError as error:
+            return error
+        time.sleep(0.02)
+    raise AssertionError("it does not notice that its child is gone")
+
+
+def test_a_child_that_is_killed_while_it_tells_something_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = subprocess.Popen
+    told = "import os, sys; print('{\"results\": [{\"fi', end='', flush=True); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **options: begin([sys.executable, "-c", told], **options))
+    run = LocalRun(Job("1", str(tmp_path / "archive"), str(tmp_path / "staging"), (), ()))
+    assert "ended with code -9" in failed(run).message
+    run.cancel()
+
+
+async def test_of_a_child_that_is_killed_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no time to remove the rows between its tasks, which may be as large as the tables."""
+    spools = tmp_path / "spools"
+    spools.mkdir()
+    monkeypatch.setenv("TMPDIR", str(spools))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    runner = Watched()
+    deployment = await opened(tmp_path, runner)
+    try:
+        await fill(deployment)
+        id = await begun(deployment, runner)
+        async with asyncio.timeout(60):
+            while not list(spools.iterdir()):
+                await asyncio.sleep(0.001)
+        runner.runs[0].process.kill()
+        assert (await ended(deployment, id)).state == "failed"
+        assert not list(spools.iterdir())
+    finally:
+        await deployment.close()
 
 
 def test_a_child_whose_job_is_done_ends_cleanly(tmp_path: Path) -> None:
