@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from zookeeper.errors import AuthorityError, AuthorityUnavailable
 from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Session
@@ -22,8 +23,12 @@ _log = logging.getLogger("headrace.zookeeper")
 class SessionElection:
     """See :class:`zookeeper.cluster_authority.Election`, which it implements."""
 
-    def __init__(self, session: Session, path: str, name: str, data: bytes) -> None:
+    def __init__(
+        self, session: Session, path: str, name: str, data: bytes, check: Callable[[], Awaitable[None]]
+    ) -> None:
+        """``check`` raises AuthorityError where the deployment is no longer the one that the candidate knows."""
         self._session = session
+        self._check = check
         self._controller = f"{path}/controller"
         self._candidate = f"{path}/candidates/{name}"
         self._data = data
@@ -90,6 +95,7 @@ class SessionElection:
             if node is None or node.owner != self._led_by:
                 self._lost.set()
             return not self._lost.is_set()
+        await self._check()
         await self._stand()
         if node is None:
             try:

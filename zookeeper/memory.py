@@ -68,6 +68,14 @@ class MemoryZooKeeper:
             else:
                 self._let_expire(session)
 
+    def forget(self) -> None:
+        """Its disks are lost and it begins anew: no znode is there any more, and no session that anybody had."""
+        for path in [each for each in self._znodes if each != "/"]:
+            del self._znodes[path]
+            self._changed(path, listing=True)
+        for session in list(self._sessions.values()):
+            self.expire(session)
+
     def expire(self, session: MemorySession) -> None:
         """The session is over, whether its process is connected or not."""
         self._end(session.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from zookeeper.descriptors import WorkerDescriptor, from_json, to_json
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, NameTaken, Superseded
@@ -23,8 +24,17 @@ _log = logging.getLogger("headrace.zookeeper")
 class Registration:
     """Makes the znode, and makes it again when its session was lost or somebody deleted it."""
 
-    def __init__(self, session: Session, folder: str, descriptor: WorkerDescriptor, superseded: asyncio.Event) -> None:
+    def __init__(
+        self,
+        session: Session,
+        folder: str,
+        descriptor: WorkerDescriptor,
+        superseded: asyncio.Event,
+        check: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``check`` raises AuthorityError where the deployment is no longer the one that the data belong to."""
         self._session = session
+        self._check = check
         self._path = f"{folder}/{descriptor.name}"
         self._descriptor = descriptor
         self._data = to_json(descriptor)
@@ -58,6 +68,7 @@ class Registration:
         # A process that died without a word is there until its session ends, to the next tick of the server.
         deadline = loop.time() + 2 * self._session.timeout
         while True:
+            await self._check()
             try:
                 await self._session.create(self._path, self._data, ephemeral=True)
                 self._made_in = self._session.id
@@ -69,7 +80,7 @@ class Registration:
             except NoNode:
                 raise AuthorityError(
                     f'"{self._path}" cannot be made: the deployment was deleted from ZooKeeper',
-                    hint="start a controller, which makes it again",
+                    hint="restore its state: docs/operations.md",
                 ) from None
             if loop.time() > deadline:
                 raise NameTaken(

@@ -26,7 +26,7 @@ from zookeeper.descriptors import ControllerDescriptor, Descriptor, WorkerDescri
 from zookeeper.election import SessionElection
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, StateConflict, StateTooLarge, WrongDeployment
 from zookeeper.registration import Registration
-from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Session, Watch
+from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Session, Watch, Znode
 
 ROOT = "/headrace"
 FORMAT = 1
@@ -98,13 +98,17 @@ class SessionAuthority:
         """The id of the deployment, which is made if it is not there and ``create`` allows it."""
         if create:
             await self._session.ensure(ROOT)
-            made = json.dumps({"format": FORMAT, "id": self._new_id()}).encode()
             with suppress(NodeExists):  # Another controller was first, or it is not our first start.
-                await self._session.create(self._path, made)
+                await self._session.create(self._path, _document(self._new_id()))
         try:
-            node = await self._session.get(self._path)
+            id = self._id_in(await self._session.get(self._path))
         except NoNode:
             raise await self._missing() from None
+        for folder in ("workers", "candidates"):
+            await self._session.ensure(f"{self._path}/{folder}")
+        return id
+
+    def _id_in(self, node: Znode) -> str:
         try:
             given = json.loads(node.data)
             format, id = given["format"], str(given["id"])
@@ -118,9 +122,23 @@ class SessionAuthority:
                 f'deployment "{self._deployment}" has format {format}, and this Headrace knows format {FORMAT}',
                 hint="run the version of Headrace that its other processes run",
             )
-        for folder in ("workers", "candidates"):
-            await self._session.ensure(f"{self._path}/{folder}")
         return id
+
+    async def _check(self) -> None:
+        """Raises WrongDeployment where ZooKeeper has lost the deployment, or somebody has made it anew since: what is
+        decided there, and who is there, is no business of a process that knows the former one."""
+        try:
+            id = self._id_in(await self._session.get(self._path))
+        except NoNode:
+            raise self._lost("is there no more") from None
+        if id != self._id:
+            raise self._lost("is another one now")
+
+    def _lost(self, how: str) -> WrongDeployment:
+        return WrongDeployment(
+            f'deployment "{self._deployment}" in ZooKeeper at "{self._session.address}" {how}',
+            hint="if ZooKeeper has lost its data, restore the state: docs/operations.md",
+        )
 
     async def _missing(self) -> WrongDeployment:
         try:
@@ -143,10 +161,20 @@ class SessionAuthority:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._session.close()
 
+    async def become(self, id: str) -> None:
+        """Give the deployment another id: one whose state is restored is the one that it was. Nobody else is there."""
+        node = await self._session.get(self._path)
+        await self._session.set(self._path, _document(id), node.version)
+        self._id = id
+
     # --- state ----------------------------------------------------------------------------------------------
 
     async def read(self) -> tuple[bytes | None, int]:
         await self._session.sync()
+        state, _ = await asyncio.gather(self._state(), self._check())
+        return state
+
+    async def _state(self) -> tuple[bytes | None, int]:
         try:
             node = await self._session.get(f"{self._path}/state")
         except NoNode:
@@ -192,7 +220,8 @@ class SessionAuthority:
         check_name(descriptor.name, "worker")
         if self._registration is not None:
             await self._registration.withdraw(descriptor.name)
-        self._registration = Registration(self._session, f"{self._path}/workers", descriptor, self._superseded)
+        workers = f"{self._path}/workers"
+        self._registration = Registration(self._session, workers, descriptor, self._superseded, self._check)
         await _patiently(self._registration.begin)
 
     async def workers(self) -> Mapping[str, WorkerDescriptor]:
@@ -202,7 +231,10 @@ class SessionAuthority:
         return await self._described(ControllerDescriptor, "candidates")
 
     async def _described(self, kind: type[Descriptor], folder: str) -> Mapping[str, Descriptor]:
-        names = sorted(await self._session.children(f"{self._path}/{folder}"))
+        try:
+            names = sorted(await self._session.children(f"{self._path}/{folder}"))
+        except NoNode:
+            raise self._lost("is there no more") from None
         found = await asyncio.gather(*(self._description(kind, f"{folder}/{name}") for name in names))
         return {name: each for name, each in zip(names, found, strict=True) if each is not None}
 
@@ -217,7 +249,7 @@ class SessionAuthority:
 
     def candidate(self, descriptor: ControllerDescriptor) -> SessionElection:
         check_name(descriptor.name, "controller")
-        election = SessionElection(self._session, self._path, descriptor.name, to_json(descriptor))
+        election = SessionElection(self._session, self._path, descriptor.name, to_json(descriptor), self._check)
         self._elections = [each for each in self._elections if not each.lost.is_set()]
         self._elections.append(election)
         return election
@@ -259,6 +291,10 @@ class SessionAuthority:
                 continue
             self._announce(change)
             await fired.wait()
+
+
+def _document(id: str) -> bytes:
+    return json.dumps({"format": FORMAT, "id": id}).encode()
 
 
 async def _patiently(act: Callable[[], Awaitable[Answer]]) -> Answer:

@@ -116,7 +116,7 @@ class Directory:
                 self.connected = True
             except AuthorityError as error:
                 if self.connected:
-                    _log.warning("ZooKeeper does not answer; what is known of the cluster is kept: %s", error)
+                    _log.warning("ZooKeeper does not tell; what is known of the cluster is kept: %s", error)
                 self.connected = False
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._wanted.set)
             finally:

@@ -58,17 +58,32 @@ async def restore(settings: Settings, path: Path) -> ClusterState:
     authority = _authority(settings, id)
     await authority.start(create=True)
     try:
-        _, version = await authority.read()
-        if authority.deployment_id != id or version != 0:
-            raise AlreadyExists(
-                f'there is a deployment "{settings.deployment}" in ZooKeeper, and it may be in use',
-                hint=f"to replace it, stop all its processes and delete the znode /headrace/{settings.deployment}",
-            )
+        await _make_room(authority, id)
         ahead = replace(state, epoch=state.epoch + EPOCHS_AHEAD)
         await authority.write(ahead.encode(), 0)
     finally:
         await authority.close()
     return ahead
+
+
+async def _make_room(authority: KazooAuthority, id: str) -> None:
+    """Have the deployment be the one of this id, without a state. A controller that came before this has made one anew
+    where ZooKeeper had lost it; nothing was ever decided there, so nothing is lost with it. Raises AlreadyExists."""
+    name = authority.deployment
+    _, version = await authority.read()
+    if version != 0:
+        raise AlreadyExists(
+            f'there is a deployment "{name}" in ZooKeeper, and it may be in use',
+            hint=f"to replace it, stop all its processes and delete the znode /headrace/{name}",
+        )
+    there = [*await authority.candidates(), *await authority.workers()]
+    if there:
+        raise AlreadyExists(
+            f'there is a deployment "{name}" in ZooKeeper, and {", ".join(there)} are there',
+            hint="stop all its processes first; who was killed is gone when its session ends",
+        )
+    if authority.deployment_id != id:
+        await authority.become(id)
 
 
 async def take_up(settings: Settings, data: Path) -> bool:

@@ -15,6 +15,7 @@ from api.lookups import Lookups
 from controller.cluster.deployment import ClusterDeployment
 from controller.cluster.directory import Directory
 from controller.cluster.overview import views_of
+from controller.cluster.state import ClusterState
 from domains.errors import AlreadyExists, NoLeader, NotFound, NotServed, OutcomeUnknown, Unavailable, UnknownName
 from domains.graph import DomainIndex
 from domains.packets import Once
@@ -183,6 +184,22 @@ async def test_without_zookeeper_reads_and_writes_go_on(cluster: InProcess) -> N
 
 
 async def test_before_the_first_start_everything_says_so() -> None:
+async def test_a_zookeeper_that_has_lost_everything_is_not_believed(cluster: InProcess) -> None:
+    """A controller has made a deployment of the same name there, without tables, and it has begun with a new worker."""
+    await cluster.insert("items", [{"id": 1, "kind": "a"}])
+    cluster.zookeeper.forget()
+    anew = cluster.zookeeper.authority()
+    await anew.start(create=True)
+    cluster.around.push_async_callback(anew.close)
+    await anew.write(ClusterState("main", SHARDS, 1, 1).encode(), 0)
+    await cluster.directory.refresh()
+    await eventually(lambda: not cluster.directory.connected)
+    await cluster.insert("items", [{"id": 2, "kind": "a"}])
+    assert (await rows(cluster, "ByKind", "a"))[0]["items"] == 2
+    assert (await cluster.status())["cluster"]["zookeeper"] == "away"
+    assert await anew.workers() == {}
+
+
     zookeeper = MemoryZooKeeper()
     authority = zookeeper.authority()
     await authority.start(create=True)

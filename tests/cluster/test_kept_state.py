@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from headrace.cluster import kept_state
 from headrace.errors import AlreadyExists, BadRequest, NotFound
 from headrace.settings import Settings, load
 from migrations.recipe import Entry, Recipe
+from zookeeper.descriptors import ControllerDescriptor
 from zookeeper.errors import WrongDeployment
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.server import Ensemble
@@ -74,6 +76,33 @@ async def test_saved_and_restored(ensemble: Ensemble, tmp_path: Path) -> None:
         await again.close()
     finally:
         await elsewhere.stop()
+
+
+async def test_restored_over_what_a_controller_has_made_anew(ensemble: Ensemble, tmp_path: Path) -> None:
+    """Where ZooKeeper has lost everything, a controller that is started again makes a deployment of that name."""
+    settings, path = settings_of(ensemble), tmp_path / "main.state"
+    written(path)
+    controller = KazooAuthority(ensemble.address, "main")
+    await controller.start(create=True)
+    candidacy = controller.candidate(ControllerDescriptor("c1", "h", 1, 1))
+    await candidacy.elected()
+    with pytest.raises(AlreadyExists, match="c1 are there"):
+        await kept_state.restore(settings, path)
+    await controller.close()
+    restored = await kept_state.restore(settings, path)
+    again = KazooAuthority(ensemble.address, "main")
+    await again.start()
+    assert again.deployment_id == "former"
+    data, _ = await again.read()
+    assert data is not None
+    assert ClusterState.decode(data, "main") == restored
+    await again.close()
+
+
+def written(path: Path) -> None:
+    """The file of a deployment that was in a ZooKeeper which is no more."""
+    state = b64encode(STATE.encode()).decode()
+    path.write_text(json.dumps({"format": kept_state.FORMAT, "deployment": "main", "id": "former", "state": state}))
 
 
 async def test_files_that_are_none(ensemble: Ensemble, tmp_path: Path) -> None:

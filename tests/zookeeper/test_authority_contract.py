@@ -154,6 +154,26 @@ def test_names_that_are_none(name: str) -> None:
         MemoryZooKeeper().authority(name)
 
 
+async def test_a_deployment_that_was_made_anew_is_another_one(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+    """ZooKeeper has lost everything, and a controller was started before anybody restored the state: what runs on must
+    not take part in what is decided there, nor believe it."""
+    one, other = await started(kind, 2)
+    await one.register_worker(worker("a"))
+    await kind.raw(one, "set", "/headrace/main", b'{"format": 1, "id": "anew"}')
+    await kind.raw(one, "delete", "/headrace/main/workers/a")
+    candidacy = other.candidate(controller("c"))
+    await until(lambda: "cannot register again" in caplog.text and "cannot stand for leader" in caplog.text)
+    assert 'deployment "main" in ZooKeeper at' in caplog.text
+    assert (await one.workers(), await one.candidates(), await one.leader()) == ({}, {}, None)
+    with pytest.raises(WrongDeployment, match="is another one now"):
+        await one.read()
+    # Once it is restored, all go on where they were.
+    await kind.raw(one, "set", "/headrace/main", json.dumps({"format": 1, "id": one.deployment_id}).encode())
+    await until(lambda: _is_there(one, "a"))
+    await asyncio.wait_for(candidacy.elected(), DEADLINE)
+    assert await one.read() == (None, 0)
+
+
 # --- workers ----------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from zookeeper.descriptors import WorkerDescriptor
+from zookeeper.errors import WrongDeployment
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 
 
@@ -32,6 +33,16 @@ async def test_the_newer_process_keeps_the_name(delay: float) -> None:
     assert (await new.workers())["w0"].incarnation == 2
     for authority in (old, new):
         await authority.close()
+
+
+async def test_what_is_gone_from_zookeeper_is_an_error_that_says_so() -> None:
+    server = MemoryZooKeeper()
+    authority = await started(server, 1)
+    server.forget()
+    for ask in (authority.read, authority.workers, authority.candidates):
+        with pytest.raises(WrongDeployment, match="is there no more"):
+            await ask()
+    await authority.close()
 
 
 async def test_a_znode_that_was_deleted_by_hand_comes_back() -> None:
