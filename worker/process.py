@@ -33,7 +33,7 @@ from worker.server import WorkerServer
 from worker.wire import Peers, Server, greeting, serve
 from zookeeper.belonging import claim
 from zookeeper.cluster_authority import ClusterAuthority
-from zookeeper.descriptors import WorkerDescriptor
+from zookeeper.descriptors import WorkerDescriptor, advertised, check_name
 from zookeeper.errors import AuthorityError, WrongDeployment
 from zookeeper.kazoo_authority import KazooAuthority
 
@@ -162,15 +162,15 @@ async def running(settings: Settings, authority: ClusterAuthority) -> AsyncItera
     :raises HeadraceError: the port is taken, the data directory cannot be used or belongs to another deployment, or
         another worker has the name.
     """
+    name, host = _called(settings)
     with as_headrace_errors():
         settings.data.mkdir(parents=True, exist_ok=True)
         directory = claim(settings.data, authority.deployment, authority.deployment_id)
     incarnation = time.time_ns() // 1_000_000  # A restart takes longer than a millisecond.
-    name = settings.name or f"{socket.gethostname()}-{settings.worker_port or os.getpid()}"
     readers = settings.data / "workers" / name / f"readers-{incarnation}"
     async with AsyncExitStack() as opened:
         opened.callback(shutil.rmtree, readers, ignore_errors=True)
-        worker = await _open(settings, authority, name, incarnation, readers, directory, opened)
+        worker = await _open(settings, authority, name, host, incarnation, readers, directory, opened)
         with as_headrace_errors():
             await authority.register_worker(worker.descriptor)
         # An earlier process of this name is now surely not one that anybody asks.
@@ -178,6 +178,15 @@ async def running(settings: Settings, authority: ClusterAuthority) -> AsyncItera
             if older != readers:
                 shutil.rmtree(older, ignore_errors=True)
         yield worker
+
+
+def _called(settings: Settings) -> tuple[str, str]:
+    """Its name, and the host under which the others reach it. Raises BadRequest."""
+    name = settings.name or f"{socket.gethostname()}-{settings.worker_port or os.getpid()}"
+    try:
+        return check_name(name, "worker"), advertised(settings.host, settings.advertise)
+    except ValueError as error:
+        raise BadRequest(str(error), hint="--name and --advertise say how it is called and reached") from error
 
 
 async def _open(
@@ -226,7 +235,7 @@ async def _open(
     _log.info('worker "%s" listens on %s:%d', name, settings.host, server.port)
     descriptor = WorkerDescriptor(
         name,
-        settings.advertise or settings.host,
+        host,
         server.port,
         incarnation,
         os.getpid(),

@@ -10,12 +10,23 @@ from typing import Any, TypeVar
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of deployments, workers and controllers: they are path elements, host names and file names at once."""
 
+EVERYWHERE = ("", "0.0.0.0", "::")
+"""What one listens at to be reached at every address of a machine. Whoever connects to it reaches himself."""
+
 
 def check_name(name: str, what: str) -> str:
     """The name itself. Raises ValueError where it could not be one."""
     if not NAME.fullmatch(name):
         raise ValueError(f'"{name}" is no name of a {what}: use up to 64 letters, digits, ".", "_" and "-"')
     return name
+
+
+def advertised(host: str, advertise: str | None) -> str:
+    """Where the others reach a process that listens at ``host``. Raises ValueError where that is no machine."""
+    place = advertise or host
+    if place in EVERYWHERE:
+        raise ValueError(f'the others cannot reach this process at "{place}": --advertise names a host')
+    return place
 
 
 @dataclass(frozen=True, slots=True)

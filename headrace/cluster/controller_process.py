@@ -19,9 +19,9 @@ from headrace.errors import BadRequest, HeadraceError
 from headrace.listening import StartFailed, address, listen
 from headrace.opening import bulk_runners, rebuild_folder
 from headrace.server import Running, Server, config
-from headrace.settings import Settings
-from zookeeper.descriptors import ControllerDescriptor, check_name
-from zookeeper.errors import AuthorityError
+from headrace.settings import CLUSTER_SHARDS, Settings
+from zookeeper.descriptors import ControllerDescriptor, advertised, check_name
+from zookeeper.errors import AuthorityError, AuthorityUnavailable
 from zookeeper.kazoo_authority import KazooAuthority
 
 _log = logging.getLogger("headrace.controller")
@@ -80,7 +80,8 @@ def _descriptor(settings: Settings, listening: socket.socket) -> ControllerDescr
     port = listening.getsockname()[1]
     name = settings.name or f"{host}-{port}"
     try:
-        check_name(name, "controller")
+        host = advertised(settings.host, settings.advertise)
+        name = check_name(settings.name or f"{host}-{port}", "controller")
     except ValueError as error:
         raise BadRequest(str(error), hint="--name gives it another") from error
     return ControllerDescriptor(name, host, port, os.getpid())

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -295,6 +296,24 @@ async def test_a_port_that_is_taken_and_a_directory_of_another_deployment(tmp_pa
     with pytest.raises(HeadraceError, match="data directory"):
         async with running(Told("c", tmp_path / "file"), one):
             raise AssertionError("it is a file")
+
+
+async def test_names_and_hosts_that_nobody_could_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is made: a worker that is registered where nobody reaches it is given domains by nobody."""
+    authority = MemoryZooKeeper().authority("main")
+    await authority.start(create=True)
+    monkeypatch.setattr(socket, "gethostname", lambda: "a" * 80)
+    for told, says in (
+        (Told("a", tmp_path / "data", host="0.0.0.0"), 'cannot reach this process at "0.0.0.0"'),
+        (Told("a", tmp_path / "data", advertise="::"), 'cannot reach this process at "::"'),
+        (Told("", tmp_path / "data"), "is no name of a worker"),
+    ):
+        with pytest.raises(BadRequest, match=says):
+            async with running(told, authority):
+                raise AssertionError("it runs")
+    assert not (tmp_path / "data").exists()
+    async with running(Told("a", tmp_path / "data", host="0.0.0.0", advertise="127.0.0.1"), authority) as worker:
+        assert worker.descriptor.host == "127.0.0.1"
 
 
 async def test_a_newer_process_of_the_same_name_takes_its_place(tmp_path: Path) -> None:
