@@ -193,6 +193,7 @@ async def _open(
     settings: Settings,
     authority: ClusterAuthority,
     name: str,
+    host: str,
     incarnation: int,
     readers: Path,
     directory: str,

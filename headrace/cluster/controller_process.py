@@ -19,9 +19,9 @@ from headrace.errors import BadRequest, HeadraceError
 from headrace.listening import StartFailed, address, listen
 from headrace.opening import bulk_runners, rebuild_folder
 from headrace.server import Running, Server, config
-from headrace.settings import CLUSTER_SHARDS, Settings
+from headrace.settings import Settings
 from zookeeper.descriptors import ControllerDescriptor, advertised, check_name
-from zookeeper.errors import AuthorityError, AuthorityUnavailable
+from zookeeper.errors import AuthorityError
 from zookeeper.kazoo_authority import KazooAuthority
 
 _log = logging.getLogger("headrace.controller")
@@ -76,14 +76,12 @@ def _bulk(settings: Settings) -> BulkSettings:
 
 
 def _descriptor(settings: Settings, listening: socket.socket) -> ControllerDescriptor:
-    host = settings.advertise or settings.host
     port = listening.getsockname()[1]
-    name = settings.name or f"{host}-{port}"
     try:
         host = advertised(settings.host, settings.advertise)
         name = check_name(settings.name or f"{host}-{port}", "controller")
     except ValueError as error:
-        raise BadRequest(str(error), hint="--name gives it another") from error
+        raise BadRequest(str(error), hint="--name and --advertise say how it is called and reached") from error
     return ControllerDescriptor(name, host, port, os.getpid())
 
 
