@@ -47,6 +47,8 @@ class Directory:
     registered: frozenset[str] = frozenset()
     leader: ControllerDescriptor | None = None
     """The last one that was there."""
+    led: bool = False
+    """Whether it leads still, or another, as far as ZooKeeper was heard last."""
     connected: bool = True
     """Whether ZooKeeper answered last."""
     damage: HeadraceError | None = None
@@ -128,7 +130,7 @@ class Directory:
         data, _ = await self.authority.read()
         registered = dict(await self.authority.workers())
         leader = await self.authority.leader()
-        self.leader = leader or self.leader
+        self.leader, self.led = leader or self.leader, leader is not None
         try:
             decided = None if data is None else ClusterState.decode(data, self.authority.deployment)
             self._move(decided, registered)

@@ -10,7 +10,7 @@ from controller.cluster.connections import Connections
 from controller.cluster.directory import Directory
 from controller.status import Held, graph_of, readers_of
 from domains.errors import HeadraceError
-from domains.graph import NodeIndex
+from domains.graph import DomainIndex, NodeIndex
 from migrations.dataflow import Dataflow
 from worker.messages import Status, StatusDocument
 from zookeeper.descriptors import WorkerDescriptor
@@ -36,7 +36,7 @@ class Overview:
             for name, count in domain["counters"].items():
                 counters[name] = counters.get(name, 0) + count
         return {
-            "cluster": self._decided(),
+            "cluster": self._decided(documents),
             "memory": _memory(documents),
             "counters": counters,
             "tables": self._tables(domains),
@@ -82,9 +82,9 @@ class Overview:
 
     # --- what is shown ------------------------------------------------------------------------------------------
 
-    def _decided(self) -> Document:
+    def _decided(self, documents: Mapping[str, Document]) -> Document:
         directory, decided = self._directory, self._directory.cluster
-        leader = directory.leader
+        leader = directory.leader if directory.led else None
         shown: Document = {
             "deployment": directory.authority.deployment,
             "leader": None if leader is None else {"name": leader.name, "host": leader.host, "port": leader.port},
@@ -99,8 +99,14 @@ class Overview:
             "shards": decided.shards,
             "quorum": decided.quorum,
             "draining": list(decided.draining),
-            "unplaced": [domain for domain in decided.domains if directory.owner(domain) is None],
+            "unplaced": [domain for domain in decided.domains if not self._has_host(domain, documents)],
         }
+
+    def _has_host(self, domain: DomainIndex, documents: Mapping[str, Document]) -> bool:
+        """Whether the worker that is to have it is there: a leader that can give it to nobody leaves it with the lost.
+        ZooKeeper may have lost sight of a worker that answers us."""
+        owner = self._directory.owner(domain)
+        return owner is not None and (owner.name in self._directory.registered or owner.name in documents)
 
     def _worker(self, worker: WorkerDescriptor, told: Document | None) -> Document:
         decided = self._directory.cluster
@@ -166,9 +172,12 @@ def with_leaders_view(shown: Document, led: Document) -> Document:
     """The status with what only the leader knows: whether a recovery is under way, and when it heard of each worker."""
     workers = {each["name"]: each for each in led.get("workers", ())}
     seen = {name: led[name] for name in LED if name in led}
+    cluster = {**shown["cluster"], "leader_answers": bool(led), **seen}
+    if "unplaced" in cluster:  # Also what a worker is there for, and cannot open.
+        cluster["unplaced"] = sorted({*cluster["unplaced"], *map(int, led.get("closed", ()))})
     return {
         **shown,
-        "cluster": {**shown["cluster"], "leader_answers": bool(led), **seen},
+        "cluster": cluster,
         "workers": [{**each, **_seen(workers.get(each["worker"], {}))} for each in shown["workers"]],
     }
 

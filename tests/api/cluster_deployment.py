@@ -28,7 +28,7 @@ from worker.process import Worker, running
 from worker.reader_map import ReaderClient
 from worker.wire import Connection, connect, greeting
 from zookeeper.cluster_authority import ClusterAuthority
-from zookeeper.memory import MemoryZooKeeper
+from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 
 SHARDS = 3
 WORKERS = 2
@@ -39,6 +39,8 @@ class PlainLeader:
 
     def __init__(self, authority: ClusterAuthority, workers: list[Worker]) -> None:
         self.away = False
+        self.closed: dict[str, str] = {}
+        """What it tells of domains that nobody can open."""
         self.epoch = 1
         self.state = State(shards=SHARDS)
         self.decided: ClusterState
@@ -148,7 +150,7 @@ class PlainLeader:
         return await self.migration(id)
 
     async def status(self) -> dict[str, Any]:
-        return {"epoch": self.epoch}
+        return {"epoch": self.epoch, "closed": self.closed}
 
     async def close(self) -> None:
         for connection in self._connections.values():
@@ -161,6 +163,8 @@ class InProcess(ClusterDeployment):
 
     zookeeper: MemoryZooKeeper
     workers: list[Worker]
+    authorities: list[MemoryAuthority]
+    """Of the workers."""
     leader: PlainLeader
     around: AsyncExitStack
 
@@ -178,7 +182,8 @@ async def open_cluster(
     first = zookeeper.authority()
     await first.start(create=True)
     around.push_async_callback(first.close)
-    workers = []
+    workers: list[Worker] = []
+    authorities: list[MemoryAuthority] = []
     for number in range(WORKERS):
         authority = zookeeper.authority()
         await authority.start()
@@ -186,6 +191,7 @@ async def open_cluster(
         settings = Settings(
             name=f"w{number}", data=path, worker_port=0, memory_limit=32_000_000, archive=archive, archive_interval=3600
         )
+        authorities.append(authority)
         workers.append(await around.enter_async_context(running(settings, authority)))
     leader = PlainLeader(first, workers)
     leading = Leading(first, SHARDS, WORKERS)
@@ -209,7 +215,8 @@ async def open_cluster(
         maps=ReaderMaps(attach),
     )
     assert isinstance(deployment, InProcess)
-    deployment.zookeeper, deployment.workers, deployment.leader, deployment.around = zookeeper, workers, leader, around
+    deployment.zookeeper, deployment.workers, deployment.authorities = zookeeper, workers, authorities
+    deployment.leader, deployment.around = leader, around
     return deployment
 
 

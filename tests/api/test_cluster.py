@@ -21,6 +21,7 @@ from domains.graph import DomainIndex
 from domains.packets import Once
 from worker.messages import Role, WriteRequest
 from worker.wire import ConnectionLost, greeting
+from zookeeper.descriptors import ControllerDescriptor
 from zookeeper.memory import MemoryZooKeeper
 
 SCHEMA = """
@@ -183,7 +184,6 @@ async def test_without_zookeeper_reads_and_writes_go_on(cluster: InProcess) -> N
     await eventually(lambda: cluster.directory.connected)
 
 
-async def test_before_the_first_start_everything_says_so() -> None:
 async def test_a_zookeeper_that_has_lost_everything_is_not_believed(cluster: InProcess) -> None:
     """A controller has made a deployment of the same name there, without tables, and it has begun with a new worker."""
     await cluster.insert("items", [{"id": 1, "kind": "a"}])
@@ -200,6 +200,7 @@ async def test_a_zookeeper_that_has_lost_everything_is_not_believed(cluster: InP
     assert await anew.workers() == {}
 
 
+async def test_before_the_first_start_everything_says_so() -> None:
     zookeeper = MemoryZooKeeper()
     authority = zookeeper.authority()
     await authority.start(create=True)
@@ -366,7 +367,60 @@ async def test_a_lost_worker(cluster: InProcess) -> None:
     assert await rows(cluster, "ById", "1")  # the other worker's
 
 
+async def test_the_status_says_what_nobody_hosts(cluster: InProcess) -> None:
+    """The leader can give the domains of a worker with a directory of its own to nobody, and leaves them with it. What
+    it knows more of, here a shard that cannot be opened, is told too."""
+    lost = cluster.workers[0]
+    own = [domain for domain, given in cluster.leader.decided.placement.items() if given.worker == "w0"]
+    assert (await cluster.status())["cluster"]["unplaced"] == []
+    cluster.authorities[0].cut()
+    cluster.authorities[0].expire()
+    await eventually(lambda: "w0" not in cluster.directory.registered)
+    # It answers still: ZooKeeper alone has lost sight of it.
+    async with asyncio.timeout(DEADLINE):
+        while (await cluster.status())["cluster"]["unplaced"]:
+            await asyncio.sleep(0.002)
+    lost.server.abort()
+    async with asyncio.timeout(DEADLINE):
+        while (await cluster.status())["cluster"]["unplaced"] != own:
+            await asyncio.sleep(0.002)
+    cluster.leader.closed = {"1": "its disk cannot be read"}
+    assert (await cluster.status())["cluster"]["unplaced"] == sorted({*own, 1})
+
+
+async def test_a_leader_that_is_gone_is_not_shown(cluster: InProcess) -> None:
+    authority = cluster.zookeeper.authority()
+    await authority.start()
+    cluster.around.push_async_callback(authority.close)
+    candidacy = authority.candidate(ControllerDescriptor("c9", "host", 7070, 1))
+    await candidacy.elected()
+    await cluster.directory.refresh()
+    assert (await cluster.status())["cluster"]["leader"] == {"name": "c9", "host": "host", "port": 7070}
+    await candidacy.resign()
+    await cluster.directory.refresh()
+    assert (await cluster.status())["cluster"]["leader"] is None
+    assert cluster.directory.leader is not None, "who may be asked: an election may be over before it is heard of"
+
+
 # --- schemas --------------------------------------------------------------------------------------------------------
+
+
+async def test_full_state_over_the_memory_limit_is_an_alarm(cluster: InProcess) -> None:
+    await cluster.execute("CREATE VIEW Kinds AS SELECT kind, COUNT(*) AS items FROM items GROUP BY kind")
+    await cluster.insert("items", [{"id": number, "kind": f"k{number}"} for number in range(20)])
+    await cluster.execute("SELECT * FROM Kinds")
+    memory = (await cluster.status())["memory"]
+    assert 0 < memory["full"] <= memory["accounted"]
+    assert "alarm" not in memory
+    limited, *_ = cluster.workers
+    limited.dataflow.memory_limit = 1
+    shown = await cluster.status()
+    alarm = shown["memory"]["alarm"]
+    assert alarm.startswith(f'worker "{limited.descriptor.name}": full state takes ')
+    assert "memory_limit is 1," in alarm
+    assert len(cluster.workers) > 1
+    assert alarm.count("worker ") == 1
+    assert sum(worker["memory_full"] for worker in shown["workers"]) == shown["memory"]["full"]
 
 
 async def test_a_write_made_for_an_older_schema_is_made_anew(cluster: InProcess) -> None:
@@ -420,24 +474,6 @@ async def test_a_view_says_how_many_writes_it_has_not_seen(cluster: InProcess) -
 
 
 # --- what was acknowledged ------------------------------------------------------------------------------------------
-
-
-async def test_full_state_over_the_memory_limit_is_an_alarm(cluster: InProcess) -> None:
-    await cluster.execute("CREATE VIEW Kinds AS SELECT kind, COUNT(*) AS items FROM items GROUP BY kind")
-    await cluster.insert("items", [{"id": number, "kind": f"k{number}"} for number in range(20)])
-    await cluster.execute("SELECT * FROM Kinds")
-    memory = (await cluster.status())["memory"]
-    assert 0 < memory["full"] <= memory["accounted"]
-    assert "alarm" not in memory
-    limited, *_ = cluster.workers
-    limited.dataflow.memory_limit = 1
-    shown = await cluster.status()
-    alarm = shown["memory"]["alarm"]
-    assert alarm.startswith(f'worker "{limited.descriptor.name}": full state takes ')
-    assert "memory_limit is 1," in alarm
-    assert len(cluster.workers) > 1
-    assert alarm.count("worker ") == 1
-    assert sum(worker["memory_full"] for worker in shown["workers"]) == shown["memory"]["full"]
 
 
 async def test_it_remembers_how_far_it_has_acknowledged(cluster: InProcess) -> None:
