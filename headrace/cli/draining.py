@@ -13,6 +13,7 @@ from headrace.cli.serving import Config
 from headrace.client.calls import Call
 from headrace.errors import BadRequest, Unavailable
 from headrace.settings import load
+from zookeeper.address import joined
 
 DRAIN_SECONDS = 120.0
 """A domain closes after its writes are on disk and opens elsewhere: tenths of a second each, and there may be many."""
@@ -54,8 +55,4 @@ def leader_url(cluster: dict[str, Any]) -> str:
     leader = cluster.get("leader")
     if leader is None:
         raise Unavailable("no controller leads, and only a leader moves domains", hint="try again")
-    return f"http://{_bracketed(leader['host'])}:{leader['port']}"
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    return f"http://{joined(leader['host'], leader['port'])}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -15,6 +16,7 @@ from controller.cluster.handles import Deposed
 from controller.deployment import BackfillStatus, MigrationStatus
 from headrace.errors import HeadraceError, rebuild
 from migrations.recipe import Entry
+from zookeeper.address import joined
 from zookeeper.descriptors import ControllerDescriptor
 
 LOOK_SECONDS = 0.5
@@ -42,10 +44,10 @@ class LeaderClient:
         return _status(await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": False}))
 
     async def migration(self, id: str) -> MigrationStatus:
-        return _status(await self._ask("GET", f"/v1/migrations/{id}"))
+        return _status(await self._ask("GET", f"/v1/migrations/{quote(id, safe='')}"))
 
     async def cancel(self, id: str) -> MigrationStatus:
-        return _status(await self._ask("DELETE", f"/v1/migrations/{id}"))
+        return _status(await self._ask("DELETE", f"/v1/migrations/{quote(id, safe='')}"))
 
     async def status(self) -> dict[str, Any]:
         shown: dict[str, Any] = await self._ask("GET", "/v1/status")
@@ -58,7 +60,7 @@ class LeaderClient:
         leader = self._directory.leader
         if leader is None:
             raise no_leader("none was ever heard of")
-        url = f"http://{leader.host}:{leader.port}{path}"
+        url = f"http://{joined(leader.host, leader.port)}{path}"
         asking = asyncio.ensure_future(self._http.request(method, url, json=body))
         try:
             while not (await asyncio.wait([asking], timeout=LOOK_SECONDS))[0]:

@@ -48,6 +48,24 @@ async def test_a_migration_is_sent_whole_and_its_end_awaited() -> None:
     await door.close()
 
 
+async def test_any_host_and_any_id_stand_in_the_address() -> None:
+    """The id is what a client said. With a line break in it there was no address, and the answer an internal error."""
+    seen: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(f"{request.method} {request.url}")
+        return httpx.Response(200, json=DONE)
+
+    door = client(answer, ControllerDescriptor("c1", "::1", 7070, 1))
+    await door.migration("a/b?c#d\n")
+    await door.cancel("\x00é")
+    assert seen == [
+        "GET http://[::1]:7070/v1/migrations/a%2Fb%3Fc%23d%0A",
+        "DELETE http://[::1]:7070/v1/migrations/%00%C3%A9",
+    ]
+    await door.close()
+
+
 async def test_what_made_it_fail_is_raised() -> None:
     failed = {**DONE, "state": "failed", "error": ["already_exists", '"v" exists already', "drop it"]}
     with pytest.raises(AlreadyExists) as raised:
