@@ -81,7 +81,8 @@ class ClusterDirectory:
     def record(self, addresses: Mapping[str, str], pids: Mapping[str, int]) -> None:
         """Remember what runs, so that it is found again, by drills and by the next supervisor."""
         parts = {name: {"pid": pid, "started": started_at(pid)} for name, pid in pids.items()}
-        content = {"machine": machine(), "supervisor": os.getpid(), **addresses, "parts": parts}
+        own = {"supervisor": os.getpid(), "started": started_at(os.getpid())}
+        content = {"machine": machine(), **own, **addresses, "parts": parts}
         beside = self.path / "up.json.new"
         beside.write_text(json.dumps(content, indent=1))
         beside.replace(self.path / "up.json")
@@ -91,9 +92,16 @@ class ClusterDirectory:
             found: dict[str, Any] = json.loads((self.path / "up.json").read_text())
             if found["machine"] != machine():
                 return []
+            supervisor, began = int(found["supervisor"]), found.get("started")
             parts = {str(name): (int(part["pid"]), part["started"]) for name, part in found["parts"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []  # Nothing was started from here, or it cannot be known any more: then locks will tell.
+        if supervisor != os.getpid() and began is not None and started_at(supervisor) == began:
+            # It would have the lock of the directory in which it started them; so that is another one.
+            raise StartFailed(
+                f'the data directory "{self.path}" is a copy of one that headrace up is using (process {supervisor})',
+                hint="a copy is never to be used beside the original; stop that one first",
+            )
         left = {name: part for name, part in parts.items() if part[1] is not None and started_at(part[0]) == part[1]}
         for pid, _ in left.values():
             with suppress(ProcessLookupError):  # It has ended by itself since.
