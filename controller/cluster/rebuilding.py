@@ -9,9 +9,8 @@ if need be, since what was not archived is on that disk only. Giving the disk up
 Where there is much to fold, Spark does it before anything is decided (``rebuild_runs.py``).
 
 The *tail*, what is lost with the disk, is everything behind the last archived position, up to the greatest position
-that is known to have existed: to the links of domains that survived, or to whoever asks (by a token). Before they are
-asked the shard gets another incarnation, and with the question they are told to hear nothing more of the one before:
-what is on its way yet would have a survivor know positions that the shard, going on before them, gives again.
+that is known to have existed: to the links of domains that survived, or to whoever asks (by a token). There the shard
+goes on. That nobody hears of a greater one afterwards, which it would give again, is ``fencing.py``'s.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from controller.cluster import fencing
+from controller.cluster.fencing import heard_at_last, merged
 from controller.cluster.handles import Deposed
 from controller.cluster.placing import place
 from controller.cluster.rebuild_runs import LAST, WORKER, By, Rebuilding, choose_way, fold_lost, forget_runs, turn
@@ -36,7 +37,6 @@ from migrations.backfill.job import JobProgress
 from worker.rebuild_messages import (
     ArchivedShard,
     ArchivedShardRequest,
-    HeardRequest,
     RebuildShard,
     RebuiltTable,
     ShardRebuilt,
@@ -141,13 +141,12 @@ async def rebuild_lost(
     wanted, runs = _chosen(leader, shards), ""
     hosts = _hosts(leader, wanted)
     archived = await _archived(leader, hosts)
-    heard = await _heard(leader, known, {})
+    heard = merged([known, await fencing.heard_so_far(leader)])
     way = await choose_way(leader.settings.bulk, by, archived)
     shown.check()
     shown.begin(way)
     if way.folder is None:
-        heard = await _heard(leader, heard, await _fence(leader, hosts))
-        await _decide(leader, hosts, heard, runs, shown)
+        await _decide(leader, hosts, merged([heard, await _heard(leader, hosts)]), runs, shown)
         return await _rebuilt(leader, wanted, shown)
     try:
         with turn(leader.rebuilds.folding, shown.id):
@@ -161,7 +160,7 @@ async def rebuild_lost(
             hosts = _hosts(leader, wanted)  # That took its time: others may be there now, and know other positions.
             await _archived(leader, hosts)
             shown.check()
-            heard = await _heard(leader, heard, await _fence(leader, hosts))
+            heard = merged([heard, await _heard(leader, hosts)])
             shown.check()
             await _decide(leader, hosts, heard, runs, shown)
         return await _rebuilt(leader, wanted, shown)
@@ -182,29 +181,8 @@ async def _archived(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[Do
     return found
 
 
-async def _heard(leader: Leader, known: Clock, given_up: Mapping[DomainIndex, int]) -> Clock:
-    """How far all that are there have heard, and ``known``."""
-    request = HeardRequest(dict(given_up))
-    heard = [(await leader.fleet.ask(name, request)).positions for name in leader.fleet.names()]
-    return merged([known, *heard])
-
-
-async def _fence(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[DomainIndex, int]:
-    """Incarnations of lost shards that nobody has open: whatever comes of them was sent before they were lost.
-
-    The recovery decides them as well; it may not have come to it yet.
-    """
-    if any(leader.taking.may_be_open(domain) for domain in hosts):
-
-        def decide(before: ClusterState) -> ClusterState:
-            _check_still_lost(leader, hosts)
-            epoch = before.epoch + 1
-            given = {domain: replace(before.placement[domain], incarnation=epoch) for domain in hosts}
-            return before.next_epoch({**before.placement, **given})
-
-        await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
-        leader.disturb(f"shard {', '.join(map(str, hosts))} is to be given up")
-    return {domain: leader.ledger.decided.placement[domain].incarnation for domain in hosts}
+async def _heard(leader: Leader, hosts: Mapping[DomainIndex, str]) -> Clock:
+    return await heard_at_last(leader, hosts, functools.partial(_check_still_lost, leader, hosts))
 
 
 def _check_wanted(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:
@@ -332,12 +310,3 @@ def _shown(each: RebuiltTable) -> dict[str, Any]:
         "known": each.known,
         "lost": each.lost,
     }
-
-
-def merged(clocks: Iterable[Clock]) -> Clock:
-    """Of each base shard the greatest position."""
-    found: Clock = {}
-    for clock in clocks:
-        for base, position in clock.items():
-            found[base] = max(position, found.get(base, 0))
-    return found

@@ -137,9 +137,12 @@ class MemoryWorker:
         else:
             self._line.put(lambda: self.cluster.arrive(placed, packet))
 
-    def deliver(self) -> None:
-        """What was late arrives."""
+    def deliver(self, to: str = "") -> None:
+        """What was late arrives: all of it, or what goes to the worker of this name."""
         late, self.late = self.late or [], None
+        if to:
+            self.late = [each for each in late if each[0].worker != to]
+            late = [each for each in late if each[0].worker == to]
         for placed, packet in late:
             self._line.put(lambda placed=placed, packet=packet: self.cluster.arrive(placed, packet))
 
