@@ -17,6 +17,8 @@ import pytest
 from serving_process import ROOT
 from test_documentation import agrees
 
+from headrace import connect
+
 README = (ROOT / "README.md").read_text("utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -118,6 +120,9 @@ def archive_section(tmp_path: Path, environment: dict[str, str], *, judged: bool
             else:
                 script = text.replace("localhost:8080", host).replace("curl ", "curl -sS --fail ")
                 answer = run(["bash", "-euo", "pipefail", "-c", script], tmp_path, known, SPARK_SECONDS)
+                if "VIEW Ranking" in script:
+                    with connect(f"http://{host}") as db:  # It is built now, and not when it is read.
+                        assert [each["materialization"] for each in db.views()] == ["full"]
     assert (tmp_path / "restored" / "recipe.json").exists()
     return answer
 
