@@ -17,7 +17,7 @@ A controller that does not lead answers 503 with the code ``not_leading`` and sa
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,7 +31,8 @@ from api.version import VERSION
 from controller.cluster import draining
 from controller.cluster.candidate import Candidate
 from controller.cluster.leader_status import directory_of
-from controller.cluster.rebuild_runs import Rebuilding
+from controller.cluster.rebuild_progress import Rebuilding
+from migrations.backfill.threshold import By
 from migrations.recipe import Entry
 
 
@@ -62,7 +63,7 @@ class RebuildBody(BaseModel):
 
     shards: list[int] = Field(default=[], description="their numbers; none: all that are lost")
     known: dict[str, int] = Field(default={}, description="positions that were acknowledged, by base shard")
-    by: Literal["auto", "spark", "worker"] = Field(default="auto", description="who folds the archive")
+    by: By = Field(default="auto", description="who folds the archive")
     wait: bool = Field(default=True, description="answer when it has ended")
 
 

@@ -1,24 +1,30 @@
-"""Carrying a change out: its steps on the domains, its progress, its undoing."""
+"""Carrying a change out: its steps on the domains, its progress, its end."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import ClassVar
 
 from controller.deployment import BackfillStatus, MigrationStatus
 from controller.executor import Executor
 from domains.commands import Activate, Feed, Progress
-from domains.errors import Cancelled, HeadraceError
+from domains.errors import Cancelled, HeadraceError, Unavailable
 from migrations.backfill.job import JobProgress
 from migrations.plan import PlanStep
+
+_log = logging.getLogger("headrace.controller")
 
 
 @dataclass(slots=True)
 class Migration:
     """One migration as the outside sees it."""
 
+    kind: ClassVar[str] = "migration"
     id: str
     sql: str
     state: str = "queued"
@@ -68,6 +74,29 @@ class Migration:
     def check(self) -> None:
         if self.cancelled:
             raise Cancelled(f'migration "{self.id}" was cancelled')
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """In the block it is carried out: as the block ends, so does it. Of what ends the block only that is passed on
+        which ends the task, too."""
+        try:
+            yield
+            self.state, self.step = "done", ""
+        except HeadraceError as error:
+            self.state, self.error = "cancelled" if isinstance(error, Cancelled) else "failed", error
+        except Exception as error:
+            _log.exception("%s %s failed", self.kind, self.id)
+            self.state = "failed"
+            self.error = Unavailable(f"the {self.kind} failed on an internal error: {error}")
+        except BaseException:
+            self.state, self.error = "failed", self.broken_off()
+            raise
+        finally:
+            self.ended.set()
+
+    def broken_off(self) -> HeadraceError:
+        """What is told where the task is cancelled that carries it out."""
+        return Unavailable("the process that carries it out ends", hint="see whether it was done, ask again")
 
 
 async def define(executor: Executor, steps: Sequence[PlanStep], migration: Migration) -> None:

@@ -19,7 +19,7 @@ from controller.bulk.choice import Builder, choose
 from controller.deployment import MigrationStatus
 from controller.execution import Migration, carry_out, define
 from controller.executor import Book, Executor, Interrupted
-from domains.errors import Cancelled, HeadraceError, NotFound, SqlSyntaxError, Unavailable
+from domains.errors import NotFound, SqlSyntaxError, Unavailable
 from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.change import Change, change_of, entries_of
 from migrations.dataflow import Placement
@@ -126,8 +126,8 @@ class Migrator:
                 del self._migrations[id]
 
     async def _run(self, migration: Migration, entry: Entry) -> None:
-        async with self._turn:
-            try:
+        with migration.ending():
+            async with self._turn:
                 migration.check()
                 migration.state = "running"
                 parts = entries_of(entry)
@@ -135,16 +135,6 @@ class Migrator:
                     self._plan(entry)  # The whole of it, before any part is done.
                 for part in parts:
                     await self._carry_out(migration, part)
-                migration.state, migration.step = "done", ""
-            except HeadraceError as error:
-                migration.state = "cancelled" if isinstance(error, Cancelled) else "failed"
-                migration.error = error
-            except Exception as error:
-                _log.exception("migration %s failed", migration.id)
-                migration.state = "failed"
-                migration.error = Unavailable(f"the migration failed on an internal error: {error}")
-            finally:
-                migration.ended.set()
 
     async def _carry_out(self, migration: Migration, entry: Entry) -> None:
         done = migration.done, migration.steps
@@ -152,7 +142,8 @@ class Migrator:
             await self._executor.ready()
             migration.check()
             change = self._plan(entry)
-            migration.done, migration.steps = done[0], (*done[1], *(step.text for step in change.steps))
+            migration.done, migration.within = done[0], 0.0  # It may begin again.
+            migration.steps = (*done[1], *(step.text for step in change.steps))
             migration.weights = {step.text: SLICED_WEIGHT for step in change.steps if step.sliced}
             try:
                 await self._attempt(migration, change)

@@ -37,7 +37,7 @@ class BulkSettings:
     runners: tuple[BulkRunner, ...] = ()
     threshold: int = SPARK_THRESHOLD
     folder: Folder | None = None
-    """Who folds lost shards that have more archived rows than the threshold; see ``rebuild_runs.py``."""
+    """Who folds lost shards that have more archived rows than the threshold; see ``rebuild_way.py``."""
 
 
 class ClusterSource:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from controller.cluster.rebuild_runs import By, Rebuilding
+from controller.cluster.rebuild_progress import Rebuilding
 from controller.cluster.rebuilding import rebuild_lost
-from domains.errors import Cancelled, HeadraceError, NotFound, Unavailable
+from domains.errors import NotFound
 from domains.packets import Clock
+from migrations.backfill.threshold import By
 
 if TYPE_CHECKING:
     from controller.cluster.leader import Leader
 
 REMEMBERED = 100
 """Of those that ended."""
-
-_log = logging.getLogger("headrace.controller")
 
 
 class RebuildOperations:
@@ -69,20 +67,5 @@ class RebuildOperations:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _run(self, one: Rebuilding, shards: Sequence[int], known: Clock, by: By) -> None:
-        try:
+        with one.ending():
             one.rebuilt = await rebuild_lost(self._leader, shards, known, by, one)
-            one.state, one.step = "done", ""
-        except HeadraceError as error:
-            one.state = "cancelled" if isinstance(error, Cancelled) else "failed"
-            one.error = error
-        except asyncio.CancelledError:
-            one.state = "failed"
-            what = "the next one goes on with it" if one.decided else "nothing is given up"
-            one.error = Unavailable(f"the leader is succeeded: {what}", hint="look at the status, ask again")
-            raise
-        except Exception as error:
-            _log.exception("rebuild %s failed", one.id)
-            one.state = "failed"
-            one.error = Unavailable(f"the rebuild failed on an internal error: {error}")
-        finally:
-            one.ended.set()

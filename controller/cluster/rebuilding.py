@@ -25,7 +25,9 @@ from controller.cluster import fencing
 from controller.cluster.fencing import heard_at_last, merged
 from controller.cluster.handles import Deposed
 from controller.cluster.placing import place
-from controller.cluster.rebuild_runs import LAST, WORKER, By, Rebuilding, choose_way, fold_lost, forget_runs, turn
+from controller.cluster.rebuild_progress import LAST, Rebuilding
+from controller.cluster.rebuild_runs import fold_lost, forget_runs, turn
+from controller.cluster.rebuild_way import WORKER, choose_way
 from controller.cluster.refilling import Refills
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.executor import Interrupted
@@ -34,6 +36,7 @@ from domains.graph import DomainIndex
 from domains.packets import Clock
 from domains.types import TableSchema
 from migrations.backfill.job import JobProgress
+from migrations.backfill.threshold import By
 from worker.rebuild_messages import (
     ArchivedShard,
     ArchivedShardRequest,

@@ -46,7 +46,7 @@ from migrations.recipe import Entry
 if TYPE_CHECKING:
     from controller.cluster.fleet import Fleet
     from controller.cluster.ledger import Ledger
-    from controller.cluster.rebuild_runs import Rebuilding
+    from controller.cluster.rebuild_progress import Rebuilding
 
 ATTEMPTS = 3
 """How often it is begun in bulk. A cluster that loses workers faster is to be back first, and what kills them may be

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
@@ -23,18 +22,13 @@ from headrace.client.results import Progress
 from headrace.errors import BadRequest, ConnectionFailed, NotFound, Unavailable
 from headrace.render import console
 from headrace.settings import load
+from migrations.backfill.threshold import By
 
 if TYPE_CHECKING:
     from headrace.client.connection import Connection
 
 LOOK_SECONDS = 0.2
 """Between two looks how far it is."""
-
-
-class By(StrEnum):
-    AUTO = "auto"
-    SPARK = "spark"
-    WORKER = "worker"
 
 
 def rebuild(
@@ -49,7 +43,7 @@ def rebuild(
             help="Who folds the archive: the worker that gets the shard, or Spark; auto: Spark where more rows are "
             "archived of the shards than the controller's --spark-threshold."
         ),
-    ] = By.AUTO,
+    ] = "auto",
     as_json: AsJson = False,
     url: Url = None,
     config: Config = None,
@@ -74,7 +68,7 @@ def rebuild(
     settings = load(config, url=url)
     cluster = cluster_of(settings.url)
     known = tokens.merge(cluster.get("acknowledged", {}), {} if token is None else tokens.decode(token))
-    body = {"shards": shards or [], "known": known, "by": by.value, "wait": False}
+    body = {"shards": shards or [], "known": known, "by": by, "wait": False}
     with connect(leader_url(cluster)) as controller:
         operation = Operation(controller, controller.send(Call("POST", "/v1/rebuild", dict, to_json(body))))
         watched(console(stderr=True), operation.wait, operation.cancel, "rebuilt")

@@ -11,7 +11,8 @@ from api import control
 from api.control import create_control_app
 from api.schemas import MigrationAnswer
 from controller.cluster.candidate import Candidate, NotLeading
-from controller.cluster.rebuild_runs import Rebuilding, Way
+from controller.cluster.rebuild_progress import Rebuilding
+from controller.cluster.rebuild_way import Way
 from domains.errors import Unavailable
 from headrace.client.calls import progress
 

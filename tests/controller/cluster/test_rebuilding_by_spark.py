@@ -9,7 +9,8 @@ import pytest
 
 from controller.cluster import rebuild_runs
 from controller.cluster.building import BulkSettings
-from controller.cluster.rebuild_runs import FOLD, choose_way
+from controller.cluster.rebuild_progress import FOLD
+from controller.cluster.rebuild_way import choose_way
 from controller.cluster.rebuilding import lost_shards, rebuild_lost
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from domains.errors import BadRequest, Cancelled, HeadraceError, NotFound, Unavailable

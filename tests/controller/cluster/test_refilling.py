@@ -11,7 +11,7 @@ import pytest
 from controller.bulk import building
 from controller.cluster import rebuild_runs
 from controller.cluster.building import BulkSettings
-from controller.cluster.rebuild_runs import Rebuilding
+from controller.cluster.rebuild_progress import Rebuilding
 from domains.errors import HeadraceError
 from domains.types import Delta
 from migrations.backfill.in_process import run_locally

@@ -1,0 +1,124 @@
+"""How a migration ends, and a rebuild: by what its task ends, and always so that whoever waits hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.cluster.rebuild_progress import LAST, Rebuilding
+from controller.cluster.rebuild_way import Way
+from controller.execution import Migration
+from controller.executor import Interrupted
+from controller.migrator import Migrator
+from domains.errors import BadRequest, Cancelled, HeadraceError, Unavailable
+from migrations.backfill.job import JobProgress
+from migrations.plan import one_domain
+from migrations.recipe import Entry
+
+OF_KINDS = pytest.mark.parametrize("made", [Migration, Rebuilding])
+
+
+@OF_KINDS
+@pytest.mark.parametrize(
+    ("error", "state", "told"),
+    [
+        (BadRequest("no such thing"), "failed", "no such thing"),
+        (Cancelled("it was cancelled"), "cancelled", "it was cancelled"),
+        (ZeroDivisionError("by zero"), "failed", "failed on an internal error: by zero"),
+    ],
+)
+def test_an_error_is_told_and_goes_no_further(made: Any, error: Exception, state: str, told: str) -> None:
+    one = made("7-1", "CREATE VIEW v", "running", "a step")
+    with one.ending():
+        raise error
+    assert (one.state, one.ended.is_set()) == (state, True)
+    assert isinstance(one.error, HeadraceError)
+    assert told in one.error.message
+
+
+@OF_KINDS
+def test_what_ends_well_has_no_error(made: Any) -> None:
+    one = made("7-1", "CREATE VIEW v", "running", "a step")
+    with one.ending():
+        assert not one.ended.is_set()
+    assert (one.state, one.step, one.error, one.ended.is_set()) == ("done", "", None, True)
+
+
+@OF_KINDS
+async def test_whoever_waits_hears_of_a_task_that_is_cancelled(made: Any) -> None:
+    one = made("7-1", "CREATE VIEW v", "running", "a step")
+
+    async def carry_out() -> None:
+        with one.ending():
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(carry_out())
+    await asyncio.sleep(0)
+    task.cancel()
+    await one.ended.wait()
+    assert (one.state, type(one.error)) == ("failed", Unavailable)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize(("decided", "what"), [(True, "the next one goes on with it"), (False, "nothing is given up")])
+def test_a_rebuild_that_is_broken_off_says_what_becomes_of_it(decided: bool, what: str) -> None:
+    assert what in Rebuilding("7-r1", "", "running", decided=decided).broken_off().message
+
+
+class Executor:
+    """Of a cluster that is calm."""
+
+    async def ready(self) -> None:
+        """It is."""
+
+
+async def test_a_migration_that_waits_for_its_turn_ends_with_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    migrator, migration = waiting(monkeypatch)
+    async with migrator._turn:
+        await asyncio.sleep(0)
+        migrator._tasks[migration.id].cancel()
+        async with asyncio.timeout(30):
+            await migration.ended.wait()
+    assert migration.state == "failed"
+
+
+async def test_what_begins_again_begins_at_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, migration = waiting(monkeypatch)
+    seen: list[tuple[int, float]] = []
+
+    async def attempt(self: Migrator, migration: Migration, change: Any) -> None:
+        seen.append((migration.done, migration.within))
+        migration.done, migration.within = 1, 0.7
+        if len(seen) == 1:
+            raise Interrupted("a worker was lost")
+
+    monkeypatch.setattr(Migrator, "_attempt", attempt)
+    await migration.ended.wait()
+    assert seen == [(0, 0.0), (0, 0.0)]
+
+
+def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[Migrator, Migration]:
+    """A migration that is begun, and has not been heard of yet."""
+    nothing: Any = type("Change", (), {"steps": ()})()
+    monkeypatch.setattr(Migrator, "_plan", lambda *_: nothing)
+    executor: Any = Executor()
+    book: Any = type("Book", (), {"state": None})()
+    migrator = Migrator(executor, book, one_domain)
+    return migrator, migrator.start(Entry(("CREATE VIEW v AS SELECT 1",)), "CREATE VIEW v")
+
+
+def test_a_rebuild_is_not_shown_behind_where_it_was() -> None:
+    one = Rebuilding("7-r1", "", "running")
+    one.begin(Way("spark", "as was asked", 100, folder=object()))  # type: ignore[arg-type]
+    shares = []
+    for rows, total in ((50, 100), (10, 100), (60, 200), (0, 0)):
+        one.show(JobProgress(rows, total))
+        shares.append(one.share())
+    assert shares == sorted(shares)
+    one.next()
+    assert one.share() == 1 / 3
+    one.fill("build full states")
+    assert (one.done, one.within) == (LAST, 0.0)
