@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from controller.cluster.rebuild_progress import Rebuilding
 from controller.cluster.rebuilding import rebuild_lost
-from domains.errors import NotFound
+from domains.errors import NoLeader, NotFound
 from domains.packets import Clock
 from migrations.backfill.threshold import By
 
@@ -32,6 +32,8 @@ class RebuildOperations:
     def start(self, shards: Sequence[int], known: Clock, by: By) -> Rebuilding:
         """See ``rebuild_lost``, whose errors the answer has when it has ended."""
         self._leader.serving()
+        if self._leader.is_over:  # A task of after ``close`` would be nobody's.
+            raise NoLeader("the leader is succeeded", hint="try again")
         named = ", ".join(map(str, shards)) or "all that are lost"
         # An epoch is one leader's alone.
         one = Rebuilding(f"{self._leader.epoch}-r{next(self._numbers)}", f"rebuild shards: {named}", "running")

@@ -27,7 +27,7 @@ from controller.cluster.handles import Deposed
 from controller.cluster.placing import place
 from controller.cluster.rebuild_progress import LAST, Rebuilding
 from controller.cluster.rebuild_runs import fold_lost, forget_runs, turn
-from controller.cluster.rebuild_way import WORKER, choose_way
+from controller.cluster.rebuild_way import WORKER, Way, choose_way
 from controller.cluster.refilling import Refills
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.executor import Interrupted
@@ -66,6 +66,13 @@ class Rebuilds:
         self.folding: set[str] = set()
         """The rebuild that has the archive folded, if one has: see ``rebuild_runs.turn``."""
         self.refills = Refills()
+
+    def forget(self, domains: Iterable[DomainIndex]) -> None:
+        """What came of earlier decisions about these."""
+        for domain in domains:
+            self.made.pop(domain, None)
+            self.failed.pop(domain, None)
+            self.rows.pop(domain, None)
 
     async def round(
         self,
@@ -107,8 +114,10 @@ class Rebuilds:
             return f'worker "{able[0]}" cannot rebuild it: {error}'
         if not isinstance(answer, ShardRebuilt):
             self.rows[domain] = answer.rows
+            self.failed.pop(domain, None)
             return f'worker "{able[0]}" rebuilds it from the archive: {answer.rows:,} rows so far'
         self.made[domain] = answer
+        self.failed.pop(domain, None)
         self.rows[domain] = sum(each.rows for each in answer.tables)
         return None
 
@@ -125,10 +134,10 @@ def _is_lost(given: Assignment, directories: Collection[str]) -> bool:
 
 
 async def rebuild_lost(
-    leader: Leader, shards: Sequence[int], known: Clock, by: By = "auto", shown: Rebuilding | None = None
+    leader: Leader, shards: Sequence[int], known: Clock, by: By, shown: Rebuilding
 ) -> list[dict[str, Any]]:
     """Give up the disks of shards, and have them rebuilt; () is all that are lost. ``known`` is what the operator has,
-    ``shown`` is told how far it is.
+    ``shown`` is told how far it is, and says whether it is to go on.
 
     Answers for each base shard, as JSON: the worker; as of which ``position`` it was rebuilt; its ``rows``; the
     greatest position that was ``known``; how many writes are ``lost`` for all that is known; ``by`` whom it was folded.
@@ -137,7 +146,6 @@ async def rebuild_lost(
     :raises BulkFailed, Cancelled, ArchiveError: the archive was not folded. Nothing is decided then.
     :raises Unavailable: it is decided, and could not be done (yet); the message says why.
     """
-    shown = Rebuilding("lost", "") if shown is None else shown
     leader.serving()
     if leader.recovery is None:
         raise NoLeader("the leader has only just taken over", hint="try again")
@@ -149,26 +157,27 @@ async def rebuild_lost(
     shown.check()
     shown.begin(way)
     if way.folder is None:
-        await _decide(leader, hosts, merged([heard, await _heard(leader, hosts)]), runs, shown)
+        await _give_up(leader, hosts, heard, runs, shown)
         return await _rebuilt(leader, wanted, shown)
     try:
         with turn(leader.rebuilds.folding, shown.id):
-            positions = {
-                domain: {base: each.positions[base] for base in _bases_of(leader, domain) if base in each.positions}
-                for domain, each in archived.items()
-            }
-            check = functools.partial(_check_wanted, leader, wanted, shown)
-            runs = await fold_lost(leader, way, positions, check, shown)
+            runs = await _folded(leader, way, archived, shown)
             shown.next()
             hosts = _hosts(leader, wanted)  # That took its time: others may be there now, and know other positions.
             await _archived(leader, hosts)
-            shown.check()
-            heard = merged([heard, await _heard(leader, hosts)])
-            shown.check()
-            await _decide(leader, hosts, heard, runs, shown)
+            await _give_up(leader, hosts, heard, runs, shown)
         return await _rebuilt(leader, wanted, shown)
     finally:
         await forget_runs(leader, runs)
+
+
+async def _folded(leader: Leader, way: Way, archived: Mapping[DomainIndex, ArchivedShard], shown: Rebuilding) -> str:
+    positions = {
+        domain: {base: each.positions[base] for base in _bases_of(leader, domain) if base in each.positions}
+        for domain, each in archived.items()
+    }
+    check = functools.partial(_check_wanted, leader, list(archived), shown)
+    return await fold_lost(leader, way, positions, check, shown)
 
 
 async def _archived(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[DomainIndex, ArchivedShard]:
@@ -246,11 +255,20 @@ def _check_still_lost(leader: Leader, hosts: Mapping[DomainIndex, str]) -> None:
             raise Unavailable("workers came or went meanwhile: nothing is decided", hint="look again")
 
 
-async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock, runs: str, shown: Rebuilding) -> None:
+async def _give_up(
+    leader: Leader, hosts: Mapping[DomainIndex, str], before: Clock, runs: str, shown: Rebuilding
+) -> None:
+    """Decide it, as of how far all that are there have heard when nothing more comes; ``before`` is what was known
+    already."""
+    shown.check()
+    heard = merged([before, await _heard(leader, hosts)])
     members = leader.fleet.members
 
     def decide(before: ClusterState) -> ClusterState:
-        _check_still_lost(leader, hosts)  # In here: ZooKeeper may have been waited for, too.
+        # In here: ZooKeeper may have been waited for, too.
+        _check_still_lost(leader, hosts)
+        shown.check()
+        shown.decided = True
         epoch = before.epoch + 1
         given = {}
         for domain, worker in hosts.items():
@@ -261,13 +279,10 @@ async def _decide(leader: Leader, hosts: Mapping[DomainIndex, str], heard: Clock
             given[domain] = Assignment(worker, epoch, members[worker].descriptor.data, Rebuild(epoch, known, runs))
         return before.next_epoch({**before.placement, **given})
 
-    leader.rebuilds.made.clear()
-    leader.rebuilds.failed.clear()
-    leader.rebuilds.rows.clear()
+    await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
+    leader.rebuilds.forget(hosts)
     if runs:
         leader.rebuilds.refills.ask(shown)
-    shown.decided = True
-    await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
     leader.disturb(f"rebuilding shard {', '.join(map(str, hosts))} from the archive")
 
 

@@ -140,6 +140,7 @@ class Refill:
         filling = Migration(f"{self.executor.epoch}-full{refills.attempts}", "", "running")
         filling.backfill = self._choice.status()
         if refills.shown is not None:
+            filling.cancelled = refills.shown.cancelled  # It may have been since the way was chosen.
             refills.shown.filling = filling
         self._say(f"build full states in bulk ({self.way}: {self._choice.why})")
         try:

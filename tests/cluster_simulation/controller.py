@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from controller.cluster.draining import drain
 from controller.cluster.fleet import Timing
 from controller.cluster.handles import Wire
 from controller.cluster.leader import Leader, LeaderSettings
-from controller.cluster.rebuilding import rebuild_lost
 from domains.errors import Unavailable
 from domains.packets import Clock
 from migrations.recipe import Entry
@@ -68,7 +68,14 @@ class SimulatedController:
         """What ``headrace rebuild --lost`` asks. Raises HeadraceError where it cannot be, or not yet."""
         if self.leader is None:
             raise Unavailable("this controller does not lead")
-        await rebuild_lost(self.leader, (), known, self.cluster.random.choice(("auto", "auto", "spark", "worker")))
+        random, operations = self.cluster.random, self.leader.rebuild_operations
+        one = operations.start((), known, random.choice(("auto", "auto", "spark", "worker")))
+        if random.random() < 0.15:
+            later = random.random() * random.choice((0.01, 0.1, 1.0))
+            asyncio.get_running_loop().call_later(later, operations.cancel, one.id)
+        await one.ended.wait()
+        if one.error is not None:
+            raise one.error
 
     async def drain(self, name: str) -> None:
         if self.leader is not None:

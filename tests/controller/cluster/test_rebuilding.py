@@ -7,16 +7,28 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.rebuilding import lost_shards, rebuild_lost
+from controller.cluster.leader import Leader
+from controller.cluster.rebuilding import Rebuilds, lost_shards
 from controller.cluster.state import Assignment, ClusterState, Rebuild
-from domains.errors import BadRequest, Unavailable
+from domains.archive import SegmentMissing
+from domains.errors import BadRequest, NoLeader, Unavailable
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
 from tests.controller.cluster.voting_program import Program, placement
+from worker.rebuild_messages import ShardRebuilt
 from worker.reporting import heard_positions
 
 ARCHIVED, TAIL = 30, 25
+
+
+async def rebuilt(leader: Leader, shards: Any = (), known: Any = (), by: Any = "auto") -> list[dict[str, Any]]:
+    """As ``headrace rebuild`` waits for it."""
+    one = leader.rebuild_operations.start(shards, dict(known), by)
+    await one.ended.wait()
+    if one.error is not None:
+        raise one.error
+    return one.rebuilt
 
 
 class Lost:
@@ -67,7 +79,7 @@ class Lost:
         return len(lost)
 
     async def rebuild(self, *shards: int, **known: int) -> list[dict[str, Any]]:
-        return await rebuild_lost(self.cluster.led, shards, known)
+        return await rebuilt(self.cluster.led, shards, known)
 
 
 def losing(scenario: Any) -> None:
@@ -295,6 +307,66 @@ def test_the_old_disk_that_comes_back_is_given_nothing() -> None:
         assert placement(cluster) == before
         assert not back.hosted.hosts
         await lost.program.check()
+
+    losing(scenario)
+
+
+def test_two_that_are_given_up_one_after_the_other_are_both_told_of() -> None:
+    async def scenario(lost: Lost) -> None:
+        leader = lost.cluster.led
+        first, second = lost.shards
+        one = leader.rebuild_operations.start([first], {}, "worker")
+        await lost.cluster.until(lambda: first in leader.rebuilds.made)
+        other = leader.rebuild_operations.start([second], {}, "worker")
+        await asyncio.gather(one.ended.wait(), other.ended.wait())
+        assert {each["shard"] for each in one.rebuilt} == {first}
+        assert {each["shard"] for each in other.rebuilt} == {second}
+
+    losing(scenario)
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_cancel_counts_until_it_is_decided(at: int) -> None:
+    async def scenario(lost: Lost) -> None:
+        cluster, operations = lost.cluster, lost.cluster.led.rebuild_operations
+        was_decided: list[bool] = []
+
+        async def cancel(_: Any) -> None:
+            was_decided.append(operations.cancel(one.id).decided)
+
+        cluster.at_message(at, cancel)
+        one = operations.start((), {}, "worker")
+        await one.ended.wait()
+        await cluster.until(lambda: was_decided)
+        assert one.state == ("done" if was_decided[0] else "cancelled")
+        given_up = [given for given in cluster.decided.placement.values() if given.rebuild is not None]
+        assert was_decided[0] or (lost_shards(cluster.led) == lost.shards and not given_up)
+
+    losing(scenario)
+
+
+async def test_what_failed_once_and_is_made_has_not_failed() -> None:
+    rebuilds, told = Rebuilds(), ShardRebuilt(())
+    placement = {DomainIndex(0): Assignment("w", 2, "disk", Rebuild(2, {}))}
+    answers: list[Any] = [SegmentMissing("a segment is missing"), told]
+
+    async def ask(worker: str, message: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    for failed in ({DomainIndex(0)}, set()):
+        await rebuilds.round(ask, ClusterState("main", 1, 1, 2, placement), {"w": "disk"}, lambda domain: ())
+        assert set(rebuilds.failed) == failed
+
+
+def test_a_leader_that_is_succeeded_begins_none() -> None:
+    async def scenario(lost: Lost) -> None:
+        leader = lost.cluster.led
+        leader.deposed("another leads")
+        with pytest.raises(NoLeader):
+            leader.rebuild_operations.start((), {}, "worker")
 
     losing(scenario)
 

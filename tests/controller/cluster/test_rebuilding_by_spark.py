@@ -11,7 +11,7 @@ from controller.cluster import rebuild_runs
 from controller.cluster.building import BulkSettings
 from controller.cluster.rebuild_progress import FOLD
 from controller.cluster.rebuild_way import choose_way
-from controller.cluster.rebuilding import lost_shards, rebuild_lost
+from controller.cluster.rebuilding import lost_shards
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from domains.errors import BadRequest, Cancelled, HeadraceError, NotFound, Unavailable
 from domains.graph import DomainIndex
@@ -19,7 +19,7 @@ from migrations.backfill.job import Folding, JobProgress
 from migrations.backfill.runner import BulkFailed
 from migrations.backfill.spark.launching import SparkUnavailable
 from tests.controller.cluster.memory_workers import simulated
-from tests.controller.cluster.test_rebuilding import Lost
+from tests.controller.cluster.test_rebuilding import Lost, rebuilt
 from worker.rebuild_messages import ArchivedShard
 
 
@@ -89,7 +89,7 @@ def losing(folder: Folder, scenario: Any) -> None:
 
 def test_the_tail_is_named_as_by_the_worker_and_the_runs_are_deleted(folder: Folder, deleted: list[str]) -> None:
     async def scenario(lost: Lost) -> None:
-        told = await rebuild_lost(lost.cluster.led, (), {}, "auto")
+        told = await rebuilt(lost.cluster.led, by="auto")
         (folding,) = folder.begun
         assert {(table, shard) for table, shard, _ in folding.shards} == {
             (each["base"].partition("@")[0], each["shard"]) for each in told if each["position"]
@@ -142,12 +142,12 @@ def test_a_job_that_is_killed_gives_nothing_up_and_can_be_asked_for_again(folder
         epoch = lost.cluster.decided.epoch
         folder.error = BulkFailed("the Spark job was killed")
         with pytest.raises(BulkFailed, match="was killed") as caught:
-            await rebuild_lost(lost.cluster.led, (), {}, "auto")
+            await rebuilt(lost.cluster.led, by="auto")
         assert "nothing is given up" in (caught.value.hint or "")
         assert "--by worker" in (caught.value.hint or "")
         left_as_it_was(lost, epoch)
         folder.error = None
-        await rebuild_lost(lost.cluster.led, (), {}, "auto")
+        await rebuilt(lost.cluster.led, by="auto")
         lost.forget()
         await lost.cluster.calm()
         await lost.program.check()
@@ -162,7 +162,7 @@ def test_a_cancel_gives_nothing_up(folder: Folder) -> None:
         one = operations.start((), {}, "spark")
         await lost.cluster.until(lambda: folder.running)
         with pytest.raises(Unavailable, match=f'rebuild "{one.id}" folds the archive already'):
-            await rebuild_lost(lost.cluster.led, (), {}, "spark")
+            await rebuilt(lost.cluster.led, by="spark")
         operations.cancel(one.id)
         await one.ended.wait()
         assert (one.state, type(one.error)) == ("cancelled", Cancelled)
@@ -171,10 +171,25 @@ def test_a_cancel_gives_nothing_up(folder: Folder) -> None:
     losing(folder, scenario)
 
 
+def test_a_decision_that_is_not_made_has_no_state_built_in_bulk(folder: Folder, deleted: list[str]) -> None:
+    async def scenario(lost: Lost) -> None:
+        async def refused(decide: Any, *, patience: float) -> None:
+            raise Unavailable("ZooKeeper does not answer")
+
+        leader = lost.cluster.led
+        leader.ledger.amend = refused  # type: ignore[assignment,method-assign]
+        with pytest.raises(Unavailable, match="does not answer"):
+            await rebuilt(leader, by="spark")
+        assert not leader.rebuilds.refills.due
+        assert deleted == [folder.begun[0].out]
+
+    losing(folder, scenario)
+
+
 def test_the_disk_that_comes_back_meanwhile_is_kept(folder: Folder) -> None:
     async def scenario(lost: Lost) -> None:
         folder.due = False
-        asked = asyncio.ensure_future(rebuild_lost(lost.cluster.led, (), {}, "spark"))
+        asked = asyncio.ensure_future(rebuilt(lost.cluster.led, by="spark"))
         await lost.cluster.until(lambda: folder.running)
         await lost.cluster.start_worker("w2", "/w2")
         with pytest.raises(Unavailable, match="is not lost any more: nothing is given up"):
@@ -198,7 +213,7 @@ def test_a_leader_that_goes_before_it_is_decided_leaves_nothing(folder: Folder) 
         assert "nothing is given up" in str(one.error)
         assert all(given.rebuild is None for given in cluster.decided.placement.values())
         folder.due = True
-        await rebuild_lost(cluster.led, (), {}, "auto")
+        await rebuilt(cluster.led, by="auto")
         lost.forget()
         await cluster.calm()
         await lost.program.check()
@@ -229,9 +244,9 @@ def test_without_java_it_says_what_to_install_and_what_else_to_do(folder: Folder
     async def scenario(lost: Lost) -> None:
         folder.missing = SparkUnavailable("Spark needs Java 17", hint="install openjdk-17-jre")
         with pytest.raises(SparkUnavailable, match="needs Java 17") as caught:
-            await rebuild_lost(lost.cluster.led, (), {}, "auto")
+            await rebuilt(lost.cluster.led, by="auto")
         assert caught.value.hint == "install openjdk-17-jre; or have the worker fold it by itself: --by worker"
-        told = await rebuild_lost(lost.cluster.led, (), {}, "worker")
+        told = await rebuilt(lost.cluster.led, by="worker")
         assert {each["by"] for each in told} == {"worker"}
         lost.forget()
 

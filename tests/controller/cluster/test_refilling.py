@@ -12,6 +12,7 @@ from controller.bulk import building
 from controller.cluster import rebuild_runs
 from controller.cluster.building import BulkSettings
 from controller.cluster.rebuild_progress import Rebuilding
+from controller.cluster.refilling import Refill
 from domains.errors import HeadraceError
 from domains.types import Delta
 from migrations.backfill.in_process import run_locally
@@ -79,9 +80,9 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Runner:
     made = Runner()
     monkeypatch.setattr(rebuild_runs, "delete_runs", lambda url: None)
     monkeypatch.setattr(rebuild_runs, "clear_runs", lambda url, kept: None)
+    monkeypatch.setattr(building, "clear_staging", lambda url: None)
     monkeypatch.setattr(building, "manifests_of", lambda url, shards: [None] * len(shards))
     monkeypatch.setattr(building, "blocks_of_file", made.blocks)
-    monkeypatch.setattr(building, "clear_staging", lambda url: None)
     return made
 
 
@@ -206,6 +207,26 @@ def test_a_cancel_has_it_fed_in_slices(runner: Runner) -> None:
         lost.cluster.led.rebuild_operations.cancel(one.id)
         await rebuilt(lost, one)
         assert len(runner.begun) == 1
+        assert "was cancelled" in one.status().steps[-1]
+
+    losing(runner, scenario)
+
+
+def test_a_cancel_before_the_job_is_begun_has_it_fed_in_slices(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(lost: Lost) -> None:
+        chosen = Refill.planned
+
+        async def planned(self: Refill, *given: Any) -> Any:
+            todo = await chosen(self, *given)
+            if self.way:
+                lost.cluster.led.rebuild_operations.cancel(one.id)
+            return todo
+
+        monkeypatch.setattr(Refill, "planned", planned)
+        runner.due = False
+        one = begun(lost)
+        await rebuilt(lost, one)
+        assert not runner.begun
         assert "was cancelled" in one.status().steps[-1]
 
     losing(runner, scenario)
