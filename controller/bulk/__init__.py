@@ -6,7 +6,7 @@
     building.py   AddNodes ─► archive up to now: P ─► job ─► load ─► read the log, replay it ─► Activate
                                   │                    │       ▲
     source.py                     ▼                    ▼       │
-    (archive, staging)      segments, manifests ──► BulkRunner: Spark, or local_runner.py
+    job_files.py            segments, manifests ──► BulkRunner: Spark, or local_runner.py
                                                                └─ child.py: the stages in a process without Spark
 
 Until ``Activate`` nothing that serves has changed: a cancel, a failure or a job that dies takes the new nodes back, and

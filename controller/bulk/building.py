@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from controller.bulk.choice import Choice
-from controller.bulk.source import BulkSource, blocks_of_file, clear_staging, manifests_of, staging_url
+from controller.bulk.job_files import STAGING, url_of
+from controller.bulk.source import BulkSource, blocks_of_file, manifests_of
 from controller.bulk.starting import started
 from controller.execution import Migration, carry_out
 from controller.executor import Executor
@@ -42,6 +44,7 @@ class BulkBuilder:
     def __init__(self, executor: Executor, source: BulkSource, runners: Sequence[BulkRunner]) -> None:
         self._executor = executor
         self._source = source
+        self._numbers = itertools.count(1)
         self.runners = runners
 
     async def build(self, change: Change, choice: Choice, migration: Migration) -> None:
@@ -59,7 +62,9 @@ class BulkBuilder:
     def _build(self, change: Change, choice: Choice, migration: Migration) -> _Build:
         assert choice.runner is not None, "it is not to be built in bulk"
         migration.weights = {f"{COMPUTE} ({choice.runner.name})": COMPUTE_WEIGHT, LOAD: LOAD_WEIGHT}
-        return _Build(self._executor, self._source, choice.runner, change, choice, migration)
+        # A migration that begins again has another directory: of the first job something may still be there.
+        staging = url_of(self._source.url, STAGING, f"{migration.id}-{next(self._numbers)}")
+        return _Build(self._executor, self._source, staging, choice.runner, change, choice, migration)
 
 
 def bulk_steps(change: Change, way: str) -> tuple[str, ...]:
@@ -84,15 +89,15 @@ class _Build:
         self,
         executor: Executor,
         source: BulkSource,
+        staging: str,
         runner: BulkRunner,
         change: Change,
         choice: Choice,
         migration: Migration,
     ) -> None:
-        self._executor, self._source, self._runner = executor, source, runner
+        self._executor, self._source, self._staging, self._runner = executor, source, staging, runner
         self._change, self._choice, self._migration = change, choice, migration
         self._flow, self._plan = change.state.flow, change.views
-        self._staging = staging_url(source.url, migration.id)
 
     async def carry_out(self) -> None:
         steps, migration = self._plan.steps, self._migration
@@ -113,8 +118,10 @@ class _Build:
             await self._load(await self._computed(positions))
             await self._replay(positions)
         finally:
-            await self._source.release(migration.id)
-            await asyncio.to_thread(clear_staging, self._source.url)
+            try:
+                await self._source.release(migration.id)
+            finally:
+                await self._source.files.remove(self._staging)
 
     # --- the job ------------------------------------------------------------------------------------------------
 
@@ -122,7 +129,6 @@ class _Build:
         migration = self._migration
         migration.step = f"{COMPUTE} ({self._runner.name})"
         job = await self._job(positions)
-        await asyncio.to_thread(clear_staging, self._source.url)
         run = await started(lambda: self._runner.start(job))
         try:
             while (files := run.results()) is None:

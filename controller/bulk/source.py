@@ -1,12 +1,12 @@
-"""Where a bulk job reads and writes: the archive, with the staging directory below it, and who brings it up to date."""
+"""Where a bulk job reads and writes: the archive, with what it has staged below it, and who brings it up to date."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from controller.bulk.job_files import STAGING, JobFiles
 from domains.archive import ShardManifest
 from domains.errors import StorageFailure
 from domains.packets import Clock
@@ -16,15 +16,12 @@ from worker.archive.archiver import Archiver
 from worker.archive.manifests import load_manifest
 from worker.archive.place import Place
 
-STAGING = "_bulk"
-"""Below the archive's URL, since whoever runs the tasks reaches that. Spark, DuckDB and others pass over names that
-begin like this."""
-
 
 class BulkSource(Protocol):
     """Raises ArchiveError."""
 
     url: str
+    files: JobFiles
 
     async def archive_now(self, hold: str, epoch: int) -> Clock:
         """Archive all base shards up to now; their positions. The log after them is kept until ``release``."""
@@ -37,9 +34,11 @@ class LocalSource:
 
     def __init__(self, archiver: Archiver) -> None:
         self.url = archiver.options.url
+        self.files = JobFiles()
         self._archiver = archiver
 
     async def archive_now(self, hold: str, epoch: int) -> Clock:
+        await self.files.clear(self.url, STAGING, lambda id: True)  # Of an earlier process: nothing is under way here.
         return await asyncio.wrap_future(self._archiver.archive_now(hold=hold, epoch=epoch))
 
     async def release(self, hold: str) -> None:
@@ -58,29 +57,8 @@ def manifests_of(url: str, shards: Iterable[tuple[str, int]]) -> list[ShardManif
     return found
 
 
-def staging_url(url: str, id: str) -> str:
-    return below(url, f"{STAGING}/{id}")
-
-
-def below(url: str, path: str) -> str:
-    """A path below an archive's URL, which may have a query (``?endpoint_override=…``)."""
-    start, mark, query = url.partition("?") if "://" in url else (url, "", "")
-    return f"{start.rstrip('/')}/{path}{mark}{query}"
-
-
 def blocks_of_file(url: str, file: StateFile) -> Iterator[bytes]:
     """The blocks of a staged state, one at a time; the caller goes through all of them, and with the last one knows
     that the file is whole. Reads files: not for an event loop's thread."""
     with Place(url).source(file.file) as source:
         yield from read_frames(source, file.file, file.digest)
-
-
-def clear_staging(url: str) -> None:
-    """Remove whatever jobs have left there: there is one at a time. Deletes files."""
-    place = Place(url)
-    if place.local:
-        shutil.rmtree(place.at(STAGING), ignore_errors=True)
-        return
-    for job in place.directories(STAGING):
-        for file in place.files(f"{STAGING}/{job}"):
-            place.delete(f"{STAGING}/{job}/{file}")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controller.bulk.choice import Builder
+from controller.bulk.job_files import JobFiles
 from controller.cluster.fleet import Fleet
 from controller.cluster.ledger import Ledger
 from controller.cluster.together import together
@@ -43,8 +44,9 @@ class BulkSettings:
 class ClusterSource:
     """See :class:`controller.bulk.source.BulkSource`: the archivers of the workers that have base tables."""
 
-    def __init__(self, url: str, fleet: Fleet, ledger: Ledger) -> None:
+    def __init__(self, url: str, fleet: Fleet, ledger: Ledger, files: JobFiles) -> None:
         self.url = url
+        self.files = files
         self._fleet = fleet
         self._ledger = ledger
 
@@ -78,9 +80,10 @@ class ClusterSource:
                 _log.info("a worker was not told to release its log: %s", error)
 
 
-def builder_of(settings: BulkSettings, executor: Executor, fleet: Fleet, ledger: Ledger) -> Builder | None:
-    if settings.archive is None or not settings.runners:
+def builder_of(settings: BulkSettings, executor: Executor, source: ClusterSource | None) -> Builder | None:
+    """``source`` is None where there is no archive."""
+    if source is None or not settings.runners:
         return None
     from controller.bulk.building import BulkBuilder  # Late: it loads pyarrow.
 
-    return BulkBuilder(executor, ClusterSource(settings.archive, fleet, ledger), settings.runners)
+    return BulkBuilder(executor, source, settings.runners)

@@ -22,7 +22,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.cluster.building import BulkSettings, builder_of
+from controller.bulk.job_files import JobFiles
+from controller.cluster.building import BulkSettings, ClusterSource, builder_of
+from controller.cluster.clearing import keep_clear
 from controller.cluster.fleet import Fleet, Timing
 from controller.cluster.handles import Connect, Deposed
 from controller.cluster.ledger import RETRY_SECONDS, Ledger
@@ -90,11 +92,13 @@ class Leader:
         self.recovery: Recovery | None = None
         self.closed: dict[DomainIndex, str] = {}
         """Domains that nobody hosts, and why, as of the last round."""
+        self.files = JobFiles()
         self.rebuilds = Rebuilds()
         self.rebuild_operations = RebuildOperations(self)
         self.trouble = "taking over"
         """What keeps it from calm, if anything does."""
         self._replica = replica
+        self._clearing: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
         self._news = asyncio.Event()
         """Set at whatever the steering task or somebody else may be waiting for."""
@@ -118,9 +122,10 @@ class Leader:
             _log.warning("leads no more: %s", error)
         finally:
             self.calm.end()
-            for task in (steering, *ends):
+            begun = [steering, *ends, *([] if self._clearing is None else [self._clearing])]
+            for task in begun:
                 task.cancel()
-            await asyncio.gather(steering, *ends, return_exceptions=True)
+            await asyncio.gather(*begun, return_exceptions=True)
             # First the fleet: what a migration waits for then fails, and it ends.
             await self.fleet.close()
             await self.rebuild_operations.close()
@@ -210,7 +215,10 @@ class Leader:
         # Told apart from those of other leaders: an epoch is one leader's alone.
         self.migrator = Migrator(executor, book, one_domain, ids=lambda: f"{decided.epoch}-{next(numbers)}")
         self.migrator.threshold = self.settings.bulk.threshold
-        self.migrator.builder = builder_of(self.settings.bulk, executor, self.fleet, self.ledger)
+        self.migrator.builder = builder_of(self.settings.bulk, executor, self._source())
+        if self.settings.bulk.archive is not None:
+            clearing = keep_clear(self.files, self.settings.bulk.archive, decided.epoch, self.ledger)
+            self._clearing = asyncio.create_task(clearing, name="clearing")
         await self._muster()
         self.disturb("taking over")
 
@@ -277,6 +285,10 @@ class Leader:
             self.fleet, self.ledger, self.calm, self.settings.timing, self.disturb, lambda: self.trouble, number
         )
 
+    def _source(self) -> ClusterSource | None:
+        archive = self.settings.bulk.archive
+        return None if archive is None else ClusterSource(archive, self.fleet, self.ledger, self.files)
+
     # --- recovering -----------------------------------------------------------------------------------------------
 
     async def _recover(self) -> None:
@@ -295,7 +307,7 @@ class Leader:
                 check,
                 self.taking,
                 self.rebuilds,
-                Refill(self.rebuilds.refills, self.settings.bulk, self._executor(number), self.fleet, self.ledger),
+                Refill(self.rebuilds.refills, self.settings.bulk, self._executor(number), self._source()),
             )
             if not self.fleet.members:
                 self.trouble = "no worker is there"

@@ -26,7 +26,7 @@ from controller.cluster.fencing import heard_at_last, merged
 from controller.cluster.handles import Deposed
 from controller.cluster.placing import place
 from controller.cluster.rebuild_progress import LAST, Rebuilding
-from controller.cluster.rebuild_runs import fold_lost, forget_runs, turn
+from controller.cluster.rebuild_runs import fold_lost, runs_of, turn
 from controller.cluster.rebuild_way import WORKER, Way, choose_way
 from controller.cluster.refilling import Refills
 from controller.cluster.state import Assignment, ClusterState, Rebuild
@@ -149,7 +149,7 @@ async def rebuild_lost(
     leader.serving()
     if leader.recovery is None:
         raise NoLeader("the leader has only just taken over", hint="try again")
-    wanted, runs = _chosen(leader, shards), ""
+    wanted = _chosen(leader, shards)
     hosts = _hosts(leader, wanted)
     archived = await _archived(leader, hosts)
     heard = merged([known, await fencing.heard_so_far(leader)])
@@ -157,27 +157,27 @@ async def rebuild_lost(
     shown.check()
     shown.begin(way)
     if way.folder is None:
-        await _give_up(leader, hosts, heard, runs, shown)
+        await _give_up(leader, hosts, heard, "", shown)
         return await _rebuilt(leader, wanted, shown)
-    try:
+    async with runs_of(leader, shown) as runs:
         with turn(leader.rebuilds.folding, shown.id):
-            runs = await _folded(leader, way, archived, shown)
+            await _fold(leader, way, runs, archived, shown)
             shown.next()
             hosts = _hosts(leader, wanted)  # That took its time: others may be there now, and know other positions.
             await _archived(leader, hosts)
             await _give_up(leader, hosts, heard, runs, shown)
         return await _rebuilt(leader, wanted, shown)
-    finally:
-        await forget_runs(leader, runs)
 
 
-async def _folded(leader: Leader, way: Way, archived: Mapping[DomainIndex, ArchivedShard], shown: Rebuilding) -> str:
+async def _fold(
+    leader: Leader, way: Way, runs: str, archived: Mapping[DomainIndex, ArchivedShard], shown: Rebuilding
+) -> None:
     positions = {
         domain: {base: each.positions[base] for base in _bases_of(leader, domain) if base in each.positions}
         for domain, each in archived.items()
     }
     check = functools.partial(_check_wanted, leader, list(archived), shown)
-    return await fold_lost(leader, way, positions, check, shown)
+    await fold_lost(leader, way, runs, positions, check, shown)
 
 
 async def _archived(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[DomainIndex, ArchivedShard]:
@@ -256,12 +256,12 @@ def _check_still_lost(leader: Leader, hosts: Mapping[DomainIndex, str]) -> None:
 
 
 async def _give_up(
-    leader: Leader, hosts: Mapping[DomainIndex, str], before: Clock, runs: str, shown: Rebuilding
+    leader: Leader, hosts: Mapping[DomainIndex, str], earlier: Clock, runs: str, shown: Rebuilding
 ) -> None:
-    """Decide it, as of how far all that are there have heard when nothing more comes; ``before`` is what was known
+    """Decide it, as of how far all that are there have heard when nothing more comes; ``earlier`` is what was known
     already."""
     shown.check()
-    heard = merged([before, await _heard(leader, hosts)])
+    heard = merged([earlier, await _heard(leader, hosts)])
     members = leader.fleet.members
 
     def decide(before: ClusterState) -> ClusterState:

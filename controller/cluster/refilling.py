@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from controller.bulk.choice import Choice, choose
-from controller.cluster.building import BulkSettings, builder_of
+from controller.cluster.building import BulkSettings, ClusterSource, builder_of
 from controller.cluster.handles import Deposed
 from controller.cluster.reconcile import Repair
 from controller.cluster.state import ClusterState
@@ -44,8 +44,6 @@ from migrations.plan import MigrationPlan, PlanStep, State
 from migrations.recipe import Entry
 
 if TYPE_CHECKING:
-    from controller.cluster.fleet import Fleet
-    from controller.cluster.ledger import Ledger
     from controller.cluster.rebuild_progress import Rebuilding
 
 ATTEMPTS = 3
@@ -87,8 +85,7 @@ class Refill:
     refills: Refills
     bulk: BulkSettings
     executor: Executor
-    fleet: Fleet
-    ledger: Ledger
+    source: ClusterSource | None
     _change: Change | None = field(default=None, init=False)
     _choice: Choice = field(default=Choice("", ""), init=False)
 
@@ -119,7 +116,7 @@ class Refill:
             refills.slices = refills.slices or f"it was broken off {ATTEMPTS} times"
         if refills.slices:
             return Choice("slices", refills.slices)
-        builder = builder_of(self.bulk, self.executor, self.fleet, self.ledger)
+        builder = builder_of(self.bulk, self.executor, self.source)
         return await choose(self.executor, change, builder, self.bulk.threshold, again=True)
 
     def _say(self, what: str) -> None:
@@ -133,7 +130,7 @@ class Refill:
         :raises Interrupted: the round is to begin again, in slices where it was this that failed.
         """
         assert self._change is not None, "it is fed in slices"
-        builder = builder_of(self.bulk, self.executor, self.fleet, self.ledger)
+        builder = builder_of(self.bulk, self.executor, self.source)
         assert builder is not None, "it is not to be built in bulk"
         refills = self.refills
         refills.attempts += 1

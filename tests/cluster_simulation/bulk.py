@@ -7,12 +7,14 @@ the archive in place of the files that the controller would read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from controller.bulk.job_files import STAGING, id_of
 from controller.cluster.building import BulkSettings
+from controller.cluster.clearing import named_runs
 from domains.errors import StorageFailure, Unavailable
 from domains.sharding import base_shard, table_of
 from domains.types import Delta
@@ -20,6 +22,12 @@ from migrations.backfill.in_process import run_locally
 from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 from tests.cluster_simulation.archive import URL, Manifest, Part, SimulatedArchive
+
+if TYPE_CHECKING:
+    from tests.cluster_simulation.cluster import Cluster
+
+CLEARING_SECONDS = 5.0
+"""Between two looks of a leader at what jobs have left: in the time of a simulation there are to be some."""
 
 
 class SimulatedRun:
@@ -138,8 +146,9 @@ def bulk_settings(archive: SimulatedArchive | None) -> BulkSettings:
 
 
 @contextmanager
-def simulated_files(archive: SimulatedArchive | None) -> Iterator[None]:
+def simulated_files(cluster: Cluster) -> Iterator[None]:
     """Within the block the controller's bulk builds find their files in the simulated archive."""
+    archive = cluster.archive
     if archive is None:
         yield
         return
@@ -157,24 +166,25 @@ def simulated_files(archive: SimulatedArchive | None) -> Iterator[None]:
     def blocks_of_file(url: str, file: StateFile) -> Iterator[bytes]:
         yield from archive.block(url, file.file)
 
-    def clear_staging(url: str) -> None:
+    def ids_of(url: str, kind: str) -> list[str]:
         del url
-        archive.staging.clear()
-
-    def clear_runs(url: str, kept: Collection[str]) -> None:
         archive.check()
-        archive.runs = {run: each for run, each in archive.runs.items() if run in kept}
+        return sorted(map(id_of, archive.staging if kind == STAGING else archive.runs))
+
+    def delete_all(url: str) -> None:
+        archive.check()
+        decided = cluster.decided()
+        if decided is not None and url in named_runs(decided):
+            cluster.loop.faults.append({"message": f"{url} is removed, and a decision names it"})
+        archive.staging.pop(url, None)
+        archive.runs.pop(url, None)
 
     building = mock.patch.multiple(
         "controller.bulk.building",
         manifests_of=manifests_of,
         blocks_of_file=blocks_of_file,
-        clear_staging=clear_staging,
     )
-    folding = mock.patch.multiple(
-        "controller.cluster.rebuild_runs",
-        clear_runs=clear_runs,
-        delete_runs=lambda url: archive.runs.pop(url, None),
-    )
-    with building, folding:
+    files = mock.patch.multiple("controller.bulk.job_files", ids_of=ids_of, delete_all=delete_all)
+    clearing = mock.patch("controller.cluster.clearing.PAUSE_SECONDS", CLEARING_SECONDS)
+    with building, files, clearing:
         yield

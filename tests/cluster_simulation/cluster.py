@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from controller.cluster.state import ClusterState
 from domains.graph import DomainIndex
 from tests.cluster_simulation.archive import SimulatedArchive
 from tests.cluster_simulation.bulk import bulk_settings
@@ -181,6 +182,16 @@ class Cluster:
             if controller.process.condition is Condition.RUNNING and controller.leader is not None:
                 return controller
         return None
+
+    def decided(self) -> ClusterState | None:
+        """What ZooKeeper has, whoever knows of it."""
+        znode = self.zookeeper._znodes.get(f"/headrace/{self.name}/state")
+        return None if znode is None else ClusterState.decode(znode.data, self.name)
+
+    def files_left(self) -> str:
+        """What jobs have left; nothing where each directory is gone."""
+        left = [] if self.archive is None else [*self.archive.staging, *self.archive.runs]
+        return f"files of jobs are left: {left}" if left else ""
 
     async def at(self, process: Process, act: Callable[[], Any], timeout: float) -> Any:
         """What a coroutine of another process answers; TimeoutError where it does not."""

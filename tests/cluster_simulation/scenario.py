@@ -79,7 +79,7 @@ class Scenario:
         """Raises what breaks first, an AssertionError above all."""
         asyncio.set_event_loop(self.loop)
         try:
-            with simulated_files(self.cluster.archive), planned_once(self.random.choice((1, 3, 10, 2000))):
+            with simulated_files(self.cluster), planned_once(self.random.choice((1, 3, 10, 2000))):
                 self.loop.run_until_complete(self.loop.create_task(self._watched()))
         finally:
             asyncio.set_event_loop(None)
@@ -323,6 +323,7 @@ class Scenario:
             controller = self.cluster.leader()
             why = "there is no leader" if controller is None else controller.busy()
             why = why or checks.restless(self.cluster, client.directory.cluster, client.directory.state)
+            why = why or self.cluster.files_left()
             quiet = 0 if why else quiet + 1
 
     async def _verdict(self) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from controller.bulk.job_files import STAGING
 from controller.bulk.local_runner import LocalRun, LocalRunner
-from controller.bulk.source import STAGING
 from controller.deployment import MigrationStatus
 from controller.local import LocalDeployment
 from domains.errors import Cancelled, HeadraceError, Unavailable
@@ -125,7 +125,7 @@ async def test_writes_during_a_bulk_migration_count_once(deployment: LocalDeploy
     await check_ranking(deployment)
     assert deployment.archiver is not None
     assert deployment.archiver.status()["holds"] == {}
-    assert not (Path(deployment.archiver.options.url) / STAGING).exists()
+    assert os.listdir(Path(deployment.archiver.options.url) / STAGING) == []
 
 
 async def write_on_for(deployment: LocalDeployment, times: int) -> None:
@@ -343,6 +343,19 @@ async def test_of_a_child_that_is_killed_nothing_is_left(tmp_path: Path, monkeyp
         runner.runs[0].process.kill()
         assert (await ended(deployment, id)).state == "failed"
         assert not list(spools.iterdir())
+    finally:
+        await deployment.close()
+
+
+async def test_what_an_earlier_process_left_goes_before_the_first_job(tmp_path: Path) -> None:
+    left = tmp_path / "archive" / STAGING / "0123456789ab-1"
+    left.mkdir(parents=True)
+    (left / "state-0-1").write_bytes(b"rows")
+    deployment = await opened(tmp_path, Watched())
+    try:
+        await fill(deployment)
+        assert (await ended(deployment, (await deployment.migrate(RANKING)).id)).state == "done"
+        assert not list(left.parent.iterdir())
     finally:
         await deployment.close()
 

@@ -74,12 +74,11 @@ async def test_a_build_in_bulk_leaves_none(monkeypatch: pytest.MonkeyPatch) -> N
     async def described(*_: object) -> None:
         """Nobody asks what is to be done."""
 
-    monkeypatch.setattr(building, "clear_staging", lambda url: None)
     monkeypatch.setattr(building._Build, "_job", described)
     job = Job()
     source: Any = SimpleNamespace(url="archive")
     runner: Any = SimpleNamespace(name="simulated", start=job.start)
     change: Any = SimpleNamespace(state=SimpleNamespace(flow=None), views=None)
     none: Any = None
-    build = building._Build(none, source, runner, change, none, Migration("1-1", "CREATE VIEW v", "running"))
+    build = building._Build(none, source, "staging", runner, change, none, Migration("1-1", "CREATE VIEW v", "running"))
     await ended(asyncio.ensure_future(build._computed({})), job)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.bulk.job_files import JobFiles
 from controller.cluster.building import ClusterSource
 from controller.cluster.state import Assignment
 from domains.archive import ArchiveUnreachable
@@ -28,7 +29,7 @@ def test_a_domain_that_moves_while_workers_archive_is_no_fault() -> None:
 
     place("a", "b")
     fleet: Any = SimpleNamespace(ask=ask)
-    found = asyncio.run(ClusterSource("archive", fleet, ledger).archive_now("1-1", 1))
+    found = asyncio.run(ClusterSource("archive", fleet, ledger, JobFiles()).archive_now("1-1", 1))
     assert found == {"votes@a": 3, "votes@b": 3}
 
 
@@ -49,7 +50,7 @@ def test_a_worker_that_cannot_archive_is_told_when_all_have_ended() -> None:
     async def run() -> None:
         fleet: Any = SimpleNamespace(ask=ask)
         with pytest.raises(ArchiveUnreachable):
-            await ClusterSource("archive", fleet, ledger).archive_now("1-1", 1)
+            await ClusterSource("archive", fleet, ledger, JobFiles()).archive_now("1-1", 1)
         assert ended == ["b"], "it archives yet"
 
     asyncio.run(run())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.cluster import rebuild_runs
+from controller.bulk import job_files
 from controller.cluster.building import BulkSettings
 from controller.cluster.rebuild_progress import FOLD
 from controller.cluster.rebuild_way import choose_way
@@ -64,8 +64,8 @@ class Folder:
 @pytest.fixture
 def deleted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    monkeypatch.setattr(rebuild_runs, "delete_runs", found.append)
-    monkeypatch.setattr(rebuild_runs, "clear_runs", lambda url, kept: None)
+    monkeypatch.setattr(job_files, "delete_all", found.append)
+    monkeypatch.setattr(job_files, "ids_of", lambda archive, kind: [])
     return found
 
 
@@ -167,6 +167,29 @@ def test_a_cancel_gives_nothing_up(folder: Folder) -> None:
         await one.ended.wait()
         assert (one.state, type(one.error)) == ("cancelled", Cancelled)
         left_as_it_was(lost, epoch)
+
+    losing(folder, scenario)
+
+
+def test_what_a_job_has_written_that_comes_to_nothing_is_removed(folder: Folder, deleted: list[str]) -> None:
+    async def scenario(lost: Lost) -> None:
+        operations = lost.cluster.led.rebuild_operations
+        folder.due = False
+        cancelled = operations.start((), {}, "spark")
+        await lost.cluster.until(lambda: folder.running)
+        operations.cancel(cancelled.id)
+        await cancelled.ended.wait()
+        assert deleted == [folder.begun[0].out]
+        folder.error = BulkFailed("the Spark job was killed")
+        with pytest.raises(BulkFailed):
+            await rebuilt(lost.cluster.led, by="spark")
+        assert deleted[1:] == [folder.begun[1].out]
+        folder.error = None
+        over = operations.start((), {}, "spark")
+        await lost.cluster.until(lambda: folder.running)
+        await operations.close()
+        assert (over.state, folder.running) == ("failed", 0)
+        assert deleted[2:] == [folder.begun[2].out]
 
     losing(folder, scenario)
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.bulk import building
-from controller.cluster import rebuild_runs
+from controller.bulk import building, job_files
 from controller.cluster.building import BulkSettings
 from controller.cluster.rebuild_progress import Rebuilding
 from controller.cluster.refilling import Refill
@@ -78,9 +77,8 @@ class Runner:
 @pytest.fixture
 def runner(monkeypatch: pytest.MonkeyPatch) -> Runner:
     made = Runner()
-    monkeypatch.setattr(rebuild_runs, "delete_runs", lambda url: None)
-    monkeypatch.setattr(rebuild_runs, "clear_runs", lambda url, kept: None)
-    monkeypatch.setattr(building, "clear_staging", lambda url: None)
+    monkeypatch.setattr(job_files, "delete_all", lambda url: None)
+    monkeypatch.setattr(job_files, "ids_of", lambda archive, kind: [])
     monkeypatch.setattr(building, "manifests_of", lambda url, shards: [None] * len(shards))
     monkeypatch.setattr(building, "blocks_of_file", made.blocks)
     return made

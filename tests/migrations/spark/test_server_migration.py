@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from controller.bulk.source import STAGING
+from controller.bulk.job_files import STAGING
 from controller.local import LocalDeployment
 from domains.errors import Unavailable
 from migrations.backfill.job import Job, JobProgress, StateFile
@@ -98,6 +98,6 @@ async def test_a_view_is_built_by_spark_while_the_server_writes_once_no_driver_i
             await check_ranking(deployment)
             await write_on_for(deployment, 5)
             await check_ranking(deployment)
-            assert not (Path(archive.url) / STAGING).exists()
+            assert not list((Path(archive.url) / STAGING).iterdir())
         finally:
             await deployment.close()
