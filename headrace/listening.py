@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Callable
 
@@ -53,12 +52,6 @@ def log_to_standard_error(settings: Settings) -> None:
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
     logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level.upper())))
-
-
-def stop_signals() -> tuple[signal.Signals, ...]:
-    """What stops a process in order: Ctrl-C, SIGTERM, and a terminal that is closed, unless nohup has that ignored."""
-    closed = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    return (signal.SIGINT, signal.SIGTERM, *closed)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

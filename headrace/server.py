@@ -13,12 +13,13 @@ import uvicorn
 
 from api.app import create_app
 from headrace.errors import HeadraceError
-from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error, stop_signals
+from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error
 from headrace.opening import open_deployment
 from headrace.settings import Settings
 from headrace.short_protocol import ShortProtocol
 from worker.allocator import give_back_early
 from worker.garbage import expect_long_lives
+from worker.stopping import stop_signals
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients and proxies keep an idle connection (5 to 60 s), so that it is they who close it: a server that

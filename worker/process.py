@@ -3,7 +3,7 @@
 Everything that others can reach is there before the worker registers. From then on it needs neither ZooKeeper nor a
 controller to go on: it answers, and its domains send to each other, until somebody who leads says otherwise. It ends
 
-* when it is asked to (SIGTERM, SIGINT): what has come is done and answered, and the shards are closed;
+* when it is asked to (SIGTERM, SIGINT, SIGHUP): what has come is done and answered, and the shards are closed;
 * when a step failed, or the disk: then nothing that it holds can be trusted any more. It says why and ends with an
   error, so that others take its domains over;
 * when a newer process has registered as the same worker.
@@ -15,7 +15,6 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -30,6 +29,7 @@ from worker.dataflow import Dataflow
 from worker.garbage import expect_long_lives
 from worker.messages import Role
 from worker.server import WorkerServer
+from worker.stopping import stop_signals
 from worker.wire import Peers, Server, greeting, serve
 from zookeeper.belonging import claim
 from zookeeper.cluster_authority import ClusterAuthority
@@ -113,7 +113,7 @@ async def work(
     """``run`` with an authority that is started; ``ready`` is called once the worker is registered."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stopping.set)
     expect_long_lives()  # Before anybody knows of it: the walk over all that was loaded takes a tenth of a second.
     async with running(settings, authority) as worker:

@@ -6,10 +6,11 @@ A command's module declares its options and says what it prints; the rest is in 
 
 from __future__ import annotations
 
-import errno
 import sys
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
+
+from headrace.last_words import is_unheard
 
 if TYPE_CHECKING:
     from headrace.cli.commands import app
@@ -30,7 +31,7 @@ def main() -> None:
     except OSError as error:
         # The reader of a pipe (head, less) has seen enough, or the terminal was closed; Python would complain once more
         # when it flushes at exit.
-        if error.errno not in (errno.EPIPE, errno.EIO):
+        if not is_unheard(error):
             raise
         sys.stderr.close()
         sys.exit(1)

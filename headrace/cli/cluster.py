@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +23,7 @@ from headrace.cli.serving import (
 )
 from headrace.cluster.parent import end_with_parent
 from headrace.errors import BadRequest
+from headrace.last_words import perhaps_unheard
 from headrace.settings import Settings, load
 from headrace.sizes import format_size
 
@@ -109,8 +109,7 @@ def up(
 
 
 def _tell(text: str) -> None:
-    # To a terminal that was closed nothing can be told, and the cluster is to be stopped in order all the same.
-    with suppress(OSError):
+    with perhaps_unheard():
         typer.echo(text)
 
 

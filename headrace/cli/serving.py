@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.last_words import perhaps_unheard
 from headrace.settings import Settings, load
 from headrace.sizes import format_size
 
@@ -102,4 +103,5 @@ def serve(
         typer.echo("stop with Ctrl-C")
 
     serve(settings, started)
-    typer.echo("headrace has stopped")
+    with perhaps_unheard():
+        typer.echo("headrace has stopped")

@@ -29,7 +29,7 @@ _log = logging.getLogger("headrace.api")
 
 
 async def run(settings: Settings, fd: int | None = None, started: Callable[[Running], None] | None = None) -> None:
-    """Serve until SIGINT, SIGTERM or ``Running.stop``; ``started`` is called once, when requests are taken.
+    """Serve until SIGINT, SIGTERM, SIGHUP or ``Running.stop``; ``started`` is called once, when requests are taken.
 
     ``fd`` is a listening socket to take over, which several processes may share. Raises StartFailed.
     """

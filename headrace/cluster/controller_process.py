@@ -28,7 +28,7 @@ _log = logging.getLogger("headrace.controller")
 
 
 async def run(settings: Settings) -> None:
-    """Stand for leader, and lead when elected, until SIGINT or SIGTERM. Raises StartFailed."""
+    """Stand for leader, and lead when elected, until SIGINT, SIGTERM or SIGHUP. Raises StartFailed."""
     if settings.zookeeper is None:
         raise BadRequest("a controller needs the address of ZooKeeper", hint="--zookeeper host:port")
     with listen(settings.host, settings.controller_port) as listening:

@@ -17,8 +17,9 @@ from headrace.cluster.backoff import Backoff
 from headrace.cluster.child import Child, Part
 from headrace.cluster.directory import ClusterDirectory
 from headrace.cluster.kept_state import take_up
-from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, stop_signals
+from headrace.listening import GRACE_SECONDS, StartFailed, address, listen
 from headrace.settings import Settings
+from worker.stopping import stop_signals
 from zookeeper.belonging import claim
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
 from zookeeper.kazoo_authority import KazooAuthority

@@ -13,6 +13,7 @@ from headrace.demo.loading import describe, load, make_program
 from headrace.demo.printing import Printer
 from headrace.demo.telling import Story, Then
 from headrace.errors import ConnectionFailed
+from headrace.last_words import is_unheard, perhaps_unheard
 from headrace.listening import StartFailed, listen
 from headrace.server import Running, serve
 from headrace.settings import Settings
@@ -105,15 +106,18 @@ class _Telling:
         """After the server has stopped."""
         assert self._thread is not None
         self._thread.join()
-        if isinstance(self._error, ConnectionFailed) and not self._once:
-            # Nothing but Ctrl-C takes the server away from under its own process.
-            self._printer.blank()
-            self._printer.fact("stopped", "before the end; the next run goes on from here")
+        if not self._once and (isinstance(self._error, ConnectionFailed) or is_unheard(self._error)):
+            # Nothing but a stop takes the server away from under its own process; a terminal that was closed is one.
+            self._say("before the end; the next run goes on from here")
         elif self._error is not None:
             raise self._error
         elif not self._once:
+            self._say("the data stays in ", (str(self._settings.data), "bold"))
+
+    def _say(self, *parts: str | tuple[str, str]) -> None:
+        with perhaps_unheard():
             self._printer.blank()
-            self._printer.fact("stopped", "the data stays in ", (str(self._settings.data), "bold"))
+            self._printer.fact("stopped", *parts)
 
     def _run(self, running: Running) -> None:
         try:

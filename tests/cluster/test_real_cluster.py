@@ -18,6 +18,7 @@ from running_cluster import DEADLINE, ROOT, Running, launching, until
 from headrace import connect
 from headrace.client.connection import Connection
 from headrace.errors import Unavailable
+from tests.told_process import ToldProcess
 
 Launch = Callable[..., Running]
 
@@ -203,6 +204,22 @@ def test_a_new_zookeeper_is_given_the_saved_state(launch: Launch, tmp_path: Path
 def test_parts_that_cannot_start(small: Running, tmp_path: Path) -> None:
     zookeeper, data = small.zookeeper(), str(small.data)
     elsewhere = str(tmp_path / "elsewhere")
+def test_parts_started_by_hand_stop_in_order_with_their_terminal(small: Running, tmp_path: Path) -> None:
+    same = ("--zookeeper", small.zookeeper(), "--name", "mine")
+    for part, listens, *options in (
+        ("worker", "listens on", "--worker-port", "0", "--data", str(tmp_path)),
+        ("controller", "control interface at", "--controller-port", "0"),
+        ("api", "answers at", "--port", "0"),
+    ):
+        started = ToldProcess(["-m", "headrace", part, *same, *options], {})
+        try:
+            until(lambda: listens in started.errors())  # noqa: B023  (it is asked within the round)
+            started.popen.send_signal(signal.SIGHUP)
+            assert started.finish()[0] == 0, (part, started.errors())
+        finally:
+            started.kill()
+
+
     taken = small.url.rpartition(":")[2]
     for arguments, says in (
         (("worker",), "it is not known where ZooKeeper is"),

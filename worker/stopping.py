@@ -1,0 +1,11 @@
+"""Which signals stop a process of Headrace in order: what has come is done and answered, and the data is closed."""
+
+from __future__ import annotations
+
+import signal
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Ctrl-C, SIGTERM, and a terminal that is closed, unless nohup has that ignored."""
+    closed = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return (signal.SIGINT, signal.SIGTERM, *closed)
