@@ -29,8 +29,9 @@ from migrations.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Entry, Recipe
 from worker.archiving import ArchiveOptions, start_archiver
 from worker.dataflow import Dataflow
-from worker.embedded import open_embedded
+from worker.embedded import open_embedded, shards_of
 from zookeeper.authority import LocalAuthority
+from zookeeper.belonging import FILE as CLUSTER
 
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
@@ -58,7 +59,7 @@ class LocalDeployment(Serving):
         *,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         domains: int = 1,
-        shards: int = 1,
+        shards: int | None = None,
         read_timeout: float = 5.0,
         partial: bool = True,
         archive: ArchiveOptions | None = None,
@@ -67,9 +68,10 @@ class LocalDeployment(Serving):
     ) -> LocalDeployment:
         """Open or make a data directory, bring back its dataflow, and begin to serve.
 
-        Nodes stand in ``domains`` groups of ``shards`` domains each; how many shards is fixed when the directory is
-        made. ``partial=False`` keeps every view full, to compare with. ``archive`` is where base tables are archived;
-        the first of ``runners`` that can computes from there full state of more than ``spark_threshold`` base rows.
+        Nodes stand in ``domains`` groups of ``shards`` domains each; how many shards is decided when the directory is
+        made, 1 unless given, and need not be given again. ``partial=False`` keeps every view full, to compare with.
+        ``archive`` is where base tables are archived; the first of ``runners`` that can computes from there full state
+        of more than ``spark_threshold`` base rows.
 
         :raises StorageFailure: the directory is in use by another process, damaged, or cannot be written.
         """
@@ -78,6 +80,12 @@ class LocalDeployment(Serving):
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageFailure(f'cannot make the data directory "{path}": {error.strerror}') from error
+        if (path / CLUSTER).exists():
+            raise StorageFailure(
+                f'the data in "{path}" is that of a cluster, not of headrace serve',
+                hint="start it with headrace up, or choose another directory with --data",
+            )
+        shards = shards_of(path, shards)
         dataflow = await asyncio.to_thread(
             open_embedded, path, groups=domains, memory_limit=memory_limit, shards=shards
         )

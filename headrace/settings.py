@@ -36,6 +36,9 @@ DEFAULT_FILE = Path("headrace.toml")
 
 Size = Annotated[int, BeforeValidator(parse_size)]
 
+CLUSTER_SHARDS = 4
+"""Of a new cluster, unless it is told. They are what can be spread over workers, and cannot become more later."""
+
 
 class SettingsError(HeadraceError):
     """A setting is wrong; the message is one line that says which, where from, and what would be right."""
@@ -54,8 +57,8 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     memory_limit: Size = Field(default=512_000_000, description="bytes of state and readers, obeyed by evicting")
     domains: int = Field(default=1, ge=1, le=64, description="domains that the graph is split over")
-    shards: int = Field(
-        default=1, ge=1, le=SHARDS_MAX, description="shards of every table and view; fixed at the first start"
+    shards: int | None = Field(
+        default=None, ge=1, le=SHARDS_MAX, description="shards of every table and view; decided at the first start"
     )
     state: Literal["partial", "full"] = Field(
         default="partial", description="partial: views hold what is asked for; full: all of it, to compare with"
@@ -122,8 +125,9 @@ class Settings(BaseSettings):
     workers: int = Field(default=3, ge=1, le=64, description="worker processes to start")
     controllers: int = Field(default=2, ge=1, le=9, description="controller processes to start, of which one leads")
     apis: int = Field(default=1, ge=1, le=64, description="api processes to start, behind one port")
-    zookeepers: Literal[1, 3] = Field(
-        default=1, description="ZooKeeper servers to start: 1, or 3 of which one may fail"
+    zookeepers: Literal[1, 3] | None = Field(
+        default=None,
+        description="ZooKeeper servers to start: 1, or 3 of which one may fail; decided at the first start",
     )
 
     @field_validator("spark_conf")

@@ -25,14 +25,21 @@ def shard_directory(path: Path, shard: int) -> Path:
     return path / "shards" / f"{shard:04}"
 
 
+def shards_of(path: Path, wanted: int | None = None) -> int:
+    """How many shards a data directory has: what was decided when it was first used, and ``wanted`` (else 1) if it is
+    new. StorageFailure where it has another number than is wanted."""
+    found = len(list((path / "shards").glob("[0-9]*"))) or (1 if (path / "base").exists() else wanted or 1)
+    if wanted is not None and found != wanted:
+        raise StorageFailure(
+            f"the data directory {path} has {found} {'shard' if found == 1 else 'shards'}, not {wanted}",
+            hint="their number was decided when it was first used: give none, or begin anew in another directory",
+        )
+    return found
+
+
 def base_directories(path: Path, shards: int) -> list[Path]:
     """Where the base tables are, shard by shard. StorageFailure where the directory was made for another number."""
-    found = len(list((path / "shards").glob("[0-9]*"))) or (1 if (path / "base").exists() else shards)
-    if found != shards:
-        raise StorageFailure(
-            f"the data directory {path} has {found} shards, not {shards}",
-            hint="the number of shards is fixed when the directory is first used",
-        )
+    shards_of(path, shards)
     return [path / "base"] if shards == 1 else [shard_directory(path, shard) / "base" for shard in range(shards)]
 
 

@@ -19,6 +19,17 @@ from uuid import uuid4
 from zookeeper.errors import WrongDeployment
 
 FILE = "deployment.json"
+RECIPE = "recipe.json"
+"""What a server that is no cluster has in its directory: with its tables a cluster would do as with any others that its
+own recipe does not have."""
+
+
+def deployment_of(directory: Path) -> str | None:
+    """The name of the deployment that a directory belongs to; None where it is nobody's, or does not tell."""
+    try:
+        return str(json.loads((directory / FILE).read_text("utf-8"))["deployment"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def claim(directory: Path, deployment: str, id: str) -> str:
@@ -31,6 +42,11 @@ def claim(directory: Path, deployment: str, id: str) -> str:
     """
     path = directory / FILE
     if not path.exists():
+        if (directory / RECIPE).exists():
+            raise WrongDeployment(
+                f'the data in "{directory}" is that of headrace serve, not of a cluster',
+                hint="choose another directory with --data",
+            )
         mine = {"deployment": deployment, "id": id, "directory": uuid4().hex}
         # Written whole beside it and then linked, which fails where somebody else was first.
         with NamedTemporaryFile("w", dir=directory, prefix=FILE, delete=False) as file:

@@ -23,6 +23,8 @@ from zookeeper.errors import ServerFailed
 from zookeeper.java import class_path, java
 
 HOST = "127.0.0.1"
+SIZE = "size"
+"""The file that says of how many servers it is."""
 
 TICK_MS = 250
 """ZooKeeper's unit of time. It grants sessions of 2 ticks and more, and notices their end to a tick: a session of 1.5 s
@@ -72,6 +74,14 @@ rootLogger.appenderRef.file.ref = file
 """
 
 
+def size_of(directory: Path) -> int | None:
+    """How many servers have their data there; None where there are none yet."""
+    try:
+        return int((directory / SIZE).read_text())
+    except (OSError, ValueError):
+        return None
+
+
 class Ensemble:
     """``size`` servers on this machine, with their data in ``directory``. Not for two processes at a time.
 
@@ -116,7 +126,7 @@ class Ensemble:
 
     def _check_size(self) -> None:
         """Two empty servers beside the one that has the state would be a majority, and know nothing."""
-        path, size = self._directory / "size", len(self._servers)
+        path, size = self._directory / SIZE, len(self._servers)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             if not path.exists():

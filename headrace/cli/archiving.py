@@ -173,14 +173,10 @@ def restore(
         typer.echo(f"{base}: {rows:,} rows")
 
     restored = restore(source, data, as_of=as_of, cluster=cluster, tell=tell)
-    shards = restored.as_of.shards
     typer.echo(
         f"{restored.rows:,} rows in {len(restored.as_of.tables)} shards of tables, recipe of {restored.as_of.recorded}"
     )
-    if cluster is not None:
-        typer.echo(f"serve it with: headrace up --data {data} --deployment {cluster}")
-    else:
-        typer.echo(f"serve it with: headrace serve --data {data}" + (f" --shards {shards}" if shards > 1 else ""))
+    typer.echo(f"serve it with: headrace {'serve' if cluster is None else 'up'} --data {data}")
 
 
 def _place(settings: Settings) -> Place:

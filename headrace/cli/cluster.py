@@ -24,7 +24,7 @@ from headrace.cli.serving import (
 from headrace.cluster.parent import end_with_parent
 from headrace.errors import BadRequest
 from headrace.last_words import perhaps_unheard
-from headrace.settings import Settings, load
+from headrace.settings import CLUSTER_SHARDS, Settings, load
 from headrace.sizes import format_size
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Port = Annotated[int | None, typer.Option(help=setting_help("port"))]
 Advertise = Annotated[str | None, typer.Option(metavar="HOST", help=setting_help("advertise"))]
 Data = Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))]
 MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("memory_limit"))]
-Shards = Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards", default="4 in a cluster"))]
+Shards = Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards", default=CLUSTER_SHARDS))]
 DeadAfter = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("dead_after"))]
 ReadTimeout = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("read_timeout"))]
 MaxBodySize = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("max_body_size"))]
@@ -53,7 +53,7 @@ def up(
     shards: Shards = None,
     controllers: Annotated[int | None, typer.Option(metavar="N", help=setting_help("controllers"))] = None,
     apis: Annotated[int | None, typer.Option(metavar="N", help=setting_help("apis"))] = None,
-    zookeepers: Annotated[int | None, typer.Option(metavar="N", help=setting_help("zookeepers"))] = None,
+    zookeepers: Annotated[int | None, typer.Option(metavar="N", help=setting_help("zookeepers", default=1))] = None,
     zookeeper: ZooKeeper = None,
     zookeeper_auth: Auth = None,
     deployment: Deployment = None,

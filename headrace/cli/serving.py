@@ -48,7 +48,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help=setting_help("port"))] = None,
     memory_limit: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("memory_limit"))] = None,
     domains: Annotated[int | None, typer.Option(metavar="N", help=setting_help("domains"))] = None,
-    shards: Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards"))] = None,
+    shards: Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards", default=1))] = None,
     state: Annotated[str | None, typer.Option(metavar="KIND", help=setting_help("state"))] = None,
     read_timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("read_timeout"))] = None,
     max_body_size: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("max_body_size"))] = None,

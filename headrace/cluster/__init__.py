@@ -15,5 +15,6 @@ input does.
     supervisor.py   the order of things
     child.py        one process that is kept alive       backoff.py   how long until it is tried again
     parent.py       how a part ends with it
+    begun.py        what was decided at the first start, and need not be said again
     directory.py    one supervisor a data directory, and what an earlier one left running
 """

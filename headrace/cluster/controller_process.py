@@ -14,14 +14,15 @@ from controller.cluster.candidate import Candidate
 from controller.cluster.fleet import Timing
 from controller.cluster.handles import Wire
 from controller.cluster.leader import LeaderSettings
+from headrace.cluster.begun import shards_of
 from headrace.cluster.recipe_keeping import keep_recipes
 from headrace.errors import BadRequest, HeadraceError
 from headrace.listening import StartFailed, address, listen
 from headrace.opening import bulk_runners, rebuild_folder
 from headrace.server import Running, Server, config
-from headrace.settings import Settings
+from headrace.settings import CLUSTER_SHARDS, Settings
 from zookeeper.descriptors import ControllerDescriptor, advertised, check_name
-from zookeeper.errors import AuthorityError
+from zookeeper.errors import AuthorityError, AuthorityUnavailable
 from zookeeper.kazoo_authority import KazooAuthority
 
 _log = logging.getLogger("headrace.controller")
@@ -48,13 +49,14 @@ async def run(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings, authority: KazooAuthority, listening: socket.socket) -> None:
+    shards = await _shards(settings, authority)
     descriptor = _descriptor(settings, listening)
     timing = Timing(dead_after=settings.dead_after, heartbeat=settings.dead_after / 4)
     process = time.time_ns() // 1_000_000
     candidate = Candidate(
         authority,
         Wire(settings.deployment, descriptor.name, process),
-        LeaderSettings(descriptor.name, settings.shards, settings.quorum, timing, process, bulk=_bulk(settings)),
+        LeaderSettings(descriptor.name, shards, settings.quorum, timing, process, bulk=_bulk(settings)),
         descriptor,
     )
     stopping = asyncio.Event()
@@ -69,6 +71,16 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
             keeping.cancel()
         stopping.set()
         await standing
+
+
+async def _shards(settings: Settings, authority: KazooAuthority) -> int:
+    """Of a new deployment. Raises StartFailed where another number is given than an old one has."""
+    try:
+        return await shards_of(settings, authority)
+    except AuthorityUnavailable as error:
+        # As everything else here it goes on while ZooKeeper is away; what was decided counts in any case.
+        _log.warning("the number of shards is not compared with what was decided: %s", error)
+        return settings.shards or CLUSTER_SHARDS
 
 
 def _bulk(settings: Settings) -> BulkSettings:

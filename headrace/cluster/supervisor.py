@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from controller.cluster.state import ClusterState
 from headrace.cluster.backoff import Backoff
+from headrace.cluster.begun import as_begun, servers_in, shards_of
 from headrace.cluster.child import Child, Part
 from headrace.cluster.directory import ClusterDirectory
 from headrace.cluster.kept_state import take_up
@@ -24,9 +24,6 @@ from zookeeper.belonging import claim
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.server import Ensemble
-
-SHARDS = 4
-"""Of a new cluster, unless it is told. They are what can be spread over workers, and cannot become more later."""
 
 READY_SECONDS = 120.0
 """From the start of the processes until all of them serve. On a quiet machine it is two or three."""
@@ -76,6 +73,7 @@ class Supervisor:
         self._directory = ClusterDirectory(self.settings.data)
         left = await asyncio.to_thread(self._directory.take)
         try:
+            self.settings = as_begun(self.settings, self._directory.path)
             if left:
                 self.tell(f"ended what an earlier headrace up had left running: {', '.join(left)}")
             with listen(self.settings.host, self.settings.port) as listening:
@@ -101,7 +99,7 @@ class Supervisor:
     async def _start(self, listening: socket.socket) -> None:
         settings = self.settings
         if settings.zookeeper is None:
-            self._ensemble = Ensemble(self._directory.path / "zookeeper", settings.zookeepers)
+            self._ensemble = Ensemble(servers_in(self._directory.path), settings.zookeepers or 1)
             await self._ensemble.start()
             self._zookeeper = self._ensemble.address
             self._tasks.append(asyncio.create_task(self._keep_zookeeper(self._ensemble), name="zookeeper"))
@@ -117,12 +115,12 @@ class Supervisor:
         await authority.start(create=True)
         try:
             claim(self._directory.path, authority.deployment, authority.deployment_id)
+            self.settings = settings.model_copy(update={"shards": await shards_of(settings, authority)})
             self._children = [Child(part, self.tell, self._changed) for part in self._parts(listening)]
             for child in reversed(self._children):
                 await child.start()
             if not await _unless(self._ended, self._until_there(authority)):
                 raise self._not_started()
-            await self._compare(authority)
         finally:
             await authority.close()
 
@@ -163,8 +161,6 @@ class Supervisor:
             "zookeeper": self._zookeeper,
             "quorum": settings.workers,
         }
-        if "shards" not in settings.model_fields_set:
-            given["shards"] = SHARDS
         texts = {name: json.dumps(each) if isinstance(each, list) else str(each) for name, each in given.items()}
         return {f"HEADRACE_{name.upper()}": text for name, text in texts.items()} | {"PYTHONUNBUFFERED": "1"}
 
@@ -182,17 +178,6 @@ class Supervisor:
     def _not_started(self) -> StartFailed:
         child = next(child for child in self._children if child.ends)
         return StartFailed(f"{child.part.name} does not start: {child.last_words}", hint=f'see "{child.part.log}"')
-
-    async def _compare(self, authority: KazooAuthority) -> None:
-        """Say so where a number was given that counts at a deployment's first start only."""
-        data, _ = await authority.read()
-        if data is None or "shards" not in self.settings.model_fields_set:
-            return
-        shards = ClusterState.decode(data, authority.deployment).shards
-        if shards != self.settings.shards:
-            self.tell(
-                f"this cluster has {shards} shards since its first start; {self.settings.shards} are not made of it"
-            )
 
     async def _missing(self, authority: KazooAuthority) -> str:
         """What there is not yet; empty if all is there. A name that is registered may still be a dead process's."""

@@ -142,8 +142,11 @@ def test_up_write_read_lose_drain_stop_and_start_again(launch: Launch) -> None:
     code, _, err = running.stop()
     assert (code, err) == (0, "")
 
-    again = launch("--workers", "2", "--shards", "8").serves()
-    assert any("has 6 shards since its first start" in line for line in again.lines)
+    code, _, err = launch("--workers", "2", "--shards", "8").finish()
+    assert code == 1
+    assert 'error: deployment "main" has 6 shards since its first start, not 8' in err
+    assert "hint: give no number of shards" in err
+    again = launch("--workers", "2").serves()
     with connect(again.url) as db:
         assert votes(db) == [count + 1 for count in counted]
         assert by_author(db) == [(0, 8), (1, 8), (2, 8)]
@@ -201,9 +204,6 @@ def test_a_new_zookeeper_is_given_the_saved_state(launch: Launch, tmp_path: Path
     assert empty.stop()[0] == 0
 
 
-def test_parts_that_cannot_start(small: Running, tmp_path: Path) -> None:
-    zookeeper, data = small.zookeeper(), str(small.data)
-    elsewhere = str(tmp_path / "elsewhere")
 def test_parts_started_by_hand_stop_in_order_with_their_terminal(small: Running, tmp_path: Path) -> None:
     same = ("--zookeeper", small.zookeeper(), "--name", "mine")
     for part, listens, *options in (
@@ -220,6 +220,9 @@ def test_parts_started_by_hand_stop_in_order_with_their_terminal(small: Running,
             started.kill()
 
 
+def test_parts_that_cannot_start(small: Running, tmp_path: Path) -> None:
+    zookeeper, data = small.zookeeper(), str(small.data)
+    elsewhere = str(tmp_path / "elsewhere")
     taken = small.url.rpartition(":")[2]
     for arguments, says in (
         (("worker",), "it is not known where ZooKeeper is"),
@@ -232,6 +235,11 @@ def test_parts_started_by_hand_stop_in_order_with_their_terminal(small: Running,
         (("worker", "--zookeeper", zookeeper, "--worker-port", taken, "--data", elsewhere), "in use"),
         (("controller", "--zookeeper", zookeeper, "--controller-port", taken), f"cannot listen on 127.0.0.1:{taken}"),
         (("api", "--zookeeper", zookeeper, "--port", taken), f"cannot listen on 127.0.0.1:{taken}"),
+        (
+            ("controller", "--zookeeper", zookeeper, "--controller-port", "0", "--shards", "9"),
+            "has 2 shards since its first start, not 9",
+        ),
+        (("serve", "--data", data, "--port", "0"), "is that of a cluster, not of headrace serve"),
         (("worker", "--zookeeper", zookeeper, "--name", "a/b"), 'setting "name" from the command line'),
         (("up", "--data", data, "--port", "0"), "is in use by another headrace up"),
     ):

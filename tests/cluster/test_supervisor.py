@@ -14,10 +14,13 @@ import httpx
 import pytest
 from running_cluster import DEADLINE, Running, alive, until
 
+from controller.cluster.state import ClusterState
 from headrace.cluster.backoff import LONGEST_SECONDS, Backoff
+from headrace.cluster.begun import shards_of
 from headrace.cluster.child import Child, Part, ending
 from headrace.cluster.directory import ClusterDirectory
 from headrace.cluster.supervisor import Supervisor
+from headrace.listening import StartFailed
 from headrace.settings import Settings
 from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
 from zookeeper.kazoo_authority import KazooAuthority
@@ -65,6 +68,41 @@ def test_all_parts_get_the_settings(launch_fake: Launch, tmp_path: Path) -> None
         command = Path(f"/proc/{running.pids()[name]}/cmdline").read_text()
         assert "secret" not in command
     assert running.stop()[0] == 0
+
+
+def test_what_the_first_start_decided_need_not_be_said_again(launch_fake: Launch) -> None:
+    one = ("--workers", "1", "--controllers", "1")
+    assert launch_fake(*one, "--deployment", "ours", "--zookeepers", "3").serves().stop()[0] == 0
+    again = launch_fake(*one).serves()
+    assert {"zookeeper-1", "zookeeper-2", "zookeeper-3"} < again.pids().keys()
+    assert again.stop()[0] == 0
+    code, _, err = launch_fake(*one, "--zookeepers", "1").finish()
+    assert code == 1
+    assert "is one of 3 servers, and cannot become one of 1 (start it with 3" in err
+
+
+class Decided:
+    """As much of an authority as is asked: its state."""
+
+    deployment = "ours"
+
+    def __init__(self, shards: int | None) -> None:
+        self.shards = shards
+
+    async def read(self) -> tuple[bytes | None, int]:
+        return (None, 0) if self.shards is None else (ClusterState("ours", self.shards, 1, 1).encode(), 1)
+
+
+@pytest.mark.parametrize(
+    ("decided", "given", "counts"), [(None, None, 4), (None, 7, 7), (6, None, 6), (6, 6, 6), (6, 8, None), (6, 1, None)]
+)
+async def test_how_many_shards_count(decided: int | None, given: int | None, counts: int | None) -> None:
+    authority = cast(KazooAuthority, Decided(decided))
+    if counts is not None:
+        assert await shards_of(Settings(shards=given), authority) == counts
+        return
+    with pytest.raises(StartFailed, match=f'"ours" has 6 shards since its first start, not {given}'):
+        await shards_of(Settings(shards=given), authority)
 
 
 def test_a_part_that_does_not_start(launch_fake: Launch) -> None:

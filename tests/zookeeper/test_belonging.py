@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zookeeper.belonging import FILE, claim
+from zookeeper.belonging import FILE, RECIPE, claim, deployment_of
 from zookeeper.errors import WrongDeployment
 
 
@@ -33,6 +33,21 @@ def test_a_damaged_mark_is_no_mark_of_ours(tmp_path: Path) -> None:
         (tmp_path / FILE).write_text(content)
         with pytest.raises(WrongDeployment, match="is damaged"):
             claim(tmp_path, "main", "1")
+
+
+def test_a_directory_says_whose_it_is(tmp_path: Path) -> None:
+    assert deployment_of(tmp_path) is None
+    claim(tmp_path, "main", "1")
+    assert deployment_of(tmp_path) == "main"
+    (tmp_path / FILE).write_text("{")
+    assert deployment_of(tmp_path) is None
+
+
+def test_the_data_of_a_server_that_is_no_cluster_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / RECIPE).write_text("{}")
+    with pytest.raises(WrongDeployment, match="is that of headrace serve"):
+        claim(tmp_path, "main", "1")
+    assert not (tmp_path / FILE).exists()
 
 
 def test_of_many_at_once_one_wins(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""What was decided when a cluster was begun: a later start has it as it is, and need not say it again.
+
+A start that says otherwise is refused: what it asks for cannot be had of the data that is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from controller.cluster.state import ClusterState
+from headrace.listening import StartFailed
+from headrace.settings import CLUSTER_SHARDS, Settings
+from zookeeper.belonging import deployment_of
+from zookeeper.cluster_authority import ClusterAuthority
+from zookeeper.server import size_of
+
+
+def servers_in(directory: Path) -> Path:
+    """Where a data directory has the ZooKeeper servers of its own."""
+    return directory / "zookeeper"
+
+
+def as_begun(settings: Settings, directory: Path) -> Settings:
+    """Those of ``headrace up``, with what the data directory knows of what they do not say."""
+    known: dict[str, Any] = {}
+    if "deployment" not in settings.model_fields_set:
+        known["deployment"] = deployment_of(directory) or settings.deployment
+    if settings.zookeepers is None:
+        known["zookeepers"] = size_of(servers_in(directory))
+    return settings.model_copy(update=known)
+
+
+async def shards_of(settings: Settings, authority: ClusterAuthority) -> int:
+    """How many shards the deployment has, or is to have if it is new.
+
+    :raises StartFailed: another number is given. :raises AuthorityError: it cannot be asked.
+    """
+    data, _ = await authority.read()
+    if data is None:
+        return settings.shards or CLUSTER_SHARDS
+    shards = ClusterState.decode(data, authority.deployment).shards
+    if settings.shards not in (None, shards):
+        raise StartFailed(
+            f'deployment "{authority.deployment}" has {shards} shards since its first start, not {settings.shards}',
+            hint="give no number of shards, or begin anew: another data directory, under another --deployment",
+        )
+    return shards
