@@ -46,6 +46,11 @@ overlook."""
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 0.5}
 """For ever, and soon: sessions are short, and a process that comes back late comes back as another one."""
 
+ATTEMPTS = 2
+"""While a session lasts. A server that is only just starting may take a connection and never say anything on it, nor
+close it (3.9.5: a close fails before there is a database). kazoo waits for an answer for the session's time divided by
+the number of hosts: with a lone host the session was over by then. Not more: a session that is new waits for a disk."""
+
 LINKS = {
     KazooState.CONNECTED: Link.CONNECTED,
     KazooState.SUSPENDED: Link.SUSPENDED,
@@ -65,8 +70,9 @@ class KazooSession:
         self._hosts = address
         self._timeout = timeout
         user, _, password = (auth or "").partition(":")
+        hosts = address.hosts if len(address.hosts) > 1 else address.hosts * ATTEMPTS
         self._client = KazooClient(
-            hosts=str(replace(address, path="")),
+            hosts=str(replace(address, path="", hosts=hosts)),
             timeout=timeout,
             connection_retry=RECONNECT,
             # Whoever has a name and a password keeps what he makes to himself.

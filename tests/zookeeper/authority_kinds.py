@@ -143,12 +143,15 @@ class Real:
         self.proxies[id(authority)].mend()
 
     async def expire(self, authority: KazooAuthority) -> None:
-        """Whoever closes a connection with the same id and password ends the session of both."""
+        """Whoever closes a connection with the same id and password ends the session of both; if he has it still: the
+        one takes it from the other."""
+        self.cut(authority)
         other = KazooAuthority(self._shared.address, "main")
         client = other.session._client
         client._session_id, client._session_passwd = authority.session._client.client_id
         await other.session.start()
         await other.session.close()
+        self.mend(authority)
 
     async def down(self) -> None:
         await self._shared.kill()

@@ -106,6 +106,29 @@ async def test_something_else_listens(answer: bytes | None, hasty: None) -> None
             await KazooAuthority(f"127.0.0.1:{port}", "main").start()
 
 
+async def test_a_server_that_says_nothing_is_asked_again_before_the_session_is_over() -> None:
+    """One that is only just starting takes a connection, and never says anything on it."""
+    timeout, came = 4.0, list[float]()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.read(4) == b"srvr":
+            writer.write(b"Zookeeper version: 3.9.5\nMode: standalone\n")
+        else:
+            came.append(time.monotonic())
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        authority = KazooAuthority(f"127.0.0.1:{port}", "main", session_timeout=timeout)
+        starting = asyncio.create_task(authority.start())
+        await until(lambda: len(came) > 1 or starting.done())
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    assert came[1] - came[0] < timeout
+
+
 @needs_java
 async def test_one_of_several_addresses_is_enough(ensemble: Ensemble) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
