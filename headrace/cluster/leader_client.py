@@ -60,12 +60,14 @@ class LeaderClient:
         leader = self._directory.leader
         if leader is None:
             raise no_leader("none was ever heard of")
+        if not self._leads(leader):  # One that hangs takes connections still.
+            raise no_leader(f'"{leader.name}" did last, and leads no more')
         url = f"http://{joined(leader.host, leader.port)}{path}"
         asking = asyncio.ensure_future(self._http.request(method, url, json=body))
         try:
             while not (await asyncio.wait([asking], timeout=LOOK_SECONDS))[0]:
-                if self._directory.leader != leader:  # It hangs, or is cut off: it would never answer.
-                    raise _lost(leader, "another leads now")
+                if not self._leads(leader):  # It hangs, or is cut off: it would never answer.
+                    raise _lost(leader, "another leads now" if self._directory.led else "it leads no more")
             answer = asking.result()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise no_leader(f'controller "{leader.name}" does not answer') from error
@@ -74,6 +76,9 @@ class LeaderClient:
         finally:
             asking.cancel()
         return _read(answer)
+
+    def _leads(self, leader: ControllerDescriptor) -> bool:
+        return self._directory.led and self._directory.leader == leader
 
 
 def _lost(leader: ControllerDescriptor, why: str) -> LeaderLost:

@@ -27,7 +27,7 @@ Answering = Callable[[httpx.Request], httpx.Response] | Callable[[httpx.Request]
 
 def client(answering: Answering, leader: ControllerDescriptor | None = LEADER) -> LeaderClient:
     directory = Directory(MemoryZooKeeper().authority())
-    directory.leader = leader
+    directory.leader, directory.led = leader, True
     return LeaderClient(directory, httpx.MockTransport(answering))  # type: ignore[arg-type]
 
 
@@ -93,6 +93,23 @@ async def test_no_leader_at_all() -> None:
         await client(refuse).run(ENTRY, "x")
     with pytest.raises(NoLeader):
         await client(refuse, None).run(ENTRY, "x")
+
+
+async def test_a_leader_that_hangs_and_is_not_succeeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All controllers hang: their sessions are gone, their ports take connections still."""
+    monkeypatch.setattr(leader_client, "LOOK_SECONDS", 0.01)
+
+    async def hang(request: httpx.Request) -> httpx.Response:
+        door._directory.led = False
+        await asyncio.Event().wait()
+        raise AssertionError("nobody wakes it")
+
+    door = client(hang)
+    async with asyncio.timeout(60):
+        with pytest.raises(LeaderLost, match="leads no more"):
+            await door.run(ENTRY, "x")
+        with pytest.raises(NoLeader, match='"c1" did last'):
+            await door.run(ENTRY, "x")
 
 
 async def test_a_leader_that_dies_while_it_is_asked() -> None:
