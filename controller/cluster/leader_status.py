@@ -45,7 +45,7 @@ def status_of(leader: Leader) -> dict[str, Any]:
                 "host": member.descriptor.host,
                 "port": member.descriptor.port,
                 "heard": round(now - member.heard, 3),
-                "draining": state is not None and name in state.draining,
+                "draining": state is not None and state.draining.get(name) == member.descriptor.incarnation,
                 "domains": sorted(domain for domain, given in placement.items() if given.worker == name),
             }
             for name, member in sorted(leader.fleet.members.items())

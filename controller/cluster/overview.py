@@ -98,9 +98,14 @@ class Overview:
             "epoch": decided.epoch,
             "shards": decided.shards,
             "quorum": decided.quorum,
-            "draining": list(decided.draining),
+            "draining": [name for name, process in decided.draining.items() if self._is_there(name, process)],
             "unplaced": [domain for domain in decided.domains if not self._has_host(domain, documents)],
         }
+
+    def _is_there(self, name: str, process: int) -> bool:
+        """What is decided of a process is over with it: one that is started anew is not drained."""
+        worker = self._directory.workers.get(name)
+        return worker is not None and worker.incarnation == process and name in self._directory.registered
 
     def _has_host(self, domain: DomainIndex, documents: Mapping[str, Document]) -> bool:
         """Whether the worker that is to have it is there: a leader that can give it to nobody leaves it with the lost.

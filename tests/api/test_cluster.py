@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -386,6 +387,20 @@ async def test_the_status_says_what_nobody_hosts(cluster: InProcess) -> None:
             await asyncio.sleep(0.002)
     cluster.leader.closed = {"1": "its disk cannot be read"}
     assert (await cluster.status())["cluster"]["unplaced"] == sorted({*own, 1})
+
+
+async def test_a_worker_that_was_started_anew_is_not_drained(cluster: InProcess) -> None:
+    async def drained(process: int) -> list[str]:
+        leader = cluster.leader
+        leader.decided = replace(leader.decided, draining={"w0": process, "w7": 1})
+        leader._version = await leader._authority.write(leader.decided.encode(), leader._version)
+        await cluster.directory.refresh()
+        found: list[str] = (await cluster.status())["cluster"]["draining"]
+        return found
+
+    process = cluster.workers[0].descriptor.incarnation
+    assert await drained(process) == ["w0"], "and not one that is gone"
+    assert await drained(process - 1) == []
 
 
 async def test_a_leader_that_is_gone_is_not_shown(cluster: InProcess) -> None:
