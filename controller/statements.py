@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from controller.deployment import StatementResult
 from controller.selects import Selects
 from domains.coercion import json_value
-from domains.errors import BadRequest, HeadraceError
+from domains.errors import HeadraceError
 from domains.packets import Clock
 from domains.types import TEXT, Column, TableSchema
 from migrations.parse import Parsed
 from migrations.recipe import Entry
+from migrations.statements.constants import miscounted
 from migrations.statements.dml import resolve
 from migrations.statements.prepared import Prepared, PreparedTexts
 from migrations.statements.statement import (
@@ -50,7 +51,7 @@ class Statements:
         statements = self._texts.statements(sql)
         counts = [prepared.parameters for prepared in statements]
         if sum(counts) != len(params):
-            raise BadRequest(f"the text has {sum(counts)} parameters, but {len(params)} values are given")
+            raise miscounted("text", sum(counts), len(params))
         results: list[StatementResult] = []
         clock: Clock = dict(token or {})
         at, number = 0, 0

@@ -93,8 +93,8 @@ def up(
     def started(running: Up) -> None:
         typer.echo(f"headrace answers at {running.url} (documentation at {running.url}/docs)")
         typer.echo(
-            f"{settings.workers} workers, {settings.controllers} controllers, {settings.apis} api; "
-            f"ZooKeeper at {running.zookeeper}"
+            f"{_several(settings.workers, 'worker')}, {_several(settings.controllers, 'controller')}, "
+            f"{settings.apis} api; ZooKeeper at {running.zookeeper}"
         )
         if verbose:
             for name, pid in running.pids.items():
@@ -106,6 +106,10 @@ def up(
 
     up(settings, started, _tell)
     _tell("headrace has stopped")
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _tell(text: str) -> None:

@@ -52,6 +52,8 @@ def sql(
             watched(printer, lambda tell: migration.wait(progress=tell), migration.cancel)
             return
         results = db.execute_all(statements, [_value(each) for each in param or []], token=token)
+    if not results:
+        raise BadRequest("there is no statement in the text")
     if as_json:
         answer = {"results": [_shown(each) for each in results], "token": results[0].token if results else None}
         typer.echo(json.dumps(answer, ensure_ascii=False))

@@ -60,7 +60,11 @@ class Session:
         except httpx.TimeoutException as error:
             message = f"{self.url} did not answer in time"
             raise ConnectionFailed(message, hint="connect with a longer timeout") from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+            raise ConnectionFailed(
+                f'"{self.url}" is no URL of a server', hint="write it like http://127.0.0.1:8080"
+            ) from error
+        except httpx.HTTPError as error:
             raise ConnectionFailed(f"the connection to {self.url} failed: {error}") from error
 
 

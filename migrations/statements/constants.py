@@ -47,6 +47,15 @@ def count_placeholders(parsed: Parsed) -> int:
     return len(placeholders(parsed.expression)) if "?" in parsed.sql or ":" in parsed.sql else 0
 
 
+def miscounted(of: str, wanted: int, given: int) -> BadRequest:
+    """A text or a statement is given more or fewer values than it has parameters."""
+    values = "value is" if given == 1 else "values are"
+    return BadRequest(
+        f"the {of} has {wanted} {'parameter' if wanted == 1 else 'parameters'}, but {given} {values} given",
+        hint="give one for each ?: params in JSON and Python, --param on the command line",
+    )
+
+
 def check_params(parsed: Parsed, params: Sequence[Any]) -> tuple[Argument, ...]:
     """The parameters as values, one for each ``?``.
 
@@ -54,7 +63,7 @@ def check_params(parsed: Parsed, params: Sequence[Any]) -> tuple[Argument, ...]:
     """
     wanted = count_placeholders(parsed)
     if wanted != len(params):
-        raise BadRequest(f"the statement has {wanted} parameters, but {len(params)} values are given")
+        raise miscounted("statement", wanted, len(params))
     return tuple(parameter(value, number) for number, value in enumerate(params, 1))
 
 

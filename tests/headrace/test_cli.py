@@ -112,6 +112,9 @@ def test_errors_of_the_server(url: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == 'error: no view "StoriesWithVX"\nhint: did you mean "StoriesWithVC"?\n'
+    command = [sys.executable, "-m", "headrace", "sql", " ; ", "--url", url]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: there is no statement in the text\n")
 
 
 @pytest.mark.parametrize(
@@ -120,6 +123,7 @@ def test_errors_of_the_server(url: str) -> None:
         (["sql", "SELECT 1", "-f", "x.sql"], "SQL was given twice"),
         (["sql", "-f", "absent.sql"], 'cannot read "absent.sql"'),
         (["status", "--config", "absent.toml"], 'cannot read the settings file "absent.toml"'),
+        (["status", "--url", "localhost:8080"], '"localhost:8080" is no URL of a server\nhint: write it like http://'),
         (["serve", "--port", "99999"], 'setting "port" from the command line'),
         (["worker", "--zookeeper", "a:x:y"], '"a:x:y" is no address of ZooKeeper'),
     ],

@@ -272,7 +272,7 @@ WRONG: list[tuple[str, tuple[Any, ...], type[HeadraceError], str]] = [
         "row 1: 'aaaaaaaaaaaaaaaaaaaaa' does not fit type VARCHAR(20)",
     ),
     ("INSERT INTO votes VALUES (user, 2)", (), UnknownName, 'unknown column "user"'),
-    ("INSERT INTO votes VALUES (?, ?)", (1,), BadRequest, "the statement has 2 parameters, but 1 values are given"),
+    ("INSERT INTO votes VALUES (?, ?)", (1,), BadRequest, "the statement has 2 parameters, but 1 value is given"),
     (
         "INSERT INTO votes VALUES (?, 1)",
         ([1, 2],),
