@@ -19,7 +19,7 @@ from controller.bulk.choice import Builder, choose
 from controller.deployment import MigrationStatus
 from controller.execution import Migration, carry_out, define
 from controller.executor import Book, Executor, Interrupted
-from domains.errors import NotFound, SqlSyntaxError, Unavailable
+from domains.errors import HeadraceError, NotFound, SqlSyntaxError, Unavailable
 from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.change import Change, change_of, entries_of
 from migrations.dataflow import Placement
@@ -167,12 +167,12 @@ class Migrator:
 
     async def _attempt(self, migration: Migration, change: Change) -> None:
         """Raises Interrupted where nothing was changed and it is to be begun again."""
-        decided = False
+        decided, entered = False, self._book.recipe.with_entry(change.entry)
         try:
             if not change.tables:
                 await self._build(migration, change)
                 migration.check()
-            await self._book.enter(self._book.recipe.with_entry(change.entry), change.state)
+            await self._book.enter(entered, change.state)
             decided = True
             if change.tables:
                 # Views of ad-hoc SELECTs that an altered table would break go with it.
@@ -181,6 +181,8 @@ class Migrator:
                 await carry_out(self._executor, (*change.removal.steps, *change.drops), migration, committed=True)
         except BaseException as error:
             await self._executor.take_back(() if decided else change.views.undo)
-            if not (decided and isinstance(error, Interrupted)):
+            # An answer that was lost: whether it was decided the recovery that this waited for has found out.
+            decided_after_all = not decided and isinstance(error, HeadraceError) and self._book.recipe == entered
+            if not (decided_after_all or (decided and isinstance(error, Interrupted))):
                 raise
-            # What was decided has been carried out by the recovery that this waited for.
+            # What was decided that recovery has carried out.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from controller.migrator import Migrator
 from domains.errors import BadRequest, Cancelled, HeadraceError, Unavailable
 from migrations.backfill.job import JobProgress
 from migrations.plan import one_domain
-from migrations.recipe import Entry
+from migrations.recipe import Entry, Recipe
 
 OF_KINDS = pytest.mark.parametrize("made", [Migration, Rebuilding])
 
@@ -98,6 +99,35 @@ async def test_what_begins_again_begins_at_its_beginning(monkeypatch: pytest.Mon
     monkeypatch.setattr(Migrator, "_attempt", attempt)
     await migration.ended.wait()
     assert seen == [(0, 0.0), (0, 0.0)]
+
+
+class Book:
+    """Whose first entry is written, and the answer to that is lost."""
+
+    def __init__(self, is_written: bool) -> None:
+        self.recipe, self.state = Recipe(), None
+        self.is_written = is_written
+        self.written = self.recipe
+
+    async def enter(self, recipe: Recipe, state: Any) -> None:
+        self.written = recipe if self.is_written else self.recipe
+        raise Unavailable("ZooKeeper does not answer")
+
+    async def take_back(self, steps: Any) -> None:
+        """By a recovery, which has found out."""
+        self.recipe = self.written
+
+
+@pytest.mark.parametrize(("is_written", "state"), [(True, "done"), (False, "failed")])
+async def test_what_the_recovery_found_decided_is_done(is_written: bool, state: str) -> None:
+    book: Any = Book(is_written)
+    executor: Any = SimpleNamespace(take_back=book.take_back)
+    entry = Entry(("DROP VIEW v",))
+    change: Any = SimpleNamespace(tables=("a step",), entry=entry, state=None, views=SimpleNamespace(undo=()))
+    migration = Migration("7-1", "DROP VIEW v", "running")
+    with migration.ending():
+        await Migrator(executor, book, one_domain)._attempt(migration, change)
+    assert migration.state == state
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[Migrator, Migration]:
