@@ -62,6 +62,10 @@ class ClusterAuthority(Protocol):
     def connected(self) -> bool: ...
 
     @property
+    def lost_at(self) -> float:
+        """The loop's time at which this process's session was lost last; long ago if it never was."""
+
+    @property
     def superseded(self) -> asyncio.Event:
         """Set when a newer process registered under this worker's name: this one has no business any more."""
 

@@ -62,6 +62,7 @@ class SessionAuthority:
         self._tasks: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
         self._superseded = asyncio.Event()
+        self._lost_at = float("-inf")
         self._elections: list[SessionElection] = []
         session.listen(self._linked)
 
@@ -76,6 +77,10 @@ class SessionAuthority:
     @property
     def connected(self) -> bool:
         return self._session.connected
+
+    @property
+    def lost_at(self) -> float:
+        return self._lost_at
 
     @property
     def superseded(self) -> asyncio.Event:
@@ -263,7 +268,8 @@ class SessionAuthority:
         self._listeners.append(listener)
 
     def _linked(self, link: Link) -> None:
-        del link
+        if link is Link.LOST:
+            self._lost_at = asyncio.get_running_loop().time()
         self._announce(Change.CONNECTION)
 
     def _announce(self, change: Change) -> None:

@@ -129,8 +129,11 @@ class Fleet:
         return sorted(self.members)
 
     def may_come(self, worker: str) -> bool:
-        """Whether it is registered, and not known to be gone."""
-        return worker in self.registered and worker not in self._absent
+        """Whether it is registered, or perhaps was a moment ago, and is not known to be gone: a ZooKeeper that hung
+        ends all sessions at once, this process's own too, and then they register again."""
+        upheaval_over = self.authority.lost_at + self.timing.join_patience
+        lately = asyncio.get_running_loop().time() < upheaval_over
+        return (lately or worker in self.registered) and worker not in self._absent
 
     async def ask(self, worker: str, message: Any) -> Any:
         """What the worker answers.

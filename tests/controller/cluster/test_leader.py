@@ -232,6 +232,28 @@ def test_a_leader_is_killed_and_healthy_domains_stay() -> None:
     simulated(scenario())
 
 
+def test_all_sessions_end_and_a_worker_is_late_to_come_back() -> None:
+    """ZooKeeper hung. Whoever leads then must not take for dead whom ZooKeeper has not heard again yet."""
+
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        await cluster.start_controller("c2")
+        before = cluster.led
+        late = cluster.workers["w2"]
+        late.authority.cut()
+        for session in list(cluster.zookeeper._sessions.values()):
+            cluster.zookeeper.expire(session)
+        asyncio.get_running_loop().call_later(0.8, late.authority.mend)
+        await cluster.until(lambda: cluster.leader is not before and cluster.led.calm)
+        assert cluster.led.ledger.decided.placement == before.ledger.decided.placement
+        assert not late.dead
+        await program.vote(10)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
 def feed_late(worker: MemoryWorker) -> None:
     """What it sends is late from the first slice on that it is to feed."""
     handle = worker.handle
