@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from shutil import rmtree
 
 from domains.errors import StorageFailure
 from domains.graph import DomainIndex
@@ -43,16 +44,32 @@ def base_directories(path: Path, shards: int) -> list[Path]:
     return [path / "base"] if shards == 1 else [shard_directory(path, shard) / "base" for shard in range(shards)]
 
 
+def _decide(path: Path, shards: int) -> None:
+    """Make the directories of a new one's shards, all of them or none: a first start that is killed between two of them
+    would have decided for fewer."""
+    decided, making = path / "shards", path / "shards.making"
+    if shards == 1 or decided.exists():
+        return
+    try:
+        rmtree(making, ignore_errors=True)
+        for shard in range(shards):
+            (making / shard_directory(path, shard).name).mkdir(parents=True)
+        making.rename(decided)
+    except OSError as error:
+        if not decided.exists():  # Else another server was faster, and has the locks.
+            raise StorageFailure(f'cannot make "{decided}": {error.strerror}') from error
+
+
 def open_embedded(path: Path, *, groups: int, memory_limit: int, shards: int = 1) -> Dataflow:
     """A dataflow that hosts ``groups × shards`` domains; those of the first group have the base tables.
 
     StorageFailure where another process has the directory, where it is damaged, or was made for other shards.
     """
+    directories = base_directories(path, shards)
+    _decide(path, shards)
     with ExitStack() as opened:
         stores = []
-        for directory in base_directories(
-            path, shards
-        ):  # First, since their locks keep two servers from one directory.
+        for directory in directories:  # First, since their locks keep two servers from one directory.
             stores.append(RocksStore(directory))
             opened.callback(stores[-1].close)
         dataflow = Dataflow(path / "readers", memory_limit=memory_limit)

@@ -26,7 +26,7 @@ from tests.shard_of_key import shard_of_key
 from worker import dataflow as dataflow_module
 from worker.batch import LinkPacket
 from worker.dataflow import Dataflow
-from worker.embedded import open_embedded
+from worker.embedded import open_embedded, shards_of
 from worker.hosted import destination
 from worker.messages import NotHere, StaleEpoch
 from worker.rocks.store import RocksStore
@@ -353,6 +353,25 @@ def test_the_number_of_shards_of_a_directory_is_fixed(tmp_path: Path) -> None:
             with pytest.raises(StorageFailure, match=f"has {shards} shards?, not {other}"):
                 open_embedded(path, groups=2, memory_limit=2**30, shards=other)
         open_embedded(path, groups=1, memory_limit=2**30, shards=shards).close()
+
+
+def test_a_first_start_that_is_killed_has_decided_for_all_its_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(directory: Path) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("worker.embedded.RocksStore", kill)
+        with pytest.raises(Killed):
+            open_embedded(tmp_path, groups=1, memory_limit=2**30, shards=3)
+    assert shards_of(tmp_path) == 3
+    opened = open_embedded(tmp_path, groups=1, memory_limit=2**30, shards=3)
+    assert sorted(path.name for path in (tmp_path / "shards").iterdir()) == ["0000", "0001", "0002"]
+    opened.close()
 
 
 def test_nobody_waits_for_all_that_others_have_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
