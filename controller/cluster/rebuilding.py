@@ -279,7 +279,12 @@ async def _give_up(
             given[domain] = Assignment(worker, epoch, members[worker].descriptor.data, Rebuild(epoch, known, runs))
         return before.next_epoch({**before.placement, **given})
 
-    await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
+    try:
+        await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
+    except Unavailable as error:
+        if shown.decided:
+            error.hint = "it may be decided all the same: look at the status when ZooKeeper is back"
+        raise
     leader.rebuilds.forget(hosts)
     if runs:
         leader.rebuilds.refills.ask(shown)

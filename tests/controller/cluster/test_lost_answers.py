@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from controller.cluster.rebuilding import lost_shards
+from domains.errors import Unavailable
 from migrations.recipe import Entry
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
+from tests.controller.cluster.test_rebuilding import Lost
 from zookeeper.errors import AuthorityUnavailable
 
 LATE = 5.0
@@ -37,9 +40,31 @@ def test_a_migration_ends_as_the_recovery_found_it(is_written: bool) -> None:
     simulated(scenario())
 
 
-def away(authority: Any, is_written: bool, seconds: float) -> None:
-    """From the next write on ZooKeeper does not answer for so long; that write is done or not."""
-    write, read = authority.write, authority.read
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_rebuild_that_may_be_decided_says_so_and_is_carried_out_if_it_is(is_written: bool) -> None:
+    async def scenario() -> None:
+        lost = await (await Lost().start()).noticed()
+        cluster = lost.cluster
+        back = away(cluster.led.authority, is_written, cluster.timing.commit_patience + LATE)
+        with pytest.raises(Unavailable) as caught:
+            await lost.rebuild()
+        assert "may be decided all the same" in str(caught.value.hint)
+        await back.wait()
+        if is_written:
+            await cluster.until(lambda: not lost_shards(cluster.led))
+        else:
+            await lost.rebuild()
+        lost.forget()
+        await cluster.calm()
+        await lost.program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def away(authority: Any, is_written: bool, seconds: float) -> asyncio.Event:
+    """From the next write on ZooKeeper does not answer for so long; that write is done or not. Set when it is back."""
+    write, read, is_back = authority.write, authority.read, asyncio.Event()
 
     async def lost(data: bytes, version: int) -> int:
         authority.write, authority.read = unheard, unheard
@@ -53,5 +78,7 @@ def away(authority: Any, is_written: bool, seconds: float) -> None:
 
     def back() -> None:
         authority.write, authority.read = write, read
+        is_back.set()
 
     authority.write = lost
+    return is_back
