@@ -27,7 +27,7 @@ class StartFailed(HeadraceError):
     code = "start_failed"
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, flag: str = "--port") -> socket.socket:
     """A listening socket; raises StartFailed where the address is taken or not ours."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -35,7 +35,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         # asyncio and socket say the address in the reason again, which is ours to say.
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]
-        hint = "; is another server running? choose another with --port" if "in use" in reason else ""
+        hint = f"; is another server running? choose another with {flag}" if "in use" in reason else ""
         raise StartFailed(f"cannot listen on {host}:{port}: {reason}{hint}") from error
 
 

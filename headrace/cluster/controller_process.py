@@ -32,7 +32,7 @@ async def run(settings: Settings) -> None:
     """Stand for leader, and lead when elected, until SIGINT, SIGTERM or SIGHUP. Raises StartFailed."""
     if settings.zookeeper is None:
         raise BadRequest("a controller needs the address of ZooKeeper", hint="--zookeeper host:port")
-    with listen(settings.host, settings.controller_port) as listening:
+    with listen(settings.host, settings.controller_port, "--controller-port") as listening:
         authority = KazooAuthority(
             settings.zookeeper,
             settings.deployment,

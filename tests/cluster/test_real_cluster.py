@@ -233,7 +233,7 @@ def test_parts_that_cannot_start(small: Running, tmp_path: Path) -> None:
             'another worker is registered as "worker-1"',
         ),
         (("worker", "--zookeeper", zookeeper, "--worker-port", taken, "--data", elsewhere), "in use"),
-        (("controller", "--zookeeper", zookeeper, "--controller-port", taken), f"cannot listen on 127.0.0.1:{taken}"),
+        (("controller", "--zookeeper", zookeeper, "--controller-port", taken), "choose another with --controller-port"),
         (("api", "--zookeeper", zookeeper, "--port", taken), f"cannot listen on 127.0.0.1:{taken}"),
         (
             ("controller", "--zookeeper", zookeeper, "--controller-port", "0", "--shards", "9"),
