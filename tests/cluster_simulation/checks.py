@@ -109,6 +109,29 @@ def check_heard(cluster: Cluster, store: CrashStore, shard: int, shards: int) ->
                 )
 
 
+def check_calm(cluster: Cluster) -> None:
+    """While a leader says that nothing is wrong, all that is in the recipe is there and serves, but for what was lost
+    a moment ago. A later round of recovery would mend what lacks, and nobody would have seen it."""
+    controller = cluster.leader()
+    leader = None if controller is None else controller.leader
+    if leader is None or leader.migrator is None or not leader.calm or leader.is_over:
+        return
+    living = [worker for worker in cluster.every_worker if worker.is_up and not worker.process.is_dead]
+    if any(worker.dataflow.hosted.epoch > leader.epoch for worker in living):
+        return  # It has a successor, and has not heard of it.
+    decided, flow = leader.ledger.decided, leader.migrator.state.flow
+    for worker in living:
+        for index, host in worker.dataflow.hosted.hosts.items():
+            given = decided.placement[index]
+            if (given.worker, given.incarnation) != (worker.name, host.domain.epoch):
+                continue
+            there = {vertex.index for vertex in host.domain.vertices if not vertex.building} - host.domain.held
+            wanted = {node.index for node in flow.nodes.values() if index in flow.places(node.index)}
+            assert wanted <= there, (
+                f"the leader is calm, and domain {index} at {worker.name} lacks the nodes {sorted(wanted - there)}"
+            )
+
+
 # --- the cluster at rest ------------------------------------------------------------------------------------------
 
 

@@ -9,10 +9,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from domains.errors import HeadraceError
+from migrations.recipe import Entry
 from tests.cluster_simulation.ambush import Ambush
 from tests.cluster_simulation.disk_faults import DiskFaults
 from tests.cluster_simulation.loop import Condition, Process
 from tests.cluster_simulation.network import Weather
+from tests.cluster_simulation.program import LEDGER_VIEWS
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster
@@ -40,6 +42,7 @@ KINDS = {
     "late_packets": 5,
     "slow_links": 4,
     "late_rows": 3,
+    "loss_in_change": 2,
     "late_leader": 4,
     "ambush": 12,
     "lose_disk": 4,
@@ -297,6 +300,29 @@ class Faults(DiskFaults):
                 await asyncio.sleep(0.2 * self.random.random())
                 self._start_the_dead()
         cluster.network.late.clear()
+
+    async def _loss_in_change(self) -> None:
+        """A worker is lost while a change waits for rows that are long on their way, and nobody is asked anything."""
+        cluster, late = self.cluster, self.random.choice((0.5, 1.0, 2.0))
+        self._slow_down(late)
+        for number in range(6):
+            controller, name = cluster.leader(), self._some_worker()
+            if controller is not None:
+                view = f"more{number} AS {LEDGER_VIEWS[self.random.choice(('all_tags', 'total', 'counts'))]}"
+                controller.process.spawn(self._changed(controller, f"CREATE EXT VIEW {view}"))
+            await asyncio.sleep(late * self.random.random())
+            if name is not None:
+                cluster.kill(cluster.workers[name].process)
+            await asyncio.sleep(late)
+            self._start_the_dead()
+            await asyncio.sleep(late * self.random.random())
+        cluster.network.late.clear()
+
+    async def _changed(self, controller: SimulatedController, sql: str) -> None:
+        try:
+            await controller.change(Entry((sql,)), sql)
+        except HeadraceError as error:
+            self.cluster.say(f"{sql[:30]} … ends: {error}")
 
     def _slow_down(self, late: float) -> None:
         for one, other in permutations([worker.process for worker in self.cluster.workers.values()], 2):

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from controller.cluster import barrier, rebuilding, reconcile
+from controller.cluster import barrier, fencing, rebuilding, reconcile
 from controller.cluster.asking import Asking
 from controller.cluster.leader import Leader
+from controller.cluster.performing import Calm, ClusterExecutor
 from domains.clock import Clocks
 from domains.links import Links
 from domains.packets import PeerReset
@@ -130,6 +131,41 @@ def _what_is_given_up_is_heard_on() -> Any:
     return mock.patch.object(Hosted, "give_up", return_value=None)
 
 
+def _lost_positions_are_given_again() -> Any:
+    """Survivors are asked how far they have heard, and a shard goes on where the archive ends."""
+    ask = fencing.heard_so_far
+
+    async def in_vain(*given: Any) -> dict[str, int]:
+        await ask(*given)
+        return {}
+
+    return mock.patch.object(fencing, "heard_so_far", in_vain)
+
+
+class _Heedless:
+    """A time of calm that never ends, once it has begun."""
+
+    def __init__(self, calm: Calm) -> None:
+        self._calm = calm
+
+    async def wait(self) -> int:
+        return await self._calm.wait()
+
+    def check(self, number: int) -> None:
+        """Whatever has happened since."""
+
+
+def _migrations_go_on_after_a_loss() -> Any:
+    begin = ClusterExecutor.__init__
+
+    def heedless(self: ClusterExecutor, *given: Any) -> None:
+        begin(self, *given)
+        if not self._number:  # A recovery's own has one.
+            self._calm = _Heedless(self._calm)  # type: ignore[assignment]
+
+    return mock.patch.object(ClusterExecutor, "__init__", heedless)
+
+
 def _what_came_since_is_not_replayed() -> Any:
     """States are those of the archive's position, and what was written since is taken for replayed."""
     return mock.patch.object(Replay, "_replayed", lambda self, table, limit: _skipped(self, table))
@@ -169,6 +205,8 @@ MUTANTS: dict[str, Mutant] = {
         _full_state_is_not_rebuilt,
         _given_up_shards_are_opened_at_once,
         _what_is_given_up_is_heard_on,
+        _lost_positions_are_given_again,
+        _migrations_go_on_after_a_loss,
         _what_came_since_is_not_replayed,
         _what_survived_is_not_fed,
     )
@@ -195,6 +233,13 @@ CROWDED = {"shards": 3, "workers": 4, "views": 10, "faults": 3, "seconds": 4.0, 
 """Most losses leave some full view with a part of its sources, and rows are under way to it: one seed in seven or so
 finds a mistake in how it is built again, wherever one begins."""
 
+SCATTERED = {**CROWDED, "shards": 4, "workers": 6, "views": 6, "faults": 1}
+"""So many workers that most losses of a disk leave some that have heard of what was on it: one seed in four finds what
+goes wrong with that."""
+
+BARE = {**CROWDED, "views": 2, "faults": 1, "seconds": 8.0, "pace": 0.3}
+"""For a fault that makes its own views. One seed in three finds its mistake."""
+
 HUNTS = {
     "no-barrier-before-activation": Hunt(("slow_links",), 7016, is_quick=True),
     "no-barrier-before-nodes-come-again": Hunt(("late_rows",), 12013, is_quick=True, shape=CROWDED),
@@ -213,6 +258,8 @@ HUNTS = {
     "what-is-given-up-is-heard-on": Hunt(
         ("late_loss",), 64022, shape={**CROWDED, "shards": 4, "views": 4, "faults": 4, "controllers": 1, "clients": 2}
     ),
+    "lost-positions-are-given-again": Hunt(("lose_disk",), 310000, 40, shape=SCATTERED),
+    "migrations-go-on-after-a-loss": Hunt(("loss_in_change",), 400000, 40, shape=BARE),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 

@@ -100,6 +100,7 @@ class Scenario:
         for worker in self.cluster.workers.values():
             if worker.is_up and worker.dataflow.failed is not None:
                 raise Found(f"{worker.process} failed: {worker.dataflow.failed}")
+        checks.check_calm(self.cluster)
 
     # --- a life ---------------------------------------------------------------------------------------------------
 
