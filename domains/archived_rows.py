@@ -34,6 +34,9 @@ WEIGHT_MAX = 2**31 - 1
 DECIMAL_DIGITS = 65
 """Where the type does not say."""
 
+SPARKS_DIGITS = 38
+"""Of a DECIMAL that Spark reads. MySQL and we have up to 65: such a column it cannot read at all."""
+
 _Converter = Callable[[Value], object]
 
 
@@ -60,7 +63,7 @@ def arrow_type_of(type: SqlType) -> str:
         case Kind.INTEGER:
             return "uint64" if type.high is not None and type.high >= 2**63 else "int64"
         case Kind.DECIMAL:
-            digits = type.length or DECIMAL_DIGITS
+            digits = digits_of(type)
             return f"decimal{128 if digits <= 38 else 256}({digits}, {type.scale})"
         case Kind.DOUBLE:
             return "double"
@@ -74,6 +77,11 @@ def arrow_type_of(type: SqlType) -> str:
             return "timestamp[us]"
         case Kind.NULL:
             raise AssertionError("no column of a table has the type of a bare NULL")
+
+
+def digits_of(type: SqlType) -> int:
+    """Of a DECIMAL."""
+    return type.length or DECIMAL_DIGITS
 
 
 def archiver_of(type: SqlType) -> _Converter | None:

@@ -70,10 +70,12 @@ async def choose(
     if builder is None:
         return Choice(SLICES, "there is no archive to compute it from (--archive)", rows)
     why = f"{total:,} base rows are more than the threshold of {threshold:,}"
+    schemas = {schema.name: schema for schema in change.state.catalog.tables.values()}
+    tables = [schemas[name] for name in sorted({table_of(base, flow.shards) for base in fed})]
     for runner in builder.runners:
         try:
             # It may have to look what is installed: not on an event loop's thread.
-            await asyncio.to_thread(runner.check)
+            await asyncio.to_thread(runner.check, tables)
         except Unavailable as error:
             why = f"{why}; not by {runner.name}: {error}"
             continue

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from tempfile import mkdtemp
 from threading import Lock, Thread
@@ -21,6 +22,7 @@ from typing import Any
 from domains import errors
 from domains.archive import ArchiveError
 from domains.errors import HeadraceError, Unavailable
+from domains.types import TableSchema
 from migrations.backfill.job import Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 
@@ -35,7 +37,7 @@ class LocalRunner:
 
     name = "local"
 
-    def check(self) -> None:
+    def check(self, tables: Sequence[TableSchema]) -> None:
         """It needs nothing that is not there."""
 
     def start(self, job: Job) -> LocalRun:

@@ -6,9 +6,11 @@ writes go on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from domains.errors import Unavailable
+from domains.types import TableSchema
 from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 
 
@@ -38,8 +40,9 @@ class BulkRunner(Protocol):
     name: str
     """As ``GET /v1/migrations/{id}`` says it: ``spark``, ``local``."""
 
-    def check(self) -> None:
-        """Raises Unavailable where no job can be begun here (no Java): then another way is taken, and it says why."""
+    def check(self, tables: Sequence[TableSchema]) -> None:
+        """Raises Unavailable where no job over these can be begun here (no Java, no type for a column): then another
+        way is taken, and it says why."""
 
     def start(self, job: Job) -> BulkRun:
         """Begin, and return at once. Raises Unavailable where that fails all the same: then the migration fails."""

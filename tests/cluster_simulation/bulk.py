@@ -7,7 +7,7 @@ the archive in place of the files that the controller would read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -17,7 +17,7 @@ from controller.cluster.building import BulkSettings
 from controller.cluster.clearing import named_runs
 from domains.errors import StorageFailure, Unavailable
 from domains.sharding import base_shard, table_of
-from domains.types import Delta
+from domains.types import Delta, TableSchema
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
@@ -80,7 +80,7 @@ class SimulatedRunner:
     def __init__(self, archive: SimulatedArchive) -> None:
         self._archive = archive
 
-    def check(self) -> None:
+    def check(self, tables: Sequence[TableSchema]) -> None:
         if self._archive.random.random() < 0.05:
             raise Unavailable("no job can be begun here")
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,11 @@ from controller.bulk.local_runner import LocalRun, LocalRunner
 from controller.deployment import MigrationStatus
 from controller.local import LocalDeployment
 from domains.errors import Cancelled, HeadraceError, Unavailable
+from domains.types import TableSchema
 from migrations.backfill.job import Job
-from migrations.backfill.runner import BulkFailed
+from migrations.backfill.runner import BulkFailed, BulkRunner
+from migrations.backfill.spark.runner import SparkRunner
+from migrations.backfill.spark.settings import SparkSettings
 from worker.archiving import ArchiveOptions
 
 TABLES = """
@@ -49,7 +52,7 @@ class Watched(LocalRunner):
         return self.runs[-1]
 
 
-async def opened(path: Path, *runners: LocalRunner, **options: Any) -> LocalDeployment:
+async def opened(path: Path, *runners: BulkRunner, **options: Any) -> LocalDeployment:
     return await LocalDeployment.open(
         path / "data", archive=ArchiveOptions(str(path / "archive")), runners=runners, spark_threshold=50, **options
     )
@@ -251,7 +254,7 @@ async def test_a_damaged_segment_fails_the_migration_by_name(deployment: LocalDe
 class Absent(LocalRunner):
     name = "spark"
 
-    def check(self) -> None:
+    def check(self, tables: Sequence[TableSchema]) -> None:
         raise Unavailable("there is no Java", hint="install it")
 
 
@@ -276,6 +279,21 @@ async def test_another_runner_does_what_the_first_cannot_begin(tmp_path: Path) -
         assert status.backfill is not None
         assert (status.state, status.backfill.way) == ("done", "local")
         assert "not by spark: there is no Java (install it)" in status.backfill.why
+    finally:
+        await deployment.close()
+
+
+async def test_what_spark_has_no_type_for_is_done_beside(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path, SparkRunner(SparkSettings()), LocalRunner())
+    try:
+        await deployment.execute("CREATE TABLE wide (id INT PRIMARY KEY, price DECIMAL(40, 2))")
+        await deployment.execute("INSERT INTO wide VALUES " + ", ".join(f"({n}, {n}.25)" for n in range(60)))
+        view = "CREATE EXT VIEW paid AS SELECT SUM(price) AS paid FROM wide"
+        status = await ended(deployment, (await deployment.migrate(view)).id)
+        assert status.backfill is not None
+        assert (status.state, status.backfill.way) == ("done", "local"), status.error
+        assert 'not by spark: column "price" of table "wide" is DECIMAL(40,2), and' in status.backfill.why
+        assert await answer(deployment, "SELECT paid FROM paid") == [("1785.00",)]
     finally:
         await deployment.close()
 

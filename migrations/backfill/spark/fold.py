@@ -36,16 +36,13 @@ from pyspark.sql.types import (
 )
 
 from domains.archive import Segment, SegmentCorrupt, ShardManifest, padding
-from domains.archived_rows import SEQUENCE, WEIGHT, archived_names
+from domains.archived_rows import SEQUENCE, SPARKS_DIGITS, WEIGHT, archived_names, digits_of
 from domains.errors import Unsupported
 from domains.types import Kind, SqlType, TableSchema, Value
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
 from migrations.backfill.spark.trouble import CLOSING, OPENING
 
 SHARD = "_shard"
-
-SPARKS_DIGITS = 38
-"""Of a DECIMAL. MySQL and we have up to 65: such a column cannot be read by Spark at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +63,11 @@ def spark_type(type: SqlType, column: str) -> DataType:
         case Kind.INTEGER:
             return DecimalType(20, 0) if type.high is not None and type.high >= 2**63 else LongType()
         case Kind.DECIMAL:
-            digits = type.length or 65
+            digits = digits_of(type)
             if digits > SPARKS_DIGITS:
                 raise Unsupported(
                     f'column "{column}" is {type}: Spark reads DECIMALs of {SPARKS_DIGITS} digits at most',
-                    hint="declare fewer digits, or leave Spark out: --spark-threshold",
+                    hint="declare fewer digits; restores, rebuilds and large views are made without Spark, too",
                 )
             return DecimalType(digits, type.scale)
         case Kind.DOUBLE:

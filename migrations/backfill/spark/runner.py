@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pickle
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any
 
-from domains.errors import HeadraceError
+from domains.archived_rows import SPARKS_DIGITS, digits_of
+from domains.errors import HeadraceError, Unavailable
+from domains.types import Kind, TableSchema
 from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 from migrations.backfill.spark.launching import SparkFailed, SparkJob, check_java
@@ -26,7 +29,14 @@ class SparkRunner:
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
 
-    def check(self) -> None:
+    def check(self, tables: Sequence[TableSchema]) -> None:
+        for table in tables:
+            for column in table.columns:  # Dropped ones, too: rows are told apart with them.
+                if column.type.kind is Kind.DECIMAL and digits_of(column.type) > SPARKS_DIGITS:
+                    raise Unavailable(
+                        f'column "{column.name}" of table "{table.name}" is {column.type}, and Spark reads DECIMALs of '
+                        f"{SPARKS_DIGITS} digits at most"
+                    )
         check_java()
 
     def start(self, job: Job) -> SparkRun:

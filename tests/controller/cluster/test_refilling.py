@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from controller.cluster.building import BulkSettings
 from controller.cluster.rebuild_progress import Rebuilding
 from controller.cluster.refilling import Refill
 from domains.errors import HeadraceError
-from domains.types import Delta
+from domains.types import Delta, TableSchema
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.job import Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
@@ -52,7 +52,7 @@ class Runner:
         self.folds: dict[str, tuple[int, list[Delta]]] = {}
         self.staged: dict[str, list[bytes]] = {}
 
-    def check(self) -> None:
+    def check(self, tables: Sequence[TableSchema]) -> None:
         """It can be begun."""
 
     def start(self, job: Job) -> Run:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from controller.bulk.job_files import STAGING
 from controller.local import LocalDeployment
 from domains.errors import Unavailable
+from domains.types import TableSchema
 from migrations.backfill.job import Job, JobProgress, StateFile
 from migrations.backfill.spark import bulk
 from migrations.backfill.spark.launching import SparkJob
@@ -53,7 +55,7 @@ class SessionRunner(SparkRunner):
         self.begun, self.written = Future[None](), Event()
         """The job goes on once there are writes that it does not know of."""
 
-    def check(self) -> None:
+    def check(self, tables: Sequence[TableSchema]) -> None:
         if self.begun.done():
             raise Unavailable("only one view is built so, and what a SELECT of the test needs is not")
 
