@@ -64,6 +64,7 @@ def main() -> int:
         reporter.say(ERROR, [error.code, error.message, error.hint])
         return 1
     except Stopped:
+        _end_group()
         return 128 + signal.SIGTERM
     except Exception as error:
         told = error_of(error)
@@ -103,7 +104,14 @@ def _end_with_input() -> None:
     _end_now()
 
 
+def _end_group() -> None:
+    """A JVM that was still starting is not known to anybody yet, and would wait for us for ever."""
+    if os.getpgid(0) == os.getpid():  # As we are started: what is in our group is below us.
+        os.killpg(0, signal.SIGTERM)  # We ourselves heed it no more.
+
+
 def _end_now() -> None:
+    _end_group()
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
         process.kill()

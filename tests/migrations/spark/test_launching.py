@@ -91,6 +91,34 @@ def test_a_job_does_not_outlive_its_parent(tmp_path: Path) -> None:
         parent.wait()
 
 
+def test_a_jvm_that_is_starting_does_not_outlive_the_job(tmp_path: Path) -> None:
+    program = tmp_path / "parent.py"
+    program.write_text(
+        "import time\n"
+        "from migrations.backfill.spark.launching import SparkJob\n"
+        "from migrations.backfill.spark.settings import SparkSettings\n"
+        'job = SparkJob("probe", {"tasks": 1, "seconds": 600}, SparkSettings("local[1]"))\n'
+        "print(job.process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    parent = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, env=environment)
+    family: list[psutil.Process] = []
+    try:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        until(lambda: len(below(child)) > 0, "no JVM was started")
+        family = [psutil.Process(child), *below(child)]
+        parent.send_signal(signal.SIGKILL)
+        until(lambda: all(map(is_gone, family)), f"something is left of {family}")
+    finally:
+        parent.kill()
+        parent.wait()
+        for each in family:
+            if each.is_running():
+                each.kill()
+
+
 # --- without a JVM ------------------------------------------------------------------------------------------------
 
 
