@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.deployment import StatementResult
 from controller.selects import Selects
+from domains.clock import latest
 from domains.coercion import json_value
 from domains.errors import HeadraceError
 from domains.packets import Clock
@@ -109,8 +110,7 @@ class Statements:
 
     async def _write(self, statement: WriteStatement, clock: Clock) -> StatementResult:
         written = await self._deployment.write(statement.operation)
-        for table, position in written.clock.items():
-            clock[table] = max(clock.get(table, 0), position)
+        clock.update(latest((clock, written.clock)))
         return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
 
     def _describe(self, name: str) -> StatementResult:

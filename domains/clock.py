@@ -15,6 +15,15 @@ Origins = dict[str, frozenset[LinkId | None]]
 """Base shard → the links that its changes come by; None stands for a base of this domain."""
 
 
+def latest(clocks: Iterable[Clock]) -> Clock:
+    """Of each base shard the greatest position that any of the clocks has."""
+    found: Clock = {}
+    for clock in clocks:
+        for base, position in clock.items():
+            found[base] = max(position, found.get(base, 0))
+    return found
+
+
 class Clocks:
     def __init__(self) -> None:
         self.local: Clock = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from domains.clock import latest
 from domains.errors import NotFound
 from domains.graph import DomainIndex
 from domains.packets import Clock, LinkId
@@ -47,13 +48,8 @@ def heard_positions(hosted: Hosted) -> Clock:
 
     A link that has begun again says nothing until its sender does: until then it has what the lost one had said last.
     """
-    heard: Clock = {}
-    for host in hosted.hosts.values():
-        clocks = host.domain.clocks
-        for clock in (clocks.local, *clocks.links.values()):
-            for base, position in clock.items():
-                heard[base] = max(position, heard.get(base, 0))
-    return heard
+    all_clocks = [host.domain.clocks for host in hosted.hosts.values()]
+    return latest(clock for clocks in all_clocks for clock in (clocks.local, *clocks.links.values()))
 
 
 def heard_at_last(hosted: Hosted, given_up: Mapping[DomainIndex, int]) -> Clock:

@@ -13,6 +13,7 @@ from controller.cluster.directory import Directory
 from controller.cluster.errors import OutcomeUnknown, ReaderGone
 from controller.cluster.reader_maps import ReaderMaps
 from controller.hosts import Asked, ReaderShard, SchemaChanged
+from domains.clock import latest
 from domains.errors import HeadraceError, ReadTimeout, Unavailable
 from domains.graph import DomainIndex, Node, NodeIndex, Reader
 from domains.packets import Clock, Evicted, Once, Operation, Refused, Written
@@ -144,8 +145,7 @@ class ClusterHosts:
         place = (shard.domain, shard.node)
         before, reached = self._reached.get(place, (-1, {}))
         known = reached if before == incarnation else {}
-        later = {base: max(position, known.get(base, 0)) for base, position in token.items()}
-        self._reached[place] = (incarnation, {**known, **later})
+        self._reached[place] = (incarnation, latest((known, token)))
 
     def _gone(self, shard: ReaderShard) -> HeadraceError | None:
         """Whether the reader is there no more: then nobody is to be asked for it."""

@@ -19,13 +19,14 @@ of the lost shards from before is in an answer, or goes with a domain that begin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from controller.cluster.reconcile import Reports, homeless
 from controller.cluster.state import ClusterState
 from controller.cluster.together import together
+from domains.clock import latest
 from domains.errors import Unavailable
 from domains.graph import DomainIndex
 from domains.packets import Clock
@@ -40,7 +41,7 @@ async def heard_so_far(leader: Leader, given_up: Mapping[DomainIndex, int] | Non
     """How far all that are there have heard; from now on nothing of ``given_up`` before these incarnations."""
     request = HeardRequest(dict(given_up or {}))
     answers: list[Heard] = await together(leader.fleet.ask(name, request) for name in leader.fleet.names())
-    return merged(each.positions for each in answers)
+    return latest(each.positions for each in answers)
 
 
 async def heard_at_last(leader: Leader, lost: Collection[DomainIndex], check: Callable[[], None]) -> Clock:
@@ -94,12 +95,3 @@ async def _fence(leader: Leader, lost: Collection[DomainIndex], reports: Reports
     left = [domain for domain, given in decided.placement.items() if given.incarnation == decided.epoch]
     leader.taking.left_out(left, decided.epoch)
     leader.disturb(f"shard {', '.join(map(str, sorted(lost)))} is to be given up")
-
-
-def merged(clocks: Iterable[Clock]) -> Clock:
-    """Of each base shard the greatest position."""
-    found: Clock = {}
-    for clock in clocks:
-        for base, position in clock.items():
-            found[base] = max(position, found.get(base, 0))
-    return found

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from controller.cluster import fencing
-from controller.cluster.fencing import heard_at_last, merged
+from controller.cluster.fencing import heard_at_last
 from controller.cluster.handles import Deposed
 from controller.cluster.placing import place
 from controller.cluster.rebuild_progress import LAST, Rebuilding
@@ -31,6 +31,7 @@ from controller.cluster.rebuild_way import WORKER, Way, choose_way
 from controller.cluster.refilling import Refills
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.executor import Interrupted
+from domains.clock import latest
 from domains.errors import BadRequest, HeadraceError, NoLeader, Unavailable
 from domains.graph import DomainIndex
 from domains.packets import Clock
@@ -152,7 +153,7 @@ async def rebuild_lost(
     wanted = _chosen(leader, shards)
     hosts = _hosts(leader, wanted)
     archived = await _archived(leader, hosts)
-    heard = merged([known, await fencing.heard_so_far(leader)])
+    heard = latest([known, await fencing.heard_so_far(leader)])
     way = await choose_way(leader.settings.bulk, by, archived)
     shown.check()
     shown.begin(way)
@@ -261,7 +262,7 @@ async def _give_up(
     """Decide it, as of how far all that are there have heard when nothing more comes; ``earlier`` is what was known
     already."""
     shown.check()
-    heard = merged([earlier, await _heard(leader, hosts)])
+    heard = latest([earlier, await _heard(leader, hosts)])
     members = leader.fleet.members
 
     def decide(before: ClusterState) -> ClusterState:
@@ -275,7 +276,7 @@ async def _give_up(
             bases = _bases_of(leader, domain)
             former = before.placement[domain].rebuild
             # What was known when it was given up first, those who knew may have forgotten since.
-            known = merged([{b: heard[b] for b in bases if b in heard}, former.known if former is not None else {}])
+            known = latest([{b: heard[b] for b in bases if b in heard}, former.known if former is not None else {}])
             given[domain] = Assignment(worker, epoch, members[worker].descriptor.data, Rebuild(epoch, known, runs))
         return before.next_epoch({**before.placement, **given})
 
