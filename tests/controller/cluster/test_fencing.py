@@ -13,7 +13,6 @@ from domains.graph import DomainIndex
 from tests.controller.cluster.memory_workers import MemoryCluster, MemoryWorker, simulated
 from tests.controller.cluster.test_rebuilding import Lost
 from worker.rebuild_messages import HeardRequest
-from worker.reporting import heard_positions
 
 
 async def one_has_heard() -> Lost:
@@ -49,23 +48,6 @@ def has_its_own(cluster: MemoryCluster, worker: MemoryWorker) -> bool:
     return all(host.linked and host.domain.epoch == placement[d].incarnation for d, host in hosts.items())
 
 
-def heard_later(lost: Lost) -> dict[str, Any]:
-    """By worker, the positions that it has heard of and that are given again."""
-    known = {base: at for asked in lost.cluster.archive.asked for base, at in asked.known.items()}
-    assert known, "nothing was given up"
-    return {
-        name: later
-        for name in ("w1", "w3")
-        if (
-            later := {
-                base: at
-                for base, at in heard_positions(lost.cluster.workers[name].hosted).items()
-                if at > known.get(base, at)
-            }
-        )
-    }
-
-
 def test_a_worker_that_was_cut_off_while_others_were_asked_begins_anew() -> None:
     """It alone has heard of the last positions, and no round of recovery has seen that it is away. The others hear
     nothing more of it, and what it has when it is back is closed."""
@@ -85,15 +67,9 @@ def test_a_worker_that_was_cut_off_while_others_were_asked_begins_anew() -> None
         await cluster.until(lambda: "w1" in cluster.led.fleet.members)
         zookeeper.set()
         await cluster.until(lambda: cluster.archive.asked and has_its_own(cluster, w1))
-        assert not heard_later(lost)
+        assert not lost.heard_later()
         w1.late = None
-        cluster.archive.looks = 0
-        await rebuilding
-        lost.forget()
-        await cluster.calm()
-        await lost.program.vote(20)
-        await lost.program.check()
-        await cluster.close()
+        await lost.made(rebuilding)
 
     simulated(run())
 
