@@ -65,39 +65,17 @@ def test_cancelled_with_all_that_is_below_it() -> None:
         until(lambda: all(map(is_gone, family)), f"something is left of {family}")
 
 
-def test_a_job_does_not_outlive_its_parent(tmp_path: Path) -> None:
-    """Not even one that is killed and can say nothing any more."""
-    program = tmp_path / "parent.py"
-    program.write_text(
-        "import time\n"
-        "from migrations.backfill.spark.launching import SparkJob\n"
-        "from tests.migrations.spark.conftest import SMALL\n"
-        'job = SparkJob("probe", {"tasks": 1, "seconds": 600}, SMALL)\n'
-        'while not job.progress.get("tasks"):\n'
-        "    time.sleep(0.05)\n"
-        "print(job.process.pid, flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    parent = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, env=environment)
-    try:
-        assert parent.stdout is not None
-        child = int(parent.stdout.readline())
-        family = [psutil.Process(child), *below(child)]
-        parent.send_signal(signal.SIGKILL)
-        until(lambda: all(map(is_gone, family)), f"something is left of {family}")
-    finally:
-        parent.kill()
-        parent.wait()
-
-
-def test_a_jvm_that_is_starting_does_not_outlive_the_job(tmp_path: Path) -> None:
-    program = tmp_path / "parent.py"
+def nothing_outlives_its_parent(folder: Path, settings: str, waits: str) -> None:
+    """Kill the parent of a job that has these settings once a JVM is there; ``waits`` are lines of the parent before it
+    says that the job is."""
+    program = folder / "parent.py"
     program.write_text(
         "import time\n"
         "from migrations.backfill.spark.launching import SparkJob\n"
         "from migrations.backfill.spark.settings import SparkSettings\n"
-        'job = SparkJob("probe", {"tasks": 1, "seconds": 600}, SparkSettings("local[1]"))\n'
+        "from tests.migrations.spark.conftest import SMALL\n"
+        f'job = SparkJob("probe", {{"tasks": 1, "seconds": 600}}, {settings})\n'
+        f"{waits}"
         "print(job.process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
@@ -107,7 +85,7 @@ def test_a_jvm_that_is_starting_does_not_outlive_the_job(tmp_path: Path) -> None
     try:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        until(lambda: len(below(child)) > 0, "no JVM was started")
+        until(lambda: below(child), "no JVM was started")
         family = [psutil.Process(child), *below(child)]
         parent.send_signal(signal.SIGKILL)
         until(lambda: all(map(is_gone, family)), f"something is left of {family}")
@@ -117,6 +95,16 @@ def test_a_jvm_that_is_starting_does_not_outlive_the_job(tmp_path: Path) -> None
         for each in family:
             if each.is_running():
                 each.kill()
+
+
+def test_a_job_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    """Not even one that is killed and can say nothing any more."""
+    waits = 'while not job.progress.get("tasks"):\n    time.sleep(0.05)\n'
+    nothing_outlives_its_parent(tmp_path, "SMALL", waits)
+
+
+def test_a_jvm_that_is_starting_does_not_outlive_the_job(tmp_path: Path) -> None:
+    nothing_outlives_its_parent(tmp_path, 'SparkSettings("local[1]")', "")
 
 
 # --- without a JVM ------------------------------------------------------------------------------------------------
