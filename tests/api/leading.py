@@ -18,8 +18,9 @@ from headrace.cluster.leader_client import LeaderClient
 from zookeeper.cluster_authority import ClusterAuthority
 from zookeeper.descriptors import ControllerDescriptor
 
-TIMING = Timing(rebalance_after=30.0)
-"""As ever, but that nothing moves in the middle of a test."""
+TIMING = Timing(dead_after=60.0, rebalance_after=30.0)
+"""As ever, but that nothing moves in the middle of a test, and that nobody is given up for a busy machine: all
+parts are on one loop, and are silent together."""
 READY_SECONDS = 60.0
 
 
