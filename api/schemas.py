@@ -185,7 +185,7 @@ class MigrationAnswer(BaseModel):
     stages: int = Field(description="Of a bulk job")
     tasks_done: int
     tasks: int = Field(description="Of Spark's, as far as it has begun them")
-    seconds_left: float | None = Field(description="Of a bulk job, where it can tell")
+    seconds_left: float | None = Field(description="Of the feeding of base rows, about, once it can be told")
     ui: str | None = Field(description="Where a bulk job shows more of itself")
     error: ErrorDetail | None
 

@@ -12,8 +12,10 @@ from typing import ClassVar
 
 from controller.deployment import BackfillStatus, MigrationStatus
 from controller.executor import Executor
+from controller.feeding import FedTable, Feeding
 from domains.commands import Activate, Feed, Progress
 from domains.errors import Cancelled, HeadraceError, Unavailable
+from domains.graph import DomainIndex
 from migrations.backfill.job import JobProgress
 from migrations.plan import PlanStep
 
@@ -37,13 +39,20 @@ class Migration:
     """How many times as long as other steps those take that read base rows, by step: what a bar's length goes by."""
     error: HeadraceError | None = None
     backfill: BackfillStatus | None = None
+    tables: Mapping[DomainIndex, Sequence[FedTable]] = field(default_factory=dict)
+    """By domain that is fed in slices, in the order in which they are."""
+    seconds_left: dict[DomainIndex, float] = field(default_factory=dict)
+    """Of the domains that are being fed."""
     cancelled: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def status(self) -> MigrationStatus:
         progress = 1.0 if self.state == "done" else min(0.999, self.share())
         error = (self.error.code, self.error.message, self.error.hint) if self.error is not None else None
-        return MigrationStatus(self.id, self.sql, self.state, self.step, progress, self.steps, error, self.backfill)
+        backfill = self.backfill
+        if backfill is not None and self.seconds_left:  # They are fed side by side.
+            backfill = replace(backfill, seconds_left=round(max(self.seconds_left.values()), 1))
+        return MigrationStatus(self.id, self.sql, self.state, self.step, progress, self.steps, error, backfill)
 
     def share(self) -> float:
         """How much of it is done, from 0 to 1."""
@@ -131,36 +140,33 @@ async def _at_once(executor: Executor, steps: Sequence[PlanStep], migration: Mig
     if not committed:
         migration.check()
     begun = [(step, executor.command(step.domain, step.command)) for step in steps]
-    fed = sum(isinstance(step.command, Feed) for step in steps)
     ended = await asyncio.gather(
-        *(_finish(executor, step, first, migration, committed, fed) for step, first in begun), return_exceptions=True
+        *(_finish(executor, step, first, migration, committed) for step, first in begun), return_exceptions=True
     )
     migration.within = 0.0
+    migration.seconds_left.clear()
     for error in ended:
         if error is not None:
             raise error
 
 
 async def _finish(
-    executor: Executor, step: PlanStep, first: Awaitable[Progress], migration: Migration, committed: bool, beside: int
+    executor: Executor, step: PlanStep, first: Awaitable[Progress], migration: Migration, committed: bool
 ) -> None:
-    """See one step through. So many are fed side by side, from base rows whose number is known of all together."""
+    """See one step through."""
     migration.step = step.text
+    began = _now()
     progress = await first
     if isinstance(step.command, Feed):
-        migration.has_read(progress.rows)
-    if step.sliced and not progress.finished:
-        await _go_on(executor, step, progress.rows, migration, committed, beside)
+        await _feed(executor, step, progress, _now() - began, migration, committed)
+    elif step.sliced and not progress.finished:
+        await _go_on(executor, step, progress.rows, migration, committed)
     migration.done += 1
 
 
-async def _go_on(
-    executor: Executor, step: PlanStep, rows: int, migration: Migration, committed: bool, beside: int
-) -> None:
+async def _go_on(executor: Executor, step: PlanStep, rows: int, migration: Migration, committed: bool) -> None:
     """All further slices of a step, of which the first had so many rows."""
-    fed = isinstance(step.command, Feed)
-    known = migration.backfill if fed else None
-    total = known.rows_total / beside if known else await executor.rows(step.domain, step.command)
+    total = await executor.rows(step.domain, step.command)
     part, finished = 0.0, False
     while not finished:
         more = min(1.0 - part, rows / total) if total else 0.0
@@ -169,9 +175,33 @@ async def _go_on(
             migration.check()
         progress = await executor.command(step.domain, step.command)
         rows, finished = progress.rows, progress.finished
-        if fed:
-            migration.has_read(rows)
     migration.within = max(0.0, migration.within - part)
+
+
+async def _feed(
+    executor: Executor, step: PlanStep, progress: Progress, seconds: float, migration: Migration, committed: bool
+) -> None:
+    """All further slices of a backfill, of which the first came to this and took so long."""
+    feeding, part = Feeding(migration.tables.get(step.domain, ())), 0.0
+    migration.has_read(progress.rows)
+    while not progress.finished:
+        feeding.fed(progress.rows, seconds)
+        left, more = feeding.seconds_left, max(0.0, feeding.share - part)
+        part, migration.within = part + more, migration.within + more
+        if left is not None:
+            migration.seconds_left[step.domain] = left
+        if not committed:
+            migration.check()
+        began = _now()
+        progress = await executor.command(step.domain, step.command)
+        seconds = _now() - began
+        migration.has_read(progress.rows)
+    migration.within = max(0.0, migration.within - part)
+    migration.seconds_left.pop(step.domain, None)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _runs(steps: Sequence[PlanStep]) -> Iterator[list[PlanStep]]:

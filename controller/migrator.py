@@ -158,7 +158,7 @@ class Migrator:
     async def _build(self, migration: Migration, change: Change) -> None:
         """The new nodes, whose full states come in slices or in bulk."""
         choice = await choose(self._executor, change, self.builder, self.threshold)
-        migration.backfill = choice.status()
+        migration.backfill, migration.tables = choice.status(), choice.tables
         if choice.runner is not None:
             assert self.builder is not None
             await self.builder.build(change, choice, migration)

@@ -10,8 +10,11 @@ from typing import Protocol
 from controller.deployment import BackfillStatus
 from controller.execution import Migration
 from controller.executor import Executor
+from controller.feeding import FedTable, expected
+from domains.backfill import in_order
+from domains.commands import AddNodes
 from domains.errors import Unavailable
-from domains.graph import DomainIndex
+from domains.graph import DomainIndex, Join
 from domains.sharding import table_of
 from migrations.backfill.runner import BulkRunner
 from migrations.backfill.stages import bases_below, bases_fed, obstacle
@@ -43,6 +46,8 @@ class Choice:
     """By base shard, about how many rows are read."""
     runner: BulkRunner | None = None
     """Whose the way is, where it is bulk."""
+    tables: Mapping[DomainIndex, Sequence[FedTable]] = field(default_factory=dict)
+    """By domain that is fed in slices, in the order in which they are."""
 
     def status(self) -> BackfillStatus | None:
         return BackfillStatus(self.way, self.why, rows_total=sum(self.rows.values())) if self.way else None
@@ -62,13 +67,17 @@ async def choose(
     }
     rows = {base: counts[domain].get(table_of(base, flow.shards), 0) for base, domain in fed.items()}
     total = sum(rows.values())
+
+    def slices(why: str) -> Choice:
+        return Choice(SLICES, why, rows, tables=_tables(change, rows, fed))
+
     if total <= threshold:
-        return Choice(SLICES, f"{total:,} base rows are not more than the threshold of {threshold:,}", rows)
+        return slices(f"{total:,} base rows are not more than the threshold of {threshold:,}")
     standing = "" if again else obstacle(flow, change.views)
     if standing:
-        return Choice(SLICES, standing, rows)
+        return slices(standing)
     if builder is None:
-        return Choice(SLICES, "there is no archive to compute it from (--archive)", rows)
+        return slices("there is no archive to compute it from (--archive)")
     why = f"{total:,} base rows are more than the threshold of {threshold:,}"
     schemas = {schema.name: schema for schema in change.state.catalog.tables.values()}
     tables = [schemas[name] for name in sorted({table_of(base, flow.shards) for base in fed})]
@@ -80,4 +89,21 @@ async def choose(
             why = f"{why}; not by {runner.name}: {error}"
             continue
         return Choice(runner.name, why, rows, runner)
-    return Choice(SLICES, why, rows)
+    return slices(why)
+
+
+def _tables(
+    change: Change, rows: Mapping[str, int], fed: Mapping[str, DomainIndex]
+) -> dict[DomainIndex, Sequence[FedTable]]:
+    by_domain: dict[DomainIndex, dict[str, int]] = {}
+    for base, domain in fed.items():
+        by_domain.setdefault(domain, {})[base] = rows[base]
+    joining = {
+        step.domain
+        for step in change.views.steps
+        if isinstance(step.command, AddNodes) and any(isinstance(node.operator, Join) for node in step.command.nodes)
+    }
+    return {
+        domain: expected([of[base] for base in in_order(of)], joined=domain in joining)
+        for domain, of in by_domain.items()
+    }

@@ -9,11 +9,13 @@ from typing import cast
 
 import pytest
 
+from controller import execution
 from controller.bulk import building
 from controller.bulk.local_runner import LocalRun
 from controller.deployment import BackfillStatus, MigrationStatus
 from controller.execution import Migration, carry_out
 from controller.executor import Executor
+from controller.feeding import Feeding, expected
 from domains.commands import Command, Feed, Progress
 from domains.errors import NotFound
 from domains.graph import DomainIndex
@@ -24,7 +26,7 @@ from tests.controller.test_bulk import RANKING, Watched, ended, fill, opened
 ROWS = 100
 
 
-class Feeding:
+class Fed:
     """Domains with ``ROWS`` rows each, of which a slice takes ten; what the migration says is noted with each."""
 
     def __init__(self) -> None:
@@ -41,18 +43,92 @@ class Feeding:
 
 
 async def test_slices_side_by_side_move_the_bar_evenly_and_never_back() -> None:
-    feeding = Feeding()
+    feeding = Fed()
     steps = [PlanStep(DomainIndex(n), Feed(10), f"domain {n}: backfill", sliced=True) for n in range(2)]
     migration = feeding.migration
     migration.steps = ("add", *(step.text for step in steps), "activate")
     migration.weights = {step.text: 100.0 for step in steps}
     migration.done = 1
     migration.backfill = BackfillStatus("slices", "", rows_total=2 * ROWS)
+    migration.tables = {step.domain: expected([ROWS], joined=False) for step in steps}
     await carry_out(cast(Executor, feeding), steps, migration)
     assert feeding.said == sorted(feeding.said)
     assert feeding.said[10] == pytest.approx(0.5, abs=0.06), feeding.said
     assert feeding.said[-1] > 0.9
     assert (migration.done, migration.within) == (3, 0.0)
+
+
+class DearAtLast:
+    """Rows of a large table, a millisecond each, and then a twentieth as many, each of which takes 200 ms: what a
+    migration says of the time left is noted with the time that is."""
+
+    LARGE, SMALL = 2000, 100
+
+    def __init__(self) -> None:
+        self.now, self.fed = 0.0, 0
+        self.said: list[tuple[int, float, float]] = []
+        self.migration = Migration("m", "")
+
+    async def command(self, domain: DomainIndex, command: Command) -> Progress:
+        del domain, command
+        await asyncio.sleep(0)
+        status = self.migration.status()
+        if status.backfill is not None and status.backfill.seconds_left is not None:
+            self.said.append((self.fed, status.progress, status.backfill.seconds_left))
+        rows = 100 if self.fed < self.LARGE else 5
+        self.now += rows * (0.001 if self.fed < self.LARGE else 0.2)
+        self.fed += rows
+        return Progress(rows, self.fed == self.LARGE + self.SMALL)
+
+
+async def test_what_is_left_goes_by_the_time_that_rows_have_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    feeding = DearAtLast()
+    monkeypatch.setattr(execution, "_now", lambda: feeding.now)
+    migration, step = feeding.migration, PlanStep(DomainIndex(0), Feed(10), "feed", sliced=True)
+    migration.steps = (step.text,)
+    migration.backfill = BackfillStatus("slices", "", rows_total=feeding.LARGE + feeding.SMALL)
+    migration.tables = {step.domain: expected([feeding.LARGE, feeding.SMALL], joined=True)}
+    await carry_out(cast(Executor, feeding), [step], migration)
+    total, shares = feeding.now, [share for _, share, _ in feeding.said]
+    assert shares == sorted(shares)
+    assert next(share for fed, share, _ in feeding.said if fed == feeding.LARGE) < 0.25, "nine tenths of the time"
+    dear = [(fed - feeding.LARGE, left) for fed, _, left in feeding.said if fed > feeding.LARGE]
+    for fed, left in dear[1:]:
+        assert left == pytest.approx((feeding.SMALL - fed) * 0.2, rel=0.2), f"of {total:.0f} s, at {fed}"
+    status = migration.status()
+    assert status.backfill is not None
+    assert status.backfill.seconds_left is None, "it is fed"
+
+
+@pytest.mark.parametrize(
+    ("rows", "joined", "work"),
+    [
+        ([100, 10, 4], True, [100, 410, 104]),
+        ([1, 100, 10, 0], True, [1, 100, 410]),
+        ([100, 10], False, [100, 10]),
+        ([0], True, []),
+        ([], True, []),
+    ],
+)
+def test_what_tables_are_expected_to_take(rows: list[int], joined: bool, work: list[float]) -> None:
+    tables = expected(rows, joined=joined)
+    assert [table.work for table in tables] == work
+    assert (Feeding(tables).seconds_left, Feeding(tables).share) == (None, 0.0)
+
+
+async def test_tables_that_are_joined_are_foreseen(tmp_path: Path) -> None:
+    deployment = await opened(tmp_path)  # Nobody builds in bulk.
+    try:
+        await fill(deployment)
+        for sql in RANKING.split(";"):
+            id = (await deployment.migrate(sql)).id
+            assert (await ended(deployment, id)).state == "done"
+            tables = deployment.migrator._migrations[id].tables.values()
+            assert [[table.work for table in each] for each in tables] == (
+                [[400, 4 * 400 + 20]] if "JOIN" in sql else [[400]]
+            )
+    finally:
+        await deployment.close()
 
 
 class Awaited(Watched):
