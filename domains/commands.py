@@ -143,7 +143,10 @@ Command = (
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a sliced command has come: rows done, and whether that was all."""
+    """How far a sliced command has come: rows done, and whether that was all.
+
+    ``limit`` is of one slice: who performs the command may do several before it tells.
+    """
 
     rows: int
     finished: bool

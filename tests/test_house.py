@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.dataflow import BATCH_INPUTS
+from worker.inbox import BATCH_INPUTS
 from worker.pace import SLICE_SECONDS
 
 ROOT = Path(__file__).parents[1]

@@ -5,8 +5,8 @@ as one batch. Since the links between the domains of a process are drained withi
 same clock when the batch is published.
 
 What comes over links from other workers is always taken, and so is what a cluster's leader wants. Only what comes from
-outside waits, in its order, while more than ``OUTBOUND_MAX`` is on its way to other workers. So a worker that is slow
-slows down who writes, and two workers that are both full still take from each other: nobody ever waits for a send.
+outside waits while much is on its way to other workers (``inbox.py``). So a worker that is slow slows down who writes,
+and two workers that are both full still take from each other: nobody ever waits for a send.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Thread
 from typing import Any, TypeVar
 
 from domains.commands import Command, Feed, Follow, Progress
 from domains.domain import Domain
-from domains.errors import HeadraceError, Overloaded, Unavailable
+from domains.errors import HeadraceError, Unavailable
 from domains.graph import DomainIndex, NodeIndex
 from domains.packets import Clock, Failed, Filled, Once, Operation, Outcome
 from domains.storage import Store
@@ -32,41 +31,19 @@ from domains.types import Row
 from worker.batch import Answerer, Batch, LinkPacket, Look
 from worker.flusher import Deliver, Flusher
 from worker.hosted import Hosted
-from worker.pace import Paces
+from worker.inbox import Inbox, Input, Run
+from worker.pace import Paces, Sliced, Stretch
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap, ReaderSnapshot
 from worker.reading_together import Together, Wanted
 from worker.token_waits import TokenWait
 
-INBOX_MAX = 10_000
-"""Inputs that may wait. At some 50 µs each this is half a second: past it a client had better hear that it is too
-fast."""
-BATCH_INPUTS = 128
-"""Inputs to one batch: enough that one sync and one publish are shared, few enough that the first is not held long."""
 BATCH_SECONDS = 0.05
 """After so long a batch takes no further input. While a server is cold one page may fill for as long as that, and all
 that have come meanwhile would be answered together: when the last of them is filled."""
-OUTBOUND_MAX = 16 * 2**20
-"""Bytes on their way to other workers past which nothing more is begun. A tenth of a second of a fast network; with
-less, a brief hiccup of one worker would be felt by all who write, and with more it would only be felt later."""
-OUTBOUND_CHECK = 0.02
-"""Seconds between two looks whether there is room again, while inputs wait for it."""
 
 _log = logging.getLogger("headrace.worker")
 
 Found = TypeVar("Found")
-Run = Callable[[Batch, Answerer], None]
-
-
-class Stopping(Unavailable):
-    """It takes nothing more. What was handed in is surely not done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """Something for the dataflow thread to do, and who is told if it cannot be done."""
-
-    run: Run
-    answer: Answerer
 
 
 def nowhere(sends: Sequence[tuple[DomainIndex, LinkPacket]]) -> None:
@@ -87,7 +64,7 @@ class Dataflow:
         *,
         memory_limit: int,
         deliver: Deliver = nowhere,
-        outbound_waiting: Callable[[], int] | None = None,
+        outbound_waiting: Callable[[], int] = lambda: 0,
         reserve: int = 0,
     ) -> None:
         self.hosted = Hosted(memory_limit=memory_limit, reserve=reserve)
@@ -97,12 +74,9 @@ class Dataflow:
         self.listeners: list[Callable[[], None]] = []
         """Called from the flusher after each run of batches, and when a step has failed."""
         self._paces = Paces()
-        self._outbound_waiting = outbound_waiting
-        self._inbox: deque[Input] = deque()
-        self._always: deque[Input] = deque()
-        """What is taken however much is on its way to others."""
-        self._arrived = Condition()
-        self._stopping = False
+        self._inbox = Inbox(outbound_waiting)
+        self._wanted = 0
+        """How many times a leader has wanted something that is not sliced."""
         self.flusher = Flusher(self.reader_map, deliver, self._progressed)
         self._thread = Thread(target=self._run, name="headrace-dataflow", daemon=True)
 
@@ -113,9 +87,7 @@ class Dataflow:
 
     def close(self) -> None:
         """Process what has arrived, flush it, and close the storage. May be called once."""
-        with self._arrived:
-            self._stopping = True
-            self._arrived.notify_all()
+        self._inbox.stop()
         if self._thread.ident is not None:
             self._thread.join()
             self.flusher.stop()
@@ -163,7 +135,7 @@ class Dataflow:
 
     @property
     def waiting_inputs(self) -> int:
-        return len(self._always) + len(self._inbox)
+        return len(self._inbox)
 
     # --- what others ask ----------------------------------------------------------------------------------------
 
@@ -229,7 +201,7 @@ class Dataflow:
 
     def touch(self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...]) -> None:
         """Tell of keys that were read. A full inbox drops it: it is only a sample."""
-        if len(self._inbox) < INBOX_MAX // 2:
+        if not self._inbox.is_half_full:
             self._put(lambda batch, _: self.hosted.touch(domain, reader, keys, batch), Future())
 
     def reached(self, domain: DomainIndex, reader: NodeIndex, clock: Clock) -> Future[Outcome]:
@@ -248,17 +220,30 @@ class Dataflow:
         A full inbox takes it all the same: a migration that is committed, or is being undone, is not to fail by load.
         ``epoch`` is that of the leader who wants it: StaleEpoch where another was heard of before its turn came. What a
         leader wants is done in the order in which it came, before what waits of others; only what feeds a backfill,
-        and makes much to send, waits with them.
+        and makes much to send, waits with them. A sliced command goes on by itself for a while (``Stretch``), but no
+        slice is begun once its leader has wanted anything else: a recovery never meets a slice of before.
         """
-
-        def run(batch: Batch, answer: Answerer) -> None:
-            if epoch is not None:
-                self.hosted.check(epoch)
-            batch.answers.append((answer, self._paces.perform(self.hosted, domain, command, batch)))
-
         future: Future[Progress] = Future()
+        if isinstance(command, Sliced):
+            run = self._stretch(domain, command, epoch).run
+        else:
+            self._wanted += epoch is not None
+
+            def run(batch: Batch, answer: Answerer) -> None:
+                self.hosted.check(epoch)
+                batch.answers.append((answer, self.hosted.perform(domain, command, batch)))
+
         self._put(run, future, limited=False, always=epoch is not None and not isinstance(command, (Feed, Follow)))
         return future
+
+    def _stretch(self, domain: DomainIndex, command: Sliced, epoch: int | None) -> Stretch:
+        wanted = self._wanted
+
+        def perform(batch: Batch) -> tuple[Progress, float]:
+            self.hosted.check(epoch)
+            return self._paces.perform(self.hosted, domain, command, batch)
+
+        return Stretch(perform, lambda: self._wanted != wanted, self._inbox)
 
     def call(self, question: Callable[[], Any]) -> Future[Any]:
         """Ask something of the domains between two steps."""
@@ -276,13 +261,18 @@ class Dataflow:
 
         self._put(run, Future(), always=True)
 
-    def control(self, act: Callable[[Hosted, Batch], Any], *, at_once: bool = False) -> Future[Any]:
+    def control(
+        self, act: Callable[[Hosted, Batch], Any], *, epoch: int | None = None, at_once: bool = False
+    ) -> Future[Any]:
         """Change or ask who hosts what; the future has what it answers when its effects are visible, or ``at_once``.
 
-        It waits for nothing that waits for others, so it may overtake requests and commands.
+        It waits for nothing that waits for others, so it may overtake requests and commands. ``epoch`` is as in
+        ``command``.
         """
+        self._wanted += epoch is not None
 
         def run(batch: Batch, answer: Answerer) -> None:
+            self.hosted.check(epoch)
             done = act(self.hosted, batch)
             answer(done) if at_once else batch.answers.append((answer, done))
 
@@ -305,22 +295,15 @@ class Dataflow:
         self._enter(Input(run, _answerer(future)), limited=limited, always=always)
 
     def _enter(self, one: Input, *, limited: bool = True, always: bool = False) -> None:
-        with self._arrived:
-            failure = self.failure
-            if failure is not None:
-                raise failure
-            if self._stopping:
-                raise Stopping("headrace is stopping")
-            if limited and not always and len(self._inbox) >= INBOX_MAX:
-                raise Overloaded(f"{INBOX_MAX} requests are waiting already", hint="send fewer at once, or later")
-            (self._always if always else self._inbox).append(one)
-            self._arrived.notify()
+        if self.flusher.failed is not None:
+            raise self.flusher.failed
+        self._inbox.put(one, limited=limited, always=always)
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         inputs: deque[Input] = deque()
-        while inputs or (inputs := deque(self._next())):
+        while inputs or (inputs := deque(self._inbox.take())):
             batch = Batch()
             until = time.perf_counter() + BATCH_SECONDS
             taken: list[Input] = []
@@ -335,21 +318,6 @@ class Dataflow:
             if batch:
                 self.flusher.hand(batch)
 
-    def _next(self) -> list[Input]:
-        """The inputs of the next batch, or of several, when there are any; none when there will be no more."""
-        with self._arrived:
-            while True:
-                taken = [self._always.popleft() for _ in range(min(len(self._always), BATCH_INPUTS))]
-                full = bool(self._inbox) and self._is_outbound_full()
-                if not full:
-                    taken += [self._inbox.popleft() for _ in range(min(len(self._inbox), BATCH_INPUTS))]
-                if taken or (self._stopping and not self._inbox):
-                    return taken
-                self._arrived.wait(OUTBOUND_CHECK if full else None)
-
-    def _is_outbound_full(self) -> bool:
-        return self._outbound_waiting is not None and not self._stopping and self._outbound_waiting() > OUTBOUND_MAX
-
     def _take(self, one: Input, batch: Batch) -> None:
         try:
             one.run(batch, one.answer)
@@ -359,12 +327,8 @@ class Dataflow:
     def _fail(self, error: Exception, inputs: list[Input]) -> None:
         """What cannot happen has happened: this batch's effects are not performed, and nothing more is taken."""
         _log.exception("the worker stops: a step failed")
-        with self._arrived:
-            self.failed = Unavailable(f"the worker stopped on an internal error: {error}", hint="see its log; restart")
-            inputs = [*inputs, *self._always, *self._inbox]
-            self._always.clear()
-            self._inbox.clear()
-        for one in inputs:
+        self.failed = Unavailable(f"the worker stopped on an internal error: {error}", hint="see its log; restart")
+        for one in [*inputs, *self._inbox.fail(self.failed)]:
             one.answer(Failed(self.failed))
         self.hosted.fail(self.failed)
         self._progressed()

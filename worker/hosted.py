@@ -97,9 +97,9 @@ class Hosted:
         self.check(epoch)
         self.epoch = epoch
 
-    def check(self, epoch: int) -> None:
+    def check(self, epoch: int | None) -> None:
         """What waited since it came is not to be done any more if a later leader has been heard of meanwhile."""
-        if epoch < self.epoch:
+        if epoch is not None and epoch < self.epoch:
             raise StaleEpoch(
                 f"epoch {epoch} is over, this worker follows {self.epoch}", hint="another leads", epoch=self.epoch
             )

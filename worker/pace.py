@@ -6,6 +6,10 @@ What is measured is the processor time of the one thread that does it, so that a
 
 Where other work keeps the thread busy, a slice may take as long as that did since the one before: a backfill has half
 of the thread then, and comes to its end however much is written.
+
+A command goes on by itself, slice after slice with a rest between, for as long as its *stretch*: were each slice asked
+for, it would wait for the main thread, which is with the clients for several times as long as a slice takes. What is
+small, such as a view of a table of some thousand rows, is through before the first rest.
 """
 
 from __future__ import annotations
@@ -16,10 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from domains.commands import BuildIndex, Command, Feed, Follow, Progress, StartReplay
+from domains.commands import BuildIndex, Feed, Follow, Progress, StartReplay
 from domains.graph import DomainIndex
-from worker.batch import Batch
+from worker.batch import Answerer, Batch
 from worker.hosted import Hosted
+from worker.inbox import Inbox, Input
 
 Sliced = Feed | Follow | BuildIndex | StartReplay
 
@@ -31,6 +36,12 @@ LOCK_SECONDS = 0.0001
 times. Slices of 1 ms had a p99 of reads of 3.3 times a quiet server's without this, and of 1.7 with it."""
 USUAL_LOCK_SECONDS = sys.getswitchinterval()
 SLICE_SECONDS_MAX = 0.05
+REST_SECONDS = 0.0005
+"""Between two slices, so that who wants the thread or the lock finds it free half of the time."""
+UNRESTED_SECONDS = 0.01
+"""Slices until here follow one another: what is small is through."""
+STRETCH_SECONDS = 0.02
+"""How far it has come is told after so long, and whether it is cancelled asked."""
 FIRST_ROWS = 250
 GROWTH = 4
 """How many times as many rows the next slice may have."""
@@ -43,6 +54,8 @@ class Pace:
     now: Callable[[], float]
     rows: int = FIRST_ROWS
     """Of the next slice, at most."""
+    spent: float = 0.0
+    """Seconds that all slices so far have taken."""
 
     def perform(self, command: Sliced, act: Callable[[Sliced], Progress], others: float) -> Progress:
         """One slice: the command with no more rows than its own limit says. ``others`` are the seconds that went to
@@ -50,11 +63,18 @@ class Pace:
         began = self.now()
         with _lending_the_lock():
             progress = act(replace(command, limit=min(command.limit, self.rows)))
+        took = self.now() - began
+        self.spent += took
         if progress.rows:
             allowed = min(max(SLICE_SECONDS, others), SLICE_SECONDS_MAX)
-            fits = round(progress.rows * allowed / max(self.now() - began, 1e-6))
+            fits = round(progress.rows * allowed / max(took, 1e-6))
             self.rows = max(1, min(fits, GROWTH * progress.rows))
         return progress
+
+    @property
+    def rest(self) -> float:
+        """Seconds until the next slice is due."""
+        return REST_SECONDS if self.spent > UNRESTED_SECONDS else 0.0
 
 
 @contextmanager
@@ -77,10 +97,8 @@ class Paces:
         """When the last slice did, whosever it was: were the slices of one domain time of others to the next domain's,
         they would make each other longer and longer."""
 
-    def perform(self, hosted: Hosted, domain: DomainIndex, command: Command, batch: Batch) -> Progress:
-        """See :meth:`Hosted.perform`."""
-        if not isinstance(command, Sliced):
-            return hosted.perform(domain, command, batch)
+    def perform(self, hosted: Hosted, domain: DomainIndex, command: Sliced, batch: Batch) -> tuple[Progress, float]:
+        """One slice, and for how many seconds it had better rest then. See :meth:`Hosted.perform`."""
         which = domain, type(command)
         pace = self._under_way.get(which) or Pace(self._now)
         others = self._now() - self._ended if self._under_way else 0.0
@@ -89,4 +107,34 @@ class Paces:
         self._under_way[which] = pace
         if progress.finished:
             del self._under_way[which]
-        return progress
+        return progress, pace.rest
+
+
+@dataclass(slots=True)
+class Stretch:
+    """A sliced command that goes on by itself until it is finished, for ``STRETCH_SECONDS`` at most.
+
+    ``perform`` does one slice, and says how long to rest then. ``overtaken`` says whether who gave the command has
+    wanted something else since: then no further slice is begun, not even the first.
+    """
+
+    perform: Callable[[Batch], tuple[Progress, float]]
+    overtaken: Callable[[], bool]
+    inbox: Inbox
+    rows: int = 0
+    until: float = 0.0
+
+    def run(self, batch: Batch, answer: Answerer) -> None:
+        progress, rest = Progress(0, False), 0.0
+        if not self.overtaken():
+            self.until = self.until or self.inbox.now() + STRETCH_SECONDS
+            progress, rest = self.perform(batch)
+            self.rows += progress.rows
+        if progress.finished or self._is_over():
+            batch.answers.append((answer, Progress(self.rows, progress.finished)))
+        else:
+            self.inbox.rest(Input(self.run, answer), rest)
+
+    def _is_over(self) -> bool:
+        inbox = self.inbox
+        return self.overtaken() or inbox.stopping or inbox.now() >= self.until or inbox.is_outbound_full

@@ -24,10 +24,11 @@ from domains.memory_store import MemoryStore
 from domains.storage import Store
 from worker.archive_messages import ArchivePositions, ArchiveRequest, LogRelease
 from worker.batch import Batch
-from worker.dataflow import Dataflow, Stopping
+from worker.dataflow import Dataflow
 from worker.hold_messages import HeldRequest, HoldRequest, ReleaseRequest
 from worker.holds import Holds
 from worker.hosted import Hosted
+from worker.inbox import Stopping
 from worker.link_waits import LinkWaits
 from worker.loop_answers import LoopAnswers
 from worker.messages import (
@@ -293,12 +294,7 @@ class WorkerServer:
         """Done between two steps, unless a later leader than that of ``epoch`` has spoken by then. ``at_once``: where
         the answer says nothing of what is visible or on disk, it waits for no sync of what others write."""
 
-        def checked(hosted: Hosted, batch: Batch) -> Any:
-            if epoch is not None:
-                hosted.check(epoch)
-            return act(hosted, batch)
-
-        return asyncio.wrap_future(self._dataflow.control(checked, at_once=at_once))
+        return asyncio.wrap_future(self._dataflow.control(act, epoch=epoch, at_once=at_once))
 
     # --- reads --------------------------------------------------------------------------------------------------
 

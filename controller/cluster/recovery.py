@@ -35,7 +35,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 from typing import Any
 
 from controller.cluster import barrier
@@ -66,7 +65,7 @@ from controller.cluster.state import Assignment, ClusterState
 from controller.cluster.taking import Taking
 from controller.cluster.together import together
 from controller.executor import Interrupted
-from domains.commands import Feed, Progress
+from domains.commands import Progress
 from domains.errors import HeadraceError
 from domains.graph import DomainIndex
 from domains.sharding import base_shard
@@ -79,11 +78,6 @@ from worker.messages import (
     Report,
     WorkerReport,
 )
-
-FED_TOGETHER = 8
-TIMES_TOGETHER = 3
-"""Slices of a feed whose answers are not waited for, since views wait for what is fed: 12 ms of the worker's thread. An
-answer and the next question take longer than a slice. What is larger leaves the worker to others between its slices."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -350,15 +344,13 @@ class Recovery:
         return await look(self._fleet, self._ledger.decided)
 
     async def _perform_all(self, steps: Sequence[PlanStep]) -> None:
-        """One domain's steps, in order: what is not sliced, and the first slice of each step, are sent without waiting
+        """One domain's steps, in order: what is not sliced, and the first slices of each step, are sent without waiting
         for the answers. A worker does what one leader wants in the order in which it came.
         """
         begun = await together(self._perform(step) for step in steps)
         for step, progress in zip(steps, begun, strict=True):
-            ahead = repeat(FED_TOGETHER, TIMES_TOGETHER if isinstance(step.command, Feed) else 0)
             while step.sliced and not progress.finished:
-                slices = await together(self._perform(step) for _ in range(next(ahead, 1)))
-                progress = slices[-1]
+                progress = await self._perform(step)
 
     async def _perform(self, step: PlanStep) -> Progress:
         message = Perform(self._ledger.decided.epoch, step.domain, step.command)

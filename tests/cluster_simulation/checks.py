@@ -183,7 +183,7 @@ def _under_way(cluster: Cluster, decided: ClusterState) -> str:
     received: dict[Any, Any] = {}
     for worker in hosting(cluster, decided):
         dataflow = worker.dataflow
-        if dataflow._inbox or dataflow._always or dataflow._batches:
+        if dataflow._inbox or dataflow._batches:
             return f"{worker.name} has something to do"
         if worker.peers.waiting_bytes:
             return f"{worker.name} has {worker.peers.waiting_bytes} bytes on their way"

@@ -7,7 +7,7 @@ them, and the reader map, which is a dict here. Between a batch and its flush th
 from __future__ import annotations
 
 import marshal
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +20,7 @@ from worker.batch import Batch
 from worker.dataflow import Dataflow
 from worker.flusher import BATCHES_WAITING, Deliver, Flusher
 from worker.hosted import Hosted
+from worker.inbox import Inbox
 from worker.pace import Paces
 from worker.reader_map import ReaderLayout
 
@@ -130,15 +131,13 @@ class SimulatedDataflow(Dataflow):
         self.failed = None
         self.listeners = []
         self._paces = Paces(lambda: 0.0)  # How long a slice takes here is nothing that a seed decides.
-        self._outbound_waiting = outbound_waiting
-        self._inbox = deque()
-        self._always = deque()
-        self._stopping = False
+        self._wanted = 0
         self._loop, self._pause, self._check = loop, pause, check
         self._turning = False
         self._flushing = False
         self._batches: list[Batch] = []
-        self._arrived = Bell(self._ring)  # type: ignore[assignment]
+        bell: Any = Bell(self._ring)
+        self._inbox = Inbox(outbound_waiting, bell, loop.time)
         self.flusher = Flusher(self.map, deliver, self._progressed)  # type: ignore[arg-type]
 
     def start(self) -> None:
@@ -156,10 +155,10 @@ class SimulatedDataflow(Dataflow):
         self._turning = False
         if self.failed is not None or len(self._batches) >= BATCHES_WAITING:
             return
-        if not self._inbox and not self._always:
+        if not self._inbox:
             return
         try:
-            inputs = self._next()
+            inputs = self._inbox.take()
         except NoRoom:
             self._ring()
             return
@@ -176,14 +175,14 @@ class SimulatedDataflow(Dataflow):
             if not self._flushing:
                 self._flushing = True
                 self._loop.call_later(self._pause(), self._flush)
-        if self._inbox or self._always:
+        if self._inbox:
             self._ring()
 
     def _flush(self) -> None:
         self._flushing = False
         run, self._batches = self._batches, []
         self.flusher._flush(run)
-        if self._inbox or self._always:
+        if self._inbox:
             self._ring()
         if self._check():
             self.check()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from leading_workers import planned
 
-from domains.commands import CreateTable, Feed
+from domains.commands import CreateTable, Feed, Progress
 from domains.errors import NotFound, Overloaded, StorageFailure, Unavailable
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
@@ -24,6 +24,7 @@ from domains.types import Row
 from migrations.plan import State, plan_start
 from tests.shard_of_key import shard_of_key
 from worker import dataflow as dataflow_module
+from worker import inbox as inbox_module
 from worker.batch import LinkPacket
 from worker.dataflow import Dataflow
 from worker.embedded import open_embedded, shards_of
@@ -186,7 +187,7 @@ def test_what_comes_from_outside_waits_while_others_are_behind(tmp_path: Path) -
     waiting = [0]
     with alone(tmp_path, outbound_waiting=lambda: waiting[0]) as (own, _):
         own.write(BASE, insert(1)).result(60)
-        waiting[0] = dataflow_module.OUTBOUND_MAX + 1
+        waiting[0] = inbox_module.OUTBOUND_MAX + 1
         writes = [own.write(BASE, insert(2)), own.write(BASE, insert(3))]
         asked = own.call(lambda: len(writes))
         fed = own.command(BASE, Feed(10), epoch=1)
@@ -198,18 +199,19 @@ def test_what_comes_from_outside_waits_while_others_are_behind(tmp_path: Path) -
         assert own.command(BASE, table("u"), epoch=1).result(60)
         assert not any(each.done() for each in (*writes, asked, fed, in_turn))
         assert own.waiting_inputs == 5
-        waiting[0] = dataflow_module.OUTBOUND_MAX
+        waiting[0] = inbox_module.OUTBOUND_MAX
         assert [write.result(60).clock for write in writes] == [{"t": 2}, {"t": 3}]
         assert asked.result(60) == 2
-        assert fed.result(60).finished
+        assert fed.result(60) == Progress(0, False), "its leader has wanted something else meanwhile"
+        assert own.command(BASE, Feed(10), epoch=1).result(60).finished
         assert in_turn.result(60).finished
 
 
 def test_a_full_inbox_refuses_requests_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataflow_module, "INBOX_MAX", 4)
-    waiting = [dataflow_module.OUTBOUND_MAX + 1]
+    monkeypatch.setattr(inbox_module, "INBOX_MAX", 4)
+    waiting = [inbox_module.OUTBOUND_MAX + 1]
     with alone(tmp_path, outbound_waiting=lambda: 0) as (own, _):
-        own._outbound_waiting = lambda: waiting[0]
+        own._inbox.outbound_waiting = lambda: waiting[0]
         writes = [own.write(BASE, insert(number)) for number in range(4)]
         with pytest.raises(Overloaded, match="4 requests"):
             own.write(BASE, insert(4))
@@ -222,7 +224,7 @@ def test_a_full_inbox_refuses_requests_and_nothing_else(tmp_path: Path, monkeypa
 
 def test_what_waits_is_done_before_it_stops(tmp_path: Path) -> None:
     with alone(tmp_path) as (own, _):
-        own._outbound_waiting = lambda: 2**60
+        own._inbox.outbound_waiting = lambda: 2**60
         write = own.write(BASE, insert(1))
     assert isinstance(write.result(0), Written)
     with pytest.raises(Unavailable, match="stopping"):

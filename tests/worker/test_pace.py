@@ -16,8 +16,10 @@ from worker.pace import (
     FIRST_ROWS,
     GROWTH,
     LOCK_SECONDS,
+    REST_SECONDS,
     SLICE_SECONDS,
     SLICE_SECONDS_MAX,
+    UNRESTED_SECONDS,
     USUAL_LOCK_SECONDS,
     Pace,
     Paces,
@@ -78,6 +80,18 @@ def test_domains_that_are_fed_side_by_side_do_not_make_each_others_slices_longer
         for domain in range(4):
             paces.perform(hosted, DomainIndex(domain), Feed(2_000), Batch())
     assert feeding.slices[4:] == [round(SLICE_SECONDS / 100e-6)] * 76
+
+
+def test_slices_rest_once_what_is_small_would_be_through() -> None:
+    feeding = Feeding(SLICE_SECONDS)
+    feeding.pace.rows = 1
+    rests = []
+    for _ in range(30):
+        feeding.feed(1)
+        rests.append(feeding.pace.rest)
+    unrested = round(UNRESTED_SECONDS / SLICE_SECONDS)
+    assert set(rests[: unrested - 1]) == {0.0}
+    assert set(rests[unrested + 1 :]) == {REST_SECONDS}
 
 
 def test_a_slice_lends_the_lock_and_nothing_else_does() -> None:
