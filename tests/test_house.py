@@ -254,5 +254,5 @@ def test_the_false_friends_are_named() -> None:
 
 def test_figures_of_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    assert f"at most {BATCH_INPUTS}\n" in text
+    assert f"at most {BATCH_INPUTS} inputs" in text
     assert f"in slices of some {SLICE_SECONDS * 1000:g} ms" in text
