@@ -155,6 +155,7 @@ def controller(
     dead_after: DeadAfter = None,
     archive: Archive = None,
     archive_interval: ArchiveInterval = None,
+    archive_retention: ArchiveRetention = None,
     spark_threshold: SparkThreshold = None,
     spark_master: SparkMaster = None,
     spark_conf: SparkConf = None,

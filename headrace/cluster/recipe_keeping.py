@@ -2,6 +2,8 @@
 
 A record says which tables the recipe was in force for, and a new table is first archived some time after it is
 created. So a recipe is kept again in every interval until all of its tables are archived; only what is new is written.
+
+How far back the archive reaches is the workers' setting. A controller that is not given the same lets no recipe go.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ async def keep_recipes(candidate: Candidate, settings: Settings) -> None:
     assert settings.archive is not None, "there is no archive to keep it in"
     from worker.archive.recipes import keep_recipe  # Late: it loads pyarrow.
 
+    retention = settings.archive_retention if "archive_retention" in settings.model_fields_set else None
     kept: Recipe | None = None
     while True:
         await asyncio.sleep(settings.archive_interval)
@@ -35,7 +38,7 @@ async def keep_recipes(candidate: Candidate, settings: Settings) -> None:
         try:
             tables = leader.serving().state.catalog.tables.values()
             text = decided.recipe.to_json().decode()
-            archived = await asyncio.to_thread(keep_recipe, settings.archive, decided.shards, text)
+            archived = await asyncio.to_thread(keep_recipe, settings.archive, decided.shards, text, retention=retention)
             if archived >= bases(tables, decided.shards):
                 kept = decided.recipe
         except HeadraceError as error:

@@ -17,7 +17,8 @@ async def test_it_goes_on_whatever_happens(monkeypatch: pytest.MonkeyPatch, capl
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def keep(url: str, shards: int, text: str) -> set[str]:
+    def keep(url: str, shards: int, text: str, *, retention: float | None) -> set[str]:
+        assert retention is None, "the workers' is not known"
         kept.append(text)
         if len(kept) == 1:
             raise ZeroDivisionError("division by zero")
@@ -30,7 +31,7 @@ async def test_it_goes_on_whatever_happens(monkeypatch: pytest.MonkeyPatch, capl
     leader: Any = SimpleNamespace(
         ledger=SimpleNamespace(state=SimpleNamespace(recipe=recipe, shards=1)), serving=lambda: serving
     )
-    settings = SimpleNamespace(archive="somewhere", archive_interval=0.001)
+    settings = SimpleNamespace(archive="somewhere", archive_interval=0.001, model_fields_set={"archive"})
     task = asyncio.create_task(keep_recipes(cast(Candidate, SimpleNamespace(leader=leader)), cast(Settings, settings)))
     try:
         async with asyncio.timeout(60):

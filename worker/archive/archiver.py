@@ -364,7 +364,8 @@ class Archiver:
         self._book = self._book or RecipeBook(place)
         identities = {host.domain.base_name(cut.schema): cut.identity for host, cut in cuts.hosts.values()}
         shards = max((host.domain.shards for host, _ in cuts.hosts.values()), default=1)
-        self._book.keep(RecipeRecord(cuts.closed, reached, identities, shards, self._recipe()))
+        if self._book.keep(RecipeRecord(cuts.closed, reached, identities, shards, self._recipe())):
+            self._book.expire(self._tidying.boundary(self._clock()))
 
     def _tidy(self, place: Place) -> None:
         try:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
 from domains.packets import Clock
-from worker.archive.recipes import RecipeRecord, record_at
+from worker.archive.place import Place
+from worker.archive.recipes import RecipeBook, RecipeRecord, record_at
 
 FORMER, LATER = "2026-01-31T08:00:00.000Z", "2026-01-31T09:00:00.000Z"
 RECORDS = [
@@ -34,3 +38,52 @@ def test_at_a_time_and_at_the_end() -> None:
     assert record_at(RECORDS, time="2026-01-31T08:59:59.000Z") is RECORDS[0]
     assert record_at(RECORDS) is RECORDS[1]
     assert record_at([]) is None
+
+
+def hour(number: int) -> str:
+    return f"2026-01-31T{number:02}:00:00.000Z"
+
+
+def test_what_was_in_force_only_before_the_retention_is_let_go(tmp_path: Path) -> None:
+    book = RecipeBook(Place(str(tmp_path)))
+    for number in range(1, 6):
+        book.keep(RecipeRecord(hour(number), {"t": number}, {"t": "a"}, 1, f"recipe {number}"))
+    for before, left in ((0, 5), (1, 5), (3, 3), (4, 2), (9, 1), (9, 1)):
+        book.expire(hour(before))
+        assert [record.recipe for record in book.records()] == [f"recipe {at}" for at in range(6 - left, 6)]
+    assert not book.keep(RecipeRecord(hour(9), {"t": 7}, {"t": "a"}, 1, "recipe 5")), "it is in force yet"
+    assert record_at(book.records(), positions={"t": 5}) is not None
+    assert record_at(book.records(), positions={"t": 4}) is None, "its recipe was another, which is not known any more"
+    assert record_at(book.records(), time=hour(4)) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_as_of_what_is_kept_the_record_stays_the_same_and_is_never_another(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    book, positions, generations = RecipeBook(Place(str(tmp_path))), {"t": 0, "u": 0}, {"t": 0, "u": 0}
+    asked: list[tuple[int, Clock]] = []
+    for number in range(1, 20):
+        for table in positions:
+            if rng.random() < 0.15:
+                generations[table] += 1
+                positions[table] = 0
+            positions[table] += rng.randrange(4)
+        now = {f"{table}~{generations[table]}": at for table, at in positions.items()}
+        asked += [(number, {base: at for base, at in now.items() if rng.random() < 0.8})]
+        recipe = f"recipe {number if number == 1 or rng.random() < 0.6 else number - 1}"
+        book.keep(RecipeRecord(hour(number), now, {base: base for base in now}, 1, recipe))
+    before, boundary = book.records(), rng.randrange(20)
+    book.expire(hour(boundary))
+    after = book.records()
+    for number, clock in asked:
+        told = f"seed {seed}, boundary {boundary}, as of hour {number}, {clock}"
+        at_time, was = record_at(after, time=hour(number)), record_at(before, time=hour(number))
+        assert recipe_of(at_time) in ({recipe_of(was)} | ({None} if number < boundary else set())), told
+        at_clock, was = record_at(after, positions=clock), record_at(before, positions=clock)
+        if was is not None and not was.identities.keys() >= clock.keys():
+            was = None  # It is of no use: who restores refuses a token of what it has not.
+        assert recipe_of(at_clock) in ({recipe_of(was)} | ({None} if number < boundary else set())), told
+
+
+def recipe_of(record: RecipeRecord | None) -> str | None:
+    return None if record is None else record.recipe
