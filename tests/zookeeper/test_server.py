@@ -51,6 +51,15 @@ async def test_old_java(said: str, says: str, tmp_path: Path, monkeypatch: pytes
         await Ensemble(tmp_path / "data").start()
 
 
+async def test_java_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script, whose child holds the pipe: the hanging one had a migration wait for ever."""
+    monkeypatch.setattr(zookeeper.java, "VERSION_SECONDS", 0.1)
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "sleep 600; true")))
+    async with asyncio.timeout(60):
+        with pytest.raises(ServerFailed, match=r"has not said in 0\.1 s which Java it is"):
+            await zookeeper.java.java()
+
+
 async def test_java_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = 'case "$*" in -version) echo \'openjdk version "21"\';; *) echo broken; exit 3;; esac'
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", script)))
