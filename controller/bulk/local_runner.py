@@ -24,7 +24,7 @@ from domains.archive import ArchiveError
 from domains.errors import HeadraceError, Unavailable
 from domains.types import TableSchema
 from migrations.backfill.job import Job, JobProgress, StateFile
-from migrations.backfill.runner import BulkFailed
+from migrations.backfill.runner import BulkFailed, how_it_ended
 
 CANCEL_SECONDS = 5.0
 """For the child to remove its temporary files."""
@@ -100,9 +100,8 @@ class LocalRun:
         self._threads[1].join(1.0)
         with self._lock:
             if self._results is None and self._error is None:
-                last = next((line for line in reversed(self._said) if line), "it said nothing")
                 self._error = BulkFailed(
-                    f"the process that computes it ended with code {code}: {last[:300]}",
+                    f"the process that computes it {how_it_ended(code, self._said)}",
                     hint="nothing was changed; see its log, try again",
                 )
 

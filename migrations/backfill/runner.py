@@ -6,7 +6,8 @@ writes go on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from signal import Signals
 from typing import Protocol
 
 from domains.errors import Unavailable
@@ -18,6 +19,20 @@ class BulkFailed(Unavailable):
     """A bulk job ended without its results. Nothing was changed: the old graph serves as it did."""
 
     code = "bulk_failed"
+
+
+def how_it_ended(code: int, said: Iterable[str]) -> str:
+    """Of a child process that ended without its result. ``said`` are its lines, of which the last was no reason where
+    a signal ended it."""
+    last = next((line.strip()[:300] for line in reversed(tuple(said)) if line.strip()), "")
+    if code >= 0:
+        return f"ended with code {code}: {last or 'it said nothing'}"
+    try:
+        name = Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    why = ", as the system does where memory is short" if -code == Signals.SIGKILL else ""
+    return f"was killed by {name}{why}" + (f" (before that it said: {last})" if last else "")
 
 
 class BulkRun(Protocol):

@@ -19,6 +19,7 @@ from threading import Condition, Thread
 from typing import Any
 
 from domains.errors import Cancelled, HeadraceError, Unavailable
+from migrations.backfill.runner import how_it_ended
 from migrations.backfill.spark.settings import SparkSettings
 from zookeeper.errors import ServerFailed
 from zookeeper.java import java_at_once
@@ -129,8 +130,7 @@ class SparkJob:
     def _died(self, code: int) -> HeadraceError:
         if self._cancelled:
             return Cancelled(f'the Spark job "{self.name}" was cancelled')
-        last = next((line for line in reversed(self._said) if line.strip()), "it said nothing")
-        return SparkFailed(f'the Spark job "{self.name}" ended with code {code}: {last[:300]}')
+        return SparkFailed(f'the Spark job "{self.name}" {how_it_ended(code, self._said)}')
 
     # --- for whoever wants it -----------------------------------------------------------------------------------
 

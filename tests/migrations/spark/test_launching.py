@@ -142,6 +142,20 @@ def test_a_child_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch, 
             job.result()
 
 
+def test_a_child_that_is_killed_says_by_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its last line was told as if it were the reason."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho '26/01/31 INFO TaskSetManager: Starting task 3.0' >&2\nkill -9 $$\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(launching, "check_java", lambda: None)
+    monkeypatch.setattr(launching.sys, "executable", str(python))
+    with SparkJob("probe", {}, SMALL) as job:
+        until(lambda: job.wait(0.2), "the job never ended")
+        told = r"was killed by SIGKILL, as the system does where memory is short \(before that it said: 26/01/31 INFO"
+        with pytest.raises(SparkFailed, match=told):
+            job.result()
+
+
 def test_a_java_home_without_a_java_is_kept_from_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Java is then that of PATH, which the check has found; Spark's own script would not look there."""
     python = tmp_path / "python"

@@ -87,7 +87,7 @@ async def test_a_view_is_built_by_spark_while_the_server_writes_once_no_driver_i
             killed = await ended(deployment, (await deployment.migrate(VIEW)).id)
             assert killed.error is not None
             assert killed.error[0] == "bulk_failed", killed.error
-            assert "ended with code -9" in killed.error[1]
+            assert "was killed by SIGKILL" in killed.error[1]
             migration = await deployment.migrate(VIEW)
             async with asyncio.timeout(60):
                 await asyncio.wrap_future(runner.begun)
