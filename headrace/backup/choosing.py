@@ -68,6 +68,7 @@ def choose(place: Place, as_of: str | None) -> AsOf:
     manifests = {(each.base, each.identity): each for each in all_manifests(place, former=True)}
     here = {base: manifests.get((base, identity)) for base, identity in record.identities.items()}
     moment = time if clock is None else _moment(here, clock)
+    where = "see --archive-retention" if contents is None else "a back-up has no dropped tables: restore the archive"
     chosen = []
     for schema in _tables(recipe, record.shards):
         for shard in range(schema.shards or record.shards):
@@ -76,7 +77,7 @@ def choose(place: Place, as_of: str | None) -> AsOf:
                 continue  # It was created with this recipe, and nothing had been archived of it.
             manifest = here[base]
             if manifest is None:
-                raise ArchiveError(f'"{place.url}" has no archive of "{base}" any more', hint="see --archive-retention")
+                raise ArchiveError(f'"{place.url}" has no archive of "{base}" any more', hint=where)
             chosen.append(ShardAsOf(manifest, _position(manifest, clock, moment), schema))
     for each in chosen:
         each.manifest.fold_of(each.position)

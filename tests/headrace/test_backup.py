@@ -187,6 +187,16 @@ def test_a_table_that_was_dropped_and_created_again_is_had_as_it_was(site: Site,
         assert list(db.execute("SELECT story, user FROM votes").rows) == [(1, 99)]
 
 
+def test_a_table_without_rows_that_was_dropped_and_created_again_is_had_as_it_was(site: Site, tmp_path: Path) -> None:
+    site.db.execute("CREATE TABLE extra (id BIGINT NOT NULL PRIMARY KEY)")
+    site.db.send(calls.archive())
+    first, moment = answers(site.db), time.time()
+    site.db.execute("DROP TABLE extra; CREATE TABLE extra (other TEXT)")
+    site.db.send(calls.archive())
+    when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment % 1 * 1000):03}Z"
+    check_restored(site, site.archive, tmp_path / "then", first, as_of=when)
+
+
 def test_what_is_restored_is_archived_as_another_table(site: Site, tmp_path: Path) -> None:
     """Its writes from here on have the positions that others have had: they must not be mistaken for them."""
     token = site.vote(1)

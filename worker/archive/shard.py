@@ -28,6 +28,7 @@ from domains.archive import (
 from domains.types import TableSchema
 from worker.archive.manifests import change_manifest, former_manifests, take_over
 from worker.archive.place import Place
+from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.segments import Entries, Written, write_segment
 from worker.archiving import SEGMENT_ROWS
 from worker.rocks.cut import TableCut
@@ -200,12 +201,26 @@ class ShardArchive:
         return gone
 
     def forget_former(self, before: str) -> None:
-        """Delete what is kept of dropped tables of this name, if nothing was archived of them after ``before``."""
-        for former in former_manifests(self.place, self.manifest.table, self.manifest.shard):
-            if all(segment.closed <= before for segment in former.segments):
-                for segment in former.segments:
-                    self.place.delete(segment.file)
-                self.place.delete(former_manifest_file(former))
+        """Delete what is kept of dropped tables of this name, if it was dropped before ``before`` (a time).
+
+        It was there as long as a recipe that names it was in force: when it was archived last says nothing of a table
+        that nobody wrote to, nor of one without rows, which a recipe as of then asks for all the same.
+        """
+        formers = former_manifests(self.place, self.manifest.table, self.manifest.shard)
+        records = RecipeBook(self.place).records() if formers else []
+        for former in formers:
+            if in_force_since(records, former, before) or any(each.closed > before for each in former.segments):
+                continue
+            for segment in former.segments:
+                self.place.delete(segment.file)
+            self.place.delete(former_manifest_file(former))
+
+
+def in_force_since(records: list[RecipeRecord], manifest: ShardManifest, time: str) -> bool:
+    """Whether a recipe that was in force at a time, or later, names the table."""
+    older = [each for each in records if each.time <= time]
+    since = older[-1:] + records[len(older) :]
+    return any(each.identities.get(manifest.base) == manifest.identity for each in since)
 
 
 def with_snapshot(place: Place, manifest: ShardManifest, snapshot: Segment) -> ShardManifest:

@@ -34,6 +34,7 @@ from worker.archive.folding import fold
 from worker.archive.manifests import all_manifests, change_manifest, load_manifest
 from worker.archive.place import Place
 from worker.archive.rebuilding import rebuild_table
+from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
 from worker.rocks.store import RocksStore
 
@@ -240,6 +241,24 @@ def test_a_table_of_the_same_name_is_another_one(table: ArchivedTable) -> None:
     after.forget_former(time_of(3))
     assert all_manifests(table.place, former=True) == [after.manifest]
     assert table.check(after) == 2
+
+
+@pytest.mark.parametrize("entries", [0, 3])
+def test_what_was_in_force_since_is_kept_however_long_nobody_wrote_to_it(tmp_path: Path, entries: int) -> None:
+    table = ArchivedTable(tmp_path)
+    for at in range(entries):
+        table.write([(row(at), 1)])
+    former, book = table.archive().manifest, RecipeBook(table.place)
+    book.keep(RecipeRecord(time_of(9), {}, {former.base: former.identity}, 1, "with the former one"))
+    table.store.drop_table("t")
+    table.create(BAG)
+    after = table.archive()
+    book.keep(RecipeRecord(time_of(15), {}, {former.base: after.manifest.identity}, 1, "with the other one"))
+    after.forget_former(time_of(14))
+    assert former in all_manifests(table.place, former=True)
+    after.forget_former(time_of(15))
+    assert all_manifests(table.place, former=True) == [after.manifest]
+    table.store.close()
 
 
 def test_an_archive_that_is_ahead_of_the_table_is_refused(table: ArchivedTable, tmp_path: Path) -> None:
