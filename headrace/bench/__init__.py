@@ -14,7 +14,8 @@ those by the clock.
     memory     a view under a limit     against    the same view full
 
 ``headrace bench scale`` is another one, over whole clusters (``scale.py``): what a request costs with 1, 2 and 4
-workers; ``headrace bench replay`` (``replay.py``) reads base logs back, with Spark and without.
+workers; ``headrace bench replay`` (``replay.py``) reads base logs back, with Spark and without; ``headrace bench
+rebuild`` (``rebuild.py``) has a cluster's lost disk back from the archive, in the same two ways.
 
 ``headrace bench --guard`` (``guard.py``) compares the quick ratios of the first three with committed ones, and fails.
 

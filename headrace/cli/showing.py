@@ -118,3 +118,28 @@ def replay(
     """
     spark = load(spark_master=spark_master).spark()
     import_module("headrace.bench.replay").run(rows=rows, out=out, spark=spark, ways=ways.split(","), folder=folder)
+
+
+@bench.command()
+def rebuild(
+    rows: Annotated[int, typer.Option(metavar="N", help="Base rows, of which half are lost.")] = 1_000_000,
+    ways: Annotated[str, typer.Option(help="Who folds the archive.")] = "worker,spark",
+    out: Out = None,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the clusters live, and stay, with what they logged.")
+    ] = None,
+    spark_master: SparkMaster = None,
+) -> None:
+    """Measure how fast a cluster has a lost disk back: base shards, the full view on them, and what others notice.
+
+    Starts a cluster of two workers on this machine for each way, so it needs Java. Fails if an answer is another one
+    afterwards. 1,000,000 rows take some minutes.
+
+    Examples:
+
+      headrace bench rebuild --rows 100000
+
+      headrace bench rebuild --rows 1000000 --ways worker,spark --out rebuild.json
+    """
+    master = load(spark_master=spark_master).spark().master
+    import_module("headrace.bench.rebuild").run(rows=rows, out=out, ways=ways.split(","), folder=folder, master=master)
