@@ -99,7 +99,7 @@ def step(flow: Flow, table: str, deltas: list[Delta]) -> list[Publish]:
     taken = Step(DomainIndex(0))
     domain.spread(table, deltas, taken)
     effects = domain.close(taken)
-    flow.simulation._perform(effects)
+    flow.simulation.perform(0, effects)
     for row, weight in deltas:
         flow.stored[table][row] += weight
     flow.stored[table] = +flow.stored[table]
@@ -197,14 +197,14 @@ def test_what_cancels_within_a_step_says_nothing(
         flow.simulation.domains[0].spread(table, deltas, taken)
         said = [effect for effect in flow.simulation.domains[0].close(taken) if isinstance(effect, Publish)]
         assert all(not publish.deltas and not publish.evicted for publish in said)
-        flow.simulation._perform(list(said))
+        flow.simulation.perform(0, list(said))
     linked = partial_of(name)
     fill(linked)
     apply(linked, before)
     for table in TABLES:
         taken = Step(DomainIndex(0))
         linked.simulation.domains[0].spread(table, deltas, taken)
-        linked.simulation._perform(linked.simulation.domains[0].close(taken))
+        linked.simulation.perform(0, linked.simulation.domains[0].close(taken))
         linked.settle()
         linked.compare()
 

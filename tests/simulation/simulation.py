@@ -78,12 +78,12 @@ class Simulation:
 
     def send(self, domain: int, packet: Packet) -> None:
         """Hand a packet to a domain and perform its effects."""
-        self._perform(self.domains[domain].handle(packet))
+        self.perform(domain, self.domains[domain].handle(packet))
 
     def command(self, domain: int, command: Command) -> bool:
         """Perform a command; True when it is finished."""
         progress, effects = perform(self.domains[domain], command)
-        self._perform(effects)
+        self.perform(domain, effects)
         return progress.finished
 
     def migrate(
@@ -96,7 +96,8 @@ class Simulation:
             while not self.command(step.domain, step.command) and step.sliced:
                 between()
 
-    def _perform(self, effects: list[Effect]) -> None:
+    def perform(self, domain: int, effects: list[Effect]) -> None:
+        """What a step of a domain has led to. Checked is that domain: no step changes what another one holds."""
         for effect in effects:
             match effect:
                 case Send(link=link, packet=packet):
@@ -106,7 +107,7 @@ class Simulation:
                 case Reply(request=request, outcome=outcome):
                     self.outcomes[request] = outcome
         if self.checking:
-            self.check()
+            self._check(self.domains[domain])
 
     def _publish(self, publish: Publish) -> None:
         name = f"reader {publish.reader} in domain {publish.domain}"
@@ -144,7 +145,7 @@ class Simulation:
         waiting = self.waiting()
         if not waiting or rng.random() < BEATS:
             for domain in self.domains:
-                self._perform(domain.beat())
+                self.perform(domain.index, domain.beat())
             waiting = self.waiting()
         unaware = self.unaware()
         if not waiting and not unaware:
@@ -199,11 +200,15 @@ class Simulation:
         while self.deliver(rng):
             pass
         if self.checking:
+            self.check()
             check_links(self.domains)
 
     def check(self) -> None:
         for domain in self.domains:
-            check_domain(domain, partial(self._rows, domain.index))
+            self._check(domain)
+
+    def _check(self, domain: Domain) -> None:
+        check_domain(domain, partial(self._rows, domain.index))
 
     def _rows(self, domain: DomainIndex, reader: NodeIndex, key: Row) -> list[Delta] | None:
         rows = self.readers.get((domain, reader), {}).get(key)
