@@ -44,10 +44,10 @@ def expected(rows: Sequence[int], *, joined: bool) -> tuple[FedTable, ...]:
 
 
 class Feeding:
-    """Of one domain, with its tables in the order in which they are fed."""
+    """Of one domain, with its tables in the order in which they are fed; none where their rows are not known."""
 
     def __init__(self, tables: Sequence[FedTable]) -> None:
-        self._tables = tables or (FedTable(1.0, 1.0),)
+        self._tables = tables
         self._place = 0
         self._rows, self._seconds = 0.0, 0.0
         """Of the table that is under way."""
@@ -57,7 +57,7 @@ class Feeding:
     def fed(self, rows: int, seconds: float) -> None:
         """One slice, which is of one table."""
         # One that ends its table may be larger than what was counted of it.
-        if self._rows >= self._tables[self._place].rows and self._place + 1 < len(self._tables):
+        if self._place + 1 < len(self._tables) and self._rows >= self._tables[self._place].rows:
             self._before += self._seconds
             self._place, self._rows, self._seconds = self._place + 1, 0.0, 0.0
         self._rows += rows
@@ -66,7 +66,7 @@ class Feeding:
     @property
     def seconds_left(self) -> float | None:
         """None before anything was fed."""
-        if not self._rows:
+        if not self._rows or not self._tables:
             return None
         table = self._tables[self._place]
         rest = max(0.0, table.rows - self._rows)

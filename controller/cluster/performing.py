@@ -138,7 +138,7 @@ class ClusterExecutor:
         return 0
 
     async def table_rows(self, domain: DomainIndex) -> Mapping[str, int]:
-        """It is only for showing progress and for choosing a way, so a worker that does not tell does no harm."""
+        """It is only for showing progress and for choosing a way, which goes by who does not tell, too."""
         try:
             counts: RowCounts = await self._fleet.ask(
                 self._ledger.decided.placement[domain].worker, RowsRequest(domain)

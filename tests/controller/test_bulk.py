@@ -219,6 +219,26 @@ async def test_cancelling_stops_the_job_and_leaves_the_old_graph(tmp_path: Path)
         await deployment.close()
 
 
+async def test_rows_that_nobody_tells_of_may_be_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that did not answer counted as one without rows: millions of them were fed in slices."""
+    deployment = await opened(tmp_path, Watched(), domains=3)
+    try:
+        await fill(deployment)
+        deployment.migrator.threshold = 10**6
+
+        async def nothing(domain: int) -> dict[str, int]:
+            del domain
+            return {}
+
+        monkeypatch.setattr(deployment.migrator._executor, "table_rows", nothing)
+        status = await ended(deployment, (await deployment.migrate(RANKING.split(";")[0])).id)
+        assert status.backfill is not None
+        assert (status.state, status.backfill.way) == ("done", "local"), status
+        assert "does not tell how many base rows it has" in status.backfill.why
+    finally:
+        await deployment.close()
+
+
 async def test_a_job_that_dies_fails_the_migration_and_leaves_the_old_graph(tmp_path: Path) -> None:
     runner = Stalled()
     deployment = await opened(tmp_path, runner)

@@ -113,7 +113,10 @@ async def test_what_is_left_goes_by_the_time_that_rows_have_taken(monkeypatch: p
 def test_what_tables_are_expected_to_take(rows: list[int], joined: bool, work: list[float]) -> None:
     tables = expected(rows, joined=joined)
     assert [table.work for table in tables] == work
-    assert (Feeding(tables).seconds_left, Feeding(tables).share) == (None, 0.0)
+    feeding = Feeding(tables)
+    assert (feeding.seconds_left, feeding.share) == (None, 0.0)
+    feeding.fed(1, 2.0)
+    assert (feeding.seconds_left is None) == (not work), "of what is not known nothing is told"
 
 
 async def test_tables_that_are_joined_are_foreseen(tmp_path: Path) -> None:
