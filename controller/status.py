@@ -27,12 +27,14 @@ def health_of(dataflow: Dataflow) -> str:
 
 def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses: int) -> dict[str, Any]:
     """Sizes in bytes, times in seconds; ``counters`` only grow."""
-    domains = []
+    domains: list[dict[str, Any]] = []
+    full = 0
     counters = {"hits": hits, "misses": misses, "syncs": dataflow.flusher.syncs}
     for domain in dataflow.domains.values():
         own = domain.counters
         for name in ("steps", "writes", "upqueries", "fills", "evictions", "published_deltas"):
             counters[name] = counters.get(name, 0) + getattr(own, name)
+        full += domain.vertices.full_bytes()
         domains.append(
             {
                 "domain": domain.index,
@@ -46,7 +48,7 @@ def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses
         "health": health_of(dataflow),
         "uptime": round(uptime, 3),
         "memory": {
-            **memory_of(dataflow.domains.values(), dataflow.memory_limit),
+            **memory_of(sum(each["bytes"] for each in domains), full, dataflow.memory_limit),
             "resident": psutil.Process().memory_info().rss,
             "reader_map_file": dataflow.reader_map.file_bytes(),
         },

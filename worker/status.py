@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from domains.domain import Domain
 from domains.graph import Reader
 from domains.operators.edges import Reader as ReaderOperator
 from worker.hosted import Hosted
@@ -19,10 +17,11 @@ from worker.reader_map import ReaderMap
 def hosted_status(hosted: Hosted, reader_map: ReaderMap) -> dict[str, Any]:
     """Taken between two steps."""
     domains = [_domain(host, reader_map, hosted) for host in hosted.hosts.values()]
+    full = sum(host.domain.vertices.full_bytes() for host in hosted.hosts.values())
     return {
         "epoch": hosted.epoch,
         "memory": {
-            **memory_of((host.domain for host in hosted.hosts.values()), hosted.memory_limit),
+            **memory_of(sum(each["bytes"] for each in domains), full, hosted.memory_limit, workers=True),
             "resident": resident_bytes(),
             "reader_map_file": reader_map.file_bytes(),
         },
@@ -32,17 +31,18 @@ def hosted_status(hosted: Hosted, reader_map: ReaderMap) -> dict[str, Any]:
     }
 
 
-def memory_of(domains: Iterable[Domain], limit: int) -> dict[str, Any]:
-    """What is held and what may be. Full state is never evicted: where it alone is over the limit, an alarm says so."""
-    here = list(domains)
-    full = sum(domain.vertices.full_bytes() for domain in here)
-    shown = {"accounted": sum(domain.accounted_bytes() for domain in here), "full": full, "limit": limit}
+def memory_of(accounted: int, full: int, limit: int, *, workers: bool = False) -> dict[str, Any]:
+    """What is held and what may be. Full state is never evicted: where it alone is over the limit, an alarm says so.
+
+    ``workers``: there can be others beside this process, in a cluster.
+    """
+    shown: dict[str, Any] = {"accounted": accounted, "full": full, "limit": limit}
     if full <= limit:
         return shown
     told = (
         f"full state takes {full:,} bytes, memory_limit is {limit:,}, and eviction cannot help: it frees none of that, "
-        "and takes what partial views hold as soon as it is read. Raise memory_limit, add workers, or drop views that "
-        "are full (headrace explain says why one is)"
+        "and takes what partial views hold as soon as it is read. Raise memory_limit, "
+        f"{'add workers, ' if workers else ''}or drop views that are full (headrace explain says why one is)"
     )
     return {**shown, "alarm": told}
 

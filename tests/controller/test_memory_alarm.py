@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from controller.local import LocalDeployment
+from domains.vertices import Vertices
+from worker.status import memory_of
 
 
 async def test_full_state_over_the_limit_is_an_alarm(tmp_path: Path) -> None:
@@ -27,5 +31,25 @@ async def test_full_state_over_the_limit_is_an_alarm(tmp_path: Path) -> None:
         after = (await opened.status())["memory"]
         told = f"full state takes {after['full']:,} bytes, memory_limit is {before['full'] - 1:,}, and eviction cannot"
         assert after["alarm"].startswith(told)
+        assert "add workers" not in after["alarm"], "there are none"
+    finally:
+        await opened.close()
+
+
+def test_a_worker_may_be_helped_by_others() -> None:
+    assert "add workers" in memory_of(9, 5, 4, workers=True)["alarm"]
+    assert "alarm" not in memory_of(9, 4, 4, workers=True)
+
+
+@pytest.mark.parametrize("domains", [1, 3])
+async def test_a_status_sums_each_domain_once(domains: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = await LocalDeployment.open(tmp_path, domains=domains)
+    try:
+        summed: list[Vertices] = []
+        whole = Vertices.accounted_bytes
+        monkeypatch.setattr(Vertices, "accounted_bytes", lambda own: summed.append(own) or whole(own))
+        status = await opened.status()
+        assert len(summed) == domains
+        assert status["memory"]["accounted"] == sum(each["bytes"] for each in status["domains"])
     finally:
         await opened.close()
