@@ -134,6 +134,7 @@ class Twins(RuleBasedStateMachine):
                 assert [ours.before(row, cursor) for row, _ in seen] == [True] * len(seen)
                 part, cursor = ours.scan(cursor, 2)
             alike(seen + part, rows)
+            ours.scan(None, 1)  # What it has read ahead is there when the next step is taken.
 
 
 def alike(left: list[Delta], right: list[Delta]) -> list[Delta]:

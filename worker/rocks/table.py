@@ -22,6 +22,7 @@ from worker.rocks.codec import RowCodec
 from worker.rocks.database import Database
 from worker.rocks.indexes import Access, SecondaryIndex, TableIndexes
 from worker.rocks.numbers import StreamNumbers
+from worker.rocks.read_ahead import ReadAhead
 from worker.rocks.row_cache import CacheRoom
 
 Pending = dict[bytes, bytes | None]
@@ -71,6 +72,7 @@ class RocksTable:
         self._save_catalog = save_catalog
         self._room = room
         self._cache = room.new_cache()
+        self._ahead = ReadAhead(database)
         self._rows = layout.table_prefix(layout.ROWS, number)
         self._rows_end = layout.table_end(layout.ROWS, number)
         self.counters = counters or Counters()
@@ -181,7 +183,7 @@ class RocksTable:
             if cursor is not None:
                 # The last row may have equals beyond the slice: they are counted now, so that none is cut in two.
                 place = entries[-1][0][: -layout.UNIQUE_BYTES]
-                entries += self._database.items(entries[-1][0] + b"\x00", place + b"\xff" * layout.UNIQUE_BYTES)
+                entries += self._ahead.all(entries[-1][0] + b"\x00", place + b"\xff" * layout.UNIQUE_BYTES)
                 cursor = place[len(self._rows) :] + b"\xff" * layout.UNIQUE_BYTES
             deltas += self._rows_of(len(self._rows), entries)
             if cursor is None:
@@ -192,8 +194,11 @@ class RocksTable:
     def _slice(self, after: bytes | None, limit: int) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
         """The row entries after a cursor, and the cursor after them (None at the end)."""
         start = self._rows if after is None else self._rows + after + b"\x00"
-        entries = self._database.items(start, self._rows_end, limit)
-        return entries, entries[-1][0][len(self._rows) :] if len(entries) == limit else None
+        entries = self._ahead.first(start, self._rows_end, limit)
+        if len(entries) == limit:
+            return entries, entries[-1][0][len(self._rows) :]
+        self._ahead.forget()
+        return entries, None
 
     def before(self, row: Row, cursor: bytes | None) -> bool:
         if cursor is None:
@@ -209,12 +214,14 @@ class RocksTable:
 
     def close(self) -> None:
         """The table is dropped."""
+        self._ahead.forget()
         self._room.give_up(self._cache)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
     def stage(self, deltas: Sequence[Delta]) -> None:
         self.staged = True
+        self._ahead.forget()
         self._cache.forget(deltas)
         gone = [delta for delta in deltas if delta[1] < 0]
         come = [delta for delta in deltas if delta[1] > 0] if gone else deltas
