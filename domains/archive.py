@@ -59,6 +59,12 @@ class ArchiveUnreachable(ArchiveError):
     code = "archive_unreachable"
 
 
+class ArchiveUnusable(ArchiveUnreachable):
+    """No file system here is for such a URL, or its library is missing. That does not pass by itself."""
+
+    code = "archive_unusable"
+
+
 class ArchiveAhead(ArchiveError):
     """It has more of the table than the table itself: the data directory is an older copy."""
 
@@ -220,6 +226,12 @@ def padding(old: TableSchema, new: TableSchema) -> Row:
 
 
 # --- where it is --------------------------------------------------------------------------------------------------
+
+
+def url_below(url: str, path: str) -> str:
+    """What is below an archive, as its URL, which may have a query (``?endpoint_override=…``), or as a path."""
+    start, mark, query = url.partition("?") if "://" in url else (url, "", "")
+    return f"{start.rstrip('/')}/{path}{mark}{query}"
 
 
 def shard_directory(table: str, shard: int) -> str:

@@ -19,6 +19,7 @@ from domains.archive import (
     ArchiveFenced,
     ArchiveGap,
     ArchiveUnreachable,
+    ArchiveUnusable,
     ManifestDamaged,
     NotArchivedYet,
     OtherTable,
@@ -102,8 +103,8 @@ BY_CODE: dict[str, type[HeadraceError]] = {
         *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, BadRequest),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
         *(NotServed, NoLeader, LeaderLost, ConnectionFailed, ServerFault),
-        *(ArchiveError, ArchiveAhead, ArchiveFenced, ArchiveGap, ArchiveUnreachable, ManifestDamaged),
-        *(NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
+        *(ArchiveError, ArchiveAhead, ArchiveFenced, ArchiveGap, ArchiveUnreachable, ArchiveUnusable),
+        *(ManifestDamaged, NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
     )
 }
 """What is rebuilt as its own class: a list, as a walk through subclasses finds only what has been imported by then."""

@@ -66,11 +66,15 @@ def start_archiver(
     """Begin to archive in a thread of its own; the dataflow has started. None where nothing is to be archived.
 
     ``recipe`` answers the recipe in force, as JSON text, where this process is the whole deployment.
+
+    :raises ArchiveUnusable: nothing can ever be archived there from here.
     """
     if options is None:
         return None
     from worker.archive.archiver import Archiver  # Late: it loads pyarrow, which takes a tenth of a second and 60 MB.
+    from worker.archive.opening import check_usable
 
+    check_usable(options.url)
     archiver = Archiver(dataflow, options, recipe=recipe)
     archiver.start()
     return archiver

@@ -29,6 +29,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from domains.archive import url_below
 from domains.errors import HeadraceError
 
 STAGING, RUNS = "_bulk", "_rebuild"
@@ -75,9 +76,8 @@ class JobFiles:
 
 
 def url_of(archive: str, kind: str, id: str) -> str:
-    """Of a job's directory. The archive's URL may have a query (``?endpoint_override=…``)."""
-    start, mark, query = archive.partition("?") if "://" in archive else (archive, "", "")
-    return f"{start.rstrip('/')}/{kind}/{id}{mark}{query}"
+    """Of a job's directory."""
+    return url_below(archive, f"{kind}/{id}")
 
 
 def id_of(url: str) -> str:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Any
 
-from domains.archive import ArchiveError
+from domains.archive import ArchiveError, ArchiveUnreachable
 from domains.errors import HeadraceError, NotFound, StorageFailure
 from domains.graph import DomainIndex
 from domains.packets import Clock
@@ -231,7 +231,7 @@ class Archiver:
             cuts = self._cut(asked)
             place = self._place = self._place or Place(self.options.url)
             reached: Clock = {}
-            errors = [error for key in cuts.hosts if (error := self._archive(place, key, cuts, reached)) is not None]
+            errors = self._archive_all(place, cuts, reached)
             self._forget_others(cuts)
             if not errors:
                 self._keep_recipe(place, cuts, reached)
@@ -284,6 +284,20 @@ class Archiver:
                     self._holds.pop(each.hold, None)
 
     # --- one shard ----------------------------------------------------------------------------------------------
+
+    def _archive_all(self, place: Place, cuts: Cuts, reached: Clock) -> list[HeadraceError]:
+        """What kept it from archiving some of them. Raises ArchiveUnreachable where none can be: a server that is away
+        is asked twice and not once for each table, since that takes seconds, and whoever stops the process waits."""
+        errors = []
+        for key in cuts.hosts:
+            error = self._archive(place, key, cuts, reached)
+            if self._stopping:
+                raise Stopped
+            if error is not None:
+                errors.append(error)
+                if isinstance(error, ArchiveUnreachable) and not place.local and not place.answers():
+                    raise error
+        return errors
 
     def _archive(self, place: Place, key: Key, cuts: Cuts, reached: Clock) -> HeadraceError | None:
         host, cut = cuts.hosts[key]

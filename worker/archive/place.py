@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from domains.archive import ArchiveUnreachable
+from domains.archive import ArchiveUnreachable, url_below
 from domains.errors import NotFound
+from worker.archive.opening import NO_DIRECTORIES, OBJECT_STORES, first_line, hint_for, open_file_system
 
 DIGEST_BYTES = 16
 """Of blake2b: against damage, not against malice."""
@@ -69,19 +70,13 @@ class Place:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        try:
-            if "://" in url:
-                self._fs, path = fs.FileSystem.from_uri(url)
-            else:
-                self._fs, path = fs.LocalFileSystem(), str(Path(url).expanduser().absolute())
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise ArchiveUnreachable(
-                f'cannot use "{url}" as an archive: {error}', hint="give a directory, or a URL that pyarrow understands"
-            ) from error
+        self._fs, path = open_file_system(url)
         self.local = isinstance(self._fs, fs.LocalFileSystem)
         """Whether it is a directory of this machine, or one that is mounted."""
-        self._replaces_whole = self._fs.type_name in ("s3", "gcs", "abfs")
-        """A store of objects shows an object when it is written to its end, and not before."""
+        self._replaces_whole = self._fs.type_name in OBJECT_STORES
+        self._flat = self._fs.type_name == "gcs"
+        """Where pyarrow does not list a directory that is only in names: an archive that was copied has no other."""
+        self._has_directories = self._fs.type_name not in NO_DIRECTORIES
         self._root = path.rstrip("/")
 
     def at(self, file: str) -> str:
@@ -89,7 +84,15 @@ class Place:
         return f"{self._root}/{file}" if file else self._root
 
     def shown(self, file: str) -> str:
-        return f"{self.url.rstrip('/')}/{file}"
+        return url_below(self.url, file) if file else self.url
+
+    def answers(self) -> bool:
+        """Whether it can be reached at all. Of a server that is away, that takes many seconds."""
+        try:
+            self._fs.get_file_info(self._root or "/")
+        except (OSError, pa.ArrowException):
+            return False
+        return True
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -134,8 +137,11 @@ class Place:
         return [info.base_name for info in self._listed(directory) if info.type is fs.FileType.Directory]
 
     def _listed(self, directory: str) -> list[Any]:
+        selector = fs.FileSelector(self.at(directory), allow_not_found=True, recursive=self._flat)
         with self._reaching(directory):
-            found = self._fs.get_file_info(fs.FileSelector(self.at(directory), allow_not_found=True))
+            found = self._fs.get_file_info(selector)
+        if self._flat:
+            found = _directly_below(self.at(directory), found)
         return sorted(found, key=lambda info: str(info.base_name))
 
     # --- writing ------------------------------------------------------------------------------------------------
@@ -143,10 +149,13 @@ class Place:
     @contextmanager
     def sink(self, file: str) -> Iterator[Sink]:
         """A new file, which is whole and on disk at the end of the block. One that is broken off is deleted."""
+        with self._reaching(file):
+            if self._has_directories:
+                self._fs.create_dir(self.at(file).rpartition("/")[0], recursive=True)
+            stream = self._fs.open_output_stream(self.at(file))
         try:
             with self._reaching(file):
-                self._fs.create_dir(self.at(file).rpartition("/")[0], recursive=True)
-                with self._fs.open_output_stream(self.at(file)) as stream:
+                with stream:
                     yield Sink(stream)
                 self._sync(file)
         except BaseException:
@@ -235,6 +244,17 @@ class Place:
             yield
         except (OSError, pa.ArrowException) as error:
             raise ArchiveUnreachable(
-                f'cannot use "{self.shown(file)}": {error}',
-                hint="see that it is there, may be written and has room",
+                f'cannot use "{self.shown(file)}": {first_line(error)}', hint=hint_for(self._fs.type_name)
             ) from error
+
+
+def _directly_below(directory: str, found: list[Any]) -> list[Any]:
+    """Of all that is below a directory: its files, and each directory that it has, by whatever is in that."""
+    below: dict[str, Any] = {}
+    for info in found:
+        name, _, rest = info.path.removeprefix(f"{directory}/").partition("/")
+        if not rest:
+            below[name] = info
+        else:
+            below.setdefault(name, fs.FileInfo(f"{directory}/{name}", fs.FileType.Directory))
+    return list(below.values())
