@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import re
 import shutil
@@ -32,7 +33,8 @@ WRITES = (
     "INSERT INTO t (id, name) VALUES (3, 'ÿ€')",
     "DELETE FROM t WHERE id = 2",
     "ALTER TABLE t DROP COLUMN share, ADD COLUMN hits INT NOT NULL DEFAULT 7, ADD COLUMN day DATE DEFAULT '2026-01-31',"
-    " ADD COLUMN fee DECIMAL(6, 2) DEFAULT 1.5, ADD COLUMN note TEXT",
+    " ADD COLUMN fee DECIMAL(6, 2) DEFAULT 1.5, ADD COLUMN note TEXT, ADD COLUMN raw BLOB DEFAULT 'ä\\\\x',"
+    " ADD COLUMN seen DATETIME(6) DEFAULT '2026-01-31 08:00:00.000001', ADD COLUMN part DOUBLE DEFAULT -0.25",
     "UPDATE t SET price = price + 1, at = '9999-12-31 23:59:59.999999' WHERE id = 1",
     "INSERT INTO t (id, name) VALUES (2, 'again')",
     "DELETE FROM t WHERE id = 3",
@@ -52,10 +54,10 @@ def shown() -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """A value as the server answers it in JSON."""
-    if isinstance(value, datetime.date):
+    if isinstance(value, datetime.date | Decimal):
         return str(value)
-    if isinstance(value, Decimal):
-        return str(value)
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
     return None if value is None or value != value else value
 
 
