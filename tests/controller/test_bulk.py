@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from controller.bulk.job_files import STAGING
@@ -23,7 +24,7 @@ from controller.local import LocalDeployment
 from domains.errors import Cancelled, HeadraceError, Unavailable
 from domains.types import TableSchema
 from migrations.backfill.job import Job
-from migrations.backfill.runner import BulkFailed, BulkRunner
+from migrations.backfill.runner import NICENESS, BulkFailed, BulkRunner
 from migrations.backfill.spark.runner import SparkRunner
 from migrations.backfill.spark.settings import SparkSettings
 from worker.archiving import ArchiveOptions
@@ -362,6 +363,17 @@ def test_a_child_that_is_killed_while_it_tells_something_has_failed(
     run = LocalRun(Job("1", str(tmp_path / "archive"), str(tmp_path / "staging"), (), ()))
     assert "was killed by SIGKILL" in failed(run).message
     run.cancel()
+
+
+def test_a_child_has_the_time_that_nobody_else_wants(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "controller.bulk.child", str(tmp_path / "spool")], stdin=subprocess.PIPE
+    ) as child:
+        deadline = time.monotonic() + 60
+        while psutil.Process(child.pid).nice() < min(19, os.nice(0) + NICENESS):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        child.kill()
 
 
 async def test_of_a_child_that_is_killed_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from domains.errors import HeadraceError
+from migrations.backfill.runner import NICENESS
 from migrations.backfill.spark import bulk, counting, loading, probe, rebuild, verify
 from migrations.backfill.spark.launching import ERROR, RESULT
 from migrations.backfill.spark.reporting import Reporter, set_output_aside
@@ -37,6 +38,9 @@ JOBS: dict[str, Work] = {
     "rebuild": rebuild.run,
     "verify": verify.run,
 }
+
+WAITED_FOR = {"rebuild"}
+"""Jobs of rows that are lost until they are done: they give way to nobody."""
 
 PATIENCE = 12
 """Seconds for an orderly end after a signal; a little more than the session's own patience with the JVM."""
@@ -56,6 +60,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _stop)
     Thread(target=_end_with_input, daemon=True).start()
     settings = SparkSettings.from_json(order["settings"])
+    if sys.argv[1] not in WAITED_FOR:
+        os.nice(NICENESS)  # So has the JVM, and what that starts.
     try:
         with session(settings) as spark:
             reporter.progress(ui=spark.sparkContext.uiWebUrl, master=spark.sparkContext.master)

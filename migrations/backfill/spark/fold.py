@@ -155,7 +155,8 @@ def _padded(
     """Segments of one schema, in the width of the other."""
     own, wanted = schemas
     # Its columns are known: to look for them in the files would be a job of its own.
-    read = spark.read.schema(_file_schema(own)).parquet(*(files.for_spark(segment.file) for segment in segments))
+    reader = spark.read.schema(_file_schema(own)).options(**files.options_for_spark())
+    read = reader.parquet(*(files.for_spark(segment.file) for segment in segments))
     # A log segment may begin before the snapshot that stands for its beginning.
     counts = (F.col(SEQUENCE) <= shard.position) & (
         (F.col(SEQUENCE) > snapshot) | F.col("_metadata.file_name").startswith("snapshot-")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow.fs
 from pyspark.sql import SparkSession
@@ -41,6 +41,9 @@ CHECKED_HERE = 256 * 2**20
 
 _SPARKS_NAMES = {"s3": "s3a", "s3a": "s3a"}
 
+_YES = ("1", "true")
+"""As pyarrow reads a switch in a URL."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFiles:
@@ -66,7 +69,27 @@ class ArchiveFiles:
         if not parts.scheme or parts.scheme == "file":
             return f"file://{Path(unquote(parts.path) if parts.scheme else self.url).absolute()}/{file}"
         scheme = _SPARKS_NAMES.get(parts.scheme, parts.scheme)
-        return f"{scheme}://{parts.netloc}{unquote(parts.path).rstrip('/')}/{file}"
+        # Keys are not for it: Hadoop refuses a URL with them, and takes those of the environment.
+        bucket = parts.netloc.rpartition("@")[2] if scheme == "s3a" else parts.netloc
+        return f"{scheme}://{bucket}{unquote(parts.path).rstrip('/')}/{file}"
+
+    def options_for_spark(self) -> dict[str, str]:
+        """Hadoop's settings, as options of Spark's reader, for what pyarrow finds in the URL's query."""
+        parts = urlsplit(self.url)
+        if _SPARKS_NAMES.get(parts.scheme) != "s3a":
+            return {}
+        query = dict(parse_qsl(parts.query))
+        options = {}
+        if "region" in query:
+            options["fs.s3a.endpoint.region"] = query["region"]
+        if "endpoint_override" in query:
+            scheme = query.get("scheme", "https")
+            options["fs.s3a.endpoint"] = f"{scheme}://{query['endpoint_override'].rpartition('://')[2]}"
+            options["fs.s3a.connection.ssl.enabled"] = str(scheme == "https").lower()
+            # pyarrow names the bucket in the path there, not in the host.
+            virtual = query.get("force_virtual_addressing", "").lower() in _YES
+            options["fs.s3a.path.style.access"] = str(not virtual).lower()
+        return options
 
     def manifest(self, table: str, shard: int) -> ShardManifest:
         """Raises ArchiveError where there is none, or where it is damaged."""

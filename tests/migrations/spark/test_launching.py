@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from domains.errors import Cancelled
+from migrations.backfill.runner import NICENESS
 from migrations.backfill.spark import launching
 from migrations.backfill.spark.launching import SparkFailed, SparkJob, SparkUnavailable, error_of_code
 from migrations.backfill.spark.session import settings_of
@@ -58,6 +59,7 @@ def test_cancelled_with_all_that_is_below_it() -> None:
         until(lambda: job.progress.get("tasks"), "its tasks never ran")
         family = below(job.process.pid)
         assert any("java" in process.name() for process in family)
+        assert {process.nice() for process in family} == {min(19, os.nice(0) + NICENESS)}
         job.cancel()
         job.cancel()
         with pytest.raises(Cancelled):
