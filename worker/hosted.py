@@ -82,7 +82,7 @@ class Hosted:
         self.known: dict[DomainIndex, int] = {}
         """The incarnations of all domains, as far as this worker was told."""
         self._given_up: dict[DomainIndex, int] = {}
-        """Domains of which nothing counts that was sent before these incarnations."""
+        """Domains of which nothing counts that was sent before these incarnations, until they are known."""
         self.counters = LinkCounters()
         self.waits = TokenWaits()
         self._on_links: deque[LinkPacket] = deque()
@@ -165,6 +165,9 @@ class Hosted:
                 host.linked = self.known[index] == host.domain.epoch
         for host in self.hosts.values():
             self._meet(host, batch)
+        # An incarnation that is known every host here has met: what was sent before it is stale by its epoch. A host
+        # that is opened later meets all that are known before it is linked, and until then it only holds packets.
+        self._given_up = {each: of for each, of in self._given_up.items() if self.known.get(each, 0) < of}
         for host in self.hosts.values():
             if host.linked:
                 self._on_links.extend(host.outgoing)

@@ -157,6 +157,31 @@ def test_packets_of_another_time_are_dropped_or_held(partial: Alone) -> None:
     assert partial.views.counters.stale == 3
 
 
+def test_what_is_given_up_is_forgotten_once_its_next_incarnation_is_known(partial: Alone) -> None:
+    """What came late of the one before is dropped all the same, also by a host that is opened after that."""
+    partial.build(AddNodes, Activate)
+    partial.link(partial.base)
+    partial.link(partial.views)
+    partial.write()
+    late = partial.sent
+    assert late
+    views = partial.views
+    views.give_up({BASE: 8})
+    partial.receive(late)
+    partial.link(views, base=7)
+    assert views._given_up, "7 is not the one that is waited for"
+    partial.link(views, base=8)
+    assert not views._given_up
+    partial.receive(late)
+    assert views.counters.stale == 2 * len(late)
+    partial.do(views, lambda hosted, batch: hosted.close(VIEWS, batch))
+    views.open(VIEWS, MemoryStore(), incarnation=5)
+    partial.receive(late)
+    assert views.counters.held == len(late), "it is not linked"
+    partial.link(views, base=8)
+    assert views.counters.stale == 3 * len(late)
+
+
 def test_what_is_for_a_domain_that_is_not_here_is_dropped(alone: Alone) -> None:
     alone.receive([LinkUpdate(link_between(VIEWS, BASE), 1, 5, {})])
     assert alone.views.counters.unhosted == 1
