@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from domains.expressions import Call, Constant, Expression
 from domains.functions.logic import boolean
-from domains.functions.source import Emitter, Function, converted_constant, registry
+from domains.functions.source import Emitter, Function, converted_constant, is_bound, registry
 from domains.functions.type_rules import comparison_type
 from domains.temporal import canonical_datetime
 from domains.types import BOOL, DATE, Kind, SqlType
@@ -46,7 +46,7 @@ def _comparison(name: str, symbol: str, opposite: str) -> Function:
         if operator == "==" and "None" not in sides:
             # One side that is not NULL is enough: NULL is equal to nothing else.
             for known, other in (sides, sides[::-1]):
-                if known[0] == "k":
+                if is_bound(known):
                     return f"({other} == {known})"
             return emitter.present(sides[:1], lambda x: f"{x} == {sides[1]}")
         return emitter.present(sides, lambda x, y: f"{x} {operator} {y}")

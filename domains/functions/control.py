@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domains.expressions import Call, Expression
-from domains.functions.source import Emitter, Function, Types, registry
+from domains.functions.source import Emitter, Function, Types, is_bound, registry
 from domains.functions.type_rules import common_type
 from domains.types import BOOL, SqlType
 
@@ -42,7 +42,7 @@ def _coalesce(emitter: Emitter, call: Call) -> str:
         source = emitter.as_type(argument, call.type)
         if source == "None":
             continue
-        if source[0] == "k":
+        if is_bound(source):
             return f"({''.join(pieces)}{source})"
         test, name = emitter.named(source)
         pieces.append(f"{name} if {test} is not None else ")

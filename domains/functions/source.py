@@ -29,6 +29,7 @@ Types = tuple[SqlType, ...]
 Emit = Callable[["Emitter", Call], str]
 
 _ATOM = re.compile(r"r\[\d+\]|[kt]\d+|None")
+_BOUND = re.compile(r"k\d+")
 _MOST_LEVELS = 12
 """Python's parser stops at 200 open brackets; a level of ours opens up to six, and a CASE takes several."""
 
@@ -176,7 +177,7 @@ class Emitter:
                 return None, []
             if _ATOM.fullmatch(argument):
                 names.append(argument)
-                if argument[0] != "k" and argument not in tests:
+                if not is_bound(argument) and argument not in tests:
                     tests.append(argument)
             else:
                 name = self.temporary()
@@ -241,6 +242,11 @@ class Emitter:
             self._own_functions[id(e)] = name = f"f{len(self.definitions)}"
             self.definitions.append(f"{name} = lambda r: {source}")
         return f"{self._own_functions[id(e)]}(r)"
+
+
+def is_bound(source: str) -> bool:
+    """Whether it is a constant, and so never NULL; a call of something bound begins with its name too."""
+    return _BOUND.fullmatch(source) is not None
 
 
 def _has_local(e: Expression) -> bool:

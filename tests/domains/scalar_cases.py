@@ -89,4 +89,5 @@ def agreed(e: Expression, row: tuple[Value, ...]) -> Value:
     negated = compile_expression(call("not", e))(row)
     assert negated == (None if result is None else 0 if is_true else 1), (result, is_true, negated)
     assert is_false == (negated == 1)
+    assert result is not None or not (is_true or is_false)
     return result

@@ -231,6 +231,15 @@ def test_membership_among_columns(values: tuple[int | None, ...]) -> None:
     assert agreed(computed, values) == agreed(spelt, values)
 
 
+@pytest.mark.parametrize("chain", ["and", "or"])
+def test_what_a_chain_comes_to_may_be_null(chain: str) -> None:
+    """It is written as a call of something bound by name, as constants are, which are never NULL."""
+    unknown = call(chain, Field(0, BIGINT), Field(1, BIGINT))
+    for choice in ("coalesce", "ifnull"):
+        assert agreed(call(choice, unknown, Constant(7, BIGINT)), (None, None)) == 7
+    assert agreed(call("eq", unknown, call(chain, Field(1, BIGINT), Field(0, BIGINT))), (None, None)) is None
+
+
 # --- types ----------------------------------------------------------------------------------------------------------
 
 
