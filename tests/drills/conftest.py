@@ -1,4 +1,5 @@
-"""A server for the load to run against: one process, four shards."""
+"""A server for the load to run against: one process, four shards. And drills as tests carry them out: without the quiet
+stretches that percentiles are made of, and with patience."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from headrace.drills import cluster, faults, running, stage
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,3 +35,18 @@ def server(tmp_path: Path) -> Iterator[str]:
     process.kill()
     process.wait()
     process.stdout.close()
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "FIRST_SECONDS", 2.0)
+    monkeypatch.setattr(running, "DURING", 1.5)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes longer than a drill is made for, and what is right late is right."""
+    monkeypatch.setattr(cluster, "START_SECONDS", 180.0)
+    monkeypatch.setattr(faults, "DETECTION_SECONDS", 60.0)
+    monkeypatch.setattr(running, "JUDGE_SECONDS", 60.0)
+    monkeypatch.setattr(stage, "WHOLE_SECONDS", 180.0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.drills import cluster, faults, running, stage
+from headrace.drills import running
 from headrace.drills.catalogue import DRILLS, SHORT
 from headrace.drills.cluster import Shape
 from headrace.drills.running import Plan, run
@@ -28,22 +28,8 @@ DRAWN = "worker-kill"
 """One picture shows that they can be drawn."""
 
 
-@pytest.fixture(autouse=True)
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "FIRST_SECONDS", 2.0)
-    monkeypatch.setattr(running, "DURING", 1.5)
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine takes longer than a drill is made for, and what is right late is right."""
-    monkeypatch.setattr(cluster, "START_SECONDS", 180.0)
-    monkeypatch.setattr(faults, "DETECTION_SECONDS", 60.0)
-    monkeypatch.setattr(running, "JUDGE_SECONDS", 60.0)
-    monkeypatch.setattr(stage, "WHOLE_SECONDS", 180.0)
-
-
 @pytest.mark.cluster
+@pytest.mark.usefixtures("brief", "patient")
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on PATH")
 @pytest.mark.parametrize("name", SHORT)
 def test_it_holds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
