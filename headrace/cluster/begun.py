@@ -1,6 +1,7 @@
 """What was decided when a cluster was begun: a later start has it as it is, and need not say it again.
 
-A start that says otherwise is refused: what it asks for cannot be had of the data that is there.
+A start that says otherwise is refused: what it asks for cannot be had of the data that is there. But for ZooKeeper's
+address, which may be another one later: what is in it says whether it is the same ZooKeeper (see ``belonging.py``).
 """
 
 from __future__ import annotations
@@ -15,10 +16,29 @@ from zookeeper.belonging import deployment_of
 from zookeeper.cluster_authority import ClusterAuthority
 from zookeeper.server import size_of
 
+ZOOKEEPER = "zookeeper.address"
+"""Beside ``zookeeper/``, which has the servers of the directory's own."""
+
 
 def servers_in(directory: Path) -> Path:
     """Where a data directory has the ZooKeeper servers of its own."""
     return directory / "zookeeper"
+
+
+def zookeeper_of(directory: Path) -> str | None:
+    """The address of the ZooKeeper that is not of the directory's own servers; None where there was none."""
+    try:
+        return (directory / ZOOKEEPER).read_text("utf-8").strip() or None
+    except OSError:
+        return None
+
+
+def keep_zookeeper(directory: Path, address: str) -> None:
+    """To be called once it is known to have the directory's deployment. Raises OSError."""
+    if zookeeper_of(directory) != address:
+        beside = directory / f"{ZOOKEEPER}.new"
+        beside.write_text(f"{address}\n", "utf-8")
+        beside.replace(directory / ZOOKEEPER)
 
 
 def as_begun(settings: Settings, directory: Path) -> Settings:
@@ -26,6 +46,8 @@ def as_begun(settings: Settings, directory: Path) -> Settings:
     known: dict[str, Any] = {}
     if "deployment" not in settings.model_fields_set:
         known["deployment"] = deployment_of(directory) or settings.deployment
+    if settings.zookeeper is None:
+        known["zookeeper"] = zookeeper_of(directory)
     if settings.zookeepers is None:
         known["zookeepers"] = size_of(servers_in(directory))
     return settings.model_copy(update=known)

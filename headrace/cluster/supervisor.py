@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from headrace.cluster.backoff import Backoff
-from headrace.cluster.begun import as_begun, servers_in, shards_of
+from headrace.cluster.begun import as_begun, keep_zookeeper, servers_in, shards_of
 from headrace.cluster.child import Child, Part
 from headrace.cluster.directory import ClusterDirectory
 from headrace.cluster.kept_state import take_up
@@ -115,6 +115,8 @@ class Supervisor:
         await authority.start(create=True)
         try:
             claim(self._directory.path, authority.deployment, authority.deployment_id)
+            if settings.zookeeper is not None:
+                keep_zookeeper(self._directory.path, settings.zookeeper)
             self.settings = settings.model_copy(update={"shards": await shards_of(settings, authority)})
             self._children = [Child(part, self.tell, self._changed) for part in self._parts(listening)]
             for child in reversed(self._children):

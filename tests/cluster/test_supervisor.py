@@ -24,6 +24,7 @@ from headrace.listening import StartFailed
 from headrace.settings import Settings
 from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
 from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.server import Ensemble
 
 Launch = Callable[..., Running]
 
@@ -79,6 +80,23 @@ def test_what_the_first_start_decided_need_not_be_said_again(launch_fake: Launch
     code, _, err = launch_fake(*one, "--zookeepers", "1").finish()
     assert code == 1
     assert "is one of 3 servers, and cannot become one of 1 (start it with 3" in err
+
+
+async def test_another_zookeeper_need_not_be_named_again(launch_fake: Launch, tmp_path: Path) -> None:
+    ensemble = Ensemble(tmp_path / "elsewhere")
+    await ensemble.start()
+    try:
+        one, address = ("--workers", "1", "--controllers", "1"), ensemble.address
+        for given in ((address,), (), (address.replace("127.0.0.1", "localhost"),), ()):
+            asked = ("--zookeeper", *given) if given else ()
+            running = launch_fake(*one, *asked).serves()
+            assert "zookeeper-1" not in running.pids()
+            code, out, _ = running.stop()
+            assert code == 0
+            address = given[0] if given else address
+            assert f"ZooKeeper at {address}\n" in out
+    finally:
+        await ensemble.stop()
 
 
 class Decided:
