@@ -165,8 +165,7 @@ class Hosted:
                 host.linked = self.known[index] == host.domain.epoch
         for host in self.hosts.values():
             self._meet(host, batch)
-        # An incarnation that is known every host here has met: what was sent before it is stale by its epoch. A host
-        # that is opened later meets all that are known before it is linked, and until then it only holds packets.
+        # What is known all have met: older is stale. Who is opened later meets it when linked, and holds until then.
         self._given_up = {each: of for each, of in self._given_up.items() if self.known.get(each, 0) < of}
         for host in self.hosts.values():
             if host.linked:
@@ -176,10 +175,8 @@ class Hosted:
         self._drain(batch)
 
     def give_up(self, incarnations: Mapping[DomainIndex, int]) -> None:
-        """Take nothing more that domains have sent before these incarnations, of which there is none yet.
-
-        What stands on them stays as it is until they come again: only then is there something to put in its place.
-        """
+        """Take nothing more that domains have sent before these incarnations, of which there is none yet. What stands
+        on them stays as it is until they come again: only then is there something to put in its place."""
         for index, incarnation in incarnations.items():
             self._given_up[index] = max(incarnation, self._given_up.get(index, 0))
 
