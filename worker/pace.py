@@ -37,7 +37,7 @@ times. Slices of 1 ms had a p99 of reads of 3.3 times a quiet server's without t
 USUAL_LOCK_SECONDS = sys.getswitchinterval()
 SLICE_SECONDS_MAX = 0.05
 REST_SECONDS = 0.00025
-"""Between two slices, so that who wants the thread or the lock finds it free. Without, five times fewer writes go on and
+"""Between two slices: who wants the thread or the lock finds it free. Without it a third of the writes go on and
 the p99 of reads is five times a quiet server's; with half or twice of it, nothing could be told apart."""
 UNRESTED_SECONDS = 0.01
 """Slices until here follow one another: what is small is through."""

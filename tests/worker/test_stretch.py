@@ -27,6 +27,7 @@ from worker.pace import REST_SECONDS, STRETCH_SECONDS, Stretch
 BASE = DomainIndex(0)
 SQL = "CREATE TABLE t (a INT); CREATE EXT VIEW V AS SELECT a, COUNT(*) AS n FROM t GROUP BY a ORDER BY n LIMIT 9"
 ROWS = 3_000
+SLICE = 0.001
 
 
 class Stage:
@@ -43,7 +44,7 @@ class Stage:
 
     def perform(self, _: Batch) -> tuple[Progress, float]:
         self.left -= 1
-        self.time += 0.001
+        self.time += SLICE
         return Progress(10, self.left == 0), REST_SECONDS
 
     def go_on(self) -> list[Any]:
@@ -68,9 +69,9 @@ def test_it_tells_how_far_it_is_when_it_has_gone_on_for_long_enough() -> None:
     stage = Stage(1_000)
     while not stage.told:
         stage.go_on()
-    slices = 1_000 - stage.left
+    slices, each = 1_000 - stage.left, SLICE + REST_SECONDS
     assert stage.told == [Progress(10 * slices, False)]
-    assert STRETCH_SECONDS / 0.0015 - 1 <= slices <= STRETCH_SECONDS / 0.0015 + 2
+    assert STRETCH_SECONDS / each - 1 <= slices <= STRETCH_SECONDS / each + 2
 
 
 def test_no_slice_is_begun_once_its_leader_wants_something_else() -> None:
