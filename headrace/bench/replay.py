@@ -142,7 +142,7 @@ def _fold(folder: Path, figures: Figures, archived: dict[str, object], spark: Sp
         manifest = load_manifest(place, base, 0)
         assert manifest is not None
         for part in fold(place, manifest, position, scratch=folder):
-            count += len(part)
+            count += sum(weight for _, weight in part)  # Of votes, fifty million random ones have some twice.
             told(f"{count:,} of {figures.rows:,} rows")
     figures.fold_here = count / (time.perf_counter() - began)
     if spark is None:
