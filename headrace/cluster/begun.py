@@ -33,6 +33,14 @@ def zookeeper_of(directory: Path) -> str | None:
         return None
 
 
+def whence(directory: Path, address: str | None) -> str:
+    """Where that address may come from, for whoever is told that nobody answers at it."""
+    if address is None or zookeeper_of(directory) != address:
+        return ""
+    file = directory / ZOOKEEPER
+    return f'; "{file}" has it from the last start: name another with --zookeeper, or remove it to have servers here'
+
+
 def keep_zookeeper(directory: Path, address: str) -> None:
     """To be called once it is known to have the directory's deployment. Raises OSError."""
     if zookeeper_of(directory) != address:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from headrace.cluster.backoff import Backoff
-from headrace.cluster.begun import as_begun, keep_zookeeper, servers_in, shards_of
+from headrace.cluster.begun import as_begun, keep_zookeeper, servers_in, shards_of, whence
 from headrace.cluster.child import Child, Part
 from headrace.cluster.directory import ClusterDirectory
 from headrace.cluster.kept_state import take_up
@@ -84,6 +84,8 @@ class Supervisor:
                         await stop.wait()
                 finally:
                     await self._stop()
+        except AuthorityUnavailable as error:
+            raise StartFailed(f"{error}{whence(self._directory.path, self.settings.zookeeper)}") from error
         except AuthorityError as error:
             raise StartFailed(str(error)) from error
         finally:

@@ -277,7 +277,14 @@ def test_clusters_share_a_zookeeper_and_not_a_directory(launch_fake: Launch) -> 
     assert code == 1
     assert 'belongs to deployment "second", not to "third"' in err
     assert first.stop()[0] == 0
-    # And that it was another ZooKeeper's.
+    # And which ZooKeeper's, also where that is away.
+    again = launch_fake("--workers", "1", "--deployment", "second", data="second")
+    code, _, err = again.finish()
+    assert code == 1
+    assert "cannot reach ZooKeeper" in err
+    kept = again.data / "zookeeper.address"
+    assert f'"{kept}" has it from the last start' in err
+    kept.unlink()
     code, _, err = launch_fake("--workers", "1", "--deployment", "second", data="second").finish()
     assert code == 1
     assert 'belongs to another deployment "second"' in err
