@@ -23,6 +23,9 @@ _MARKED = re.compile(re.escape(OPENING) + r"(.*?)" + re.escape(CLOSING), re.S)
 _NO_FILE_SYSTEM = re.compile(r'No FileSystem for scheme "(.+?)"|Class org\.apache\.hadoop\.fs\.(\w+)\.\w+ not found')
 """What Hadoop says of a scheme that it does not know, and of one whose class it knows and whose jar it has not got."""
 
+_QUERY = "\n== "
+"""Behind it Spark shows where in the query's text it was, which is text of ours that nobody has written."""
+
 LONGEST = 400
 """Characters of a message of Spark's own that are shown; its first line has what it is about."""
 
@@ -49,7 +52,7 @@ def error_of(error: BaseException) -> HeadraceError:
     if found is not None:
         return _no_file_system(found[1] or found[2])
     if isinstance(error, PySparkException) and error.getCondition():
-        return SparkFailed(f"Spark: {text.strip()[:LONGEST]}")
+        return SparkFailed(f"Spark: {' '.join(text.partition(_QUERY)[0].split())[:LONGEST]}")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # Java's stack names classes like ``QueryExecution$.withInternalError``: where it was, not what it was.
     causes = [line for line in lines if ("Error" in line or "Exception" in line) and not line.startswith("at ")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from migrations.backfill.spark.trouble import error_of
@@ -30,3 +31,12 @@ Caused by: java.lang.IllegalStateException: inner
 \tat org.apache.spark.sql.errors.QueryExecutionErrors.stop(QueryExecutionErrors.scala:1)
 \t... 30 more"""
     assert error_of(Exception(text)).message == "Spark: Caused by: java.lang.IllegalStateException: inner"
+
+
+def test_a_number_that_does_not_fit_is_told_without_the_text_of_our_query(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException) as caught:
+        spark.sql("SELECT CAST(CAST('123456' AS DECIMAL(8,2)) AS DECIMAL(4,2)) AS n").collect()
+    told = error_of(caught.value).message
+    assert "123456" in told
+    assert "\n" not in told
+    assert "SELECT" not in told
