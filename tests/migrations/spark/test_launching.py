@@ -132,12 +132,17 @@ def test_java_missing_or_too_old(
         SparkJob("probe", {}, SMALL)
 
 
-def test_a_child_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho 'no such thing' >&2\nexit 3\n")
+def a_child_does(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """What a job's child is, from here on: a script of the shell in the place of Python."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
     python.chmod(0o755)
-    monkeypatch.setattr(launching, "check_java", lambda: None)
     monkeypatch.setattr(launching.sys, "executable", str(python))
+
+
+def test_a_child_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(launching, "check_java", lambda: None)
+    a_child_does(monkeypatch, tmp_path, "echo 'no such thing' >&2\nexit 3")
     with SparkJob("probe", {}, SMALL) as job:
         until(lambda: job.wait(0.2), "the job never ended")
         with pytest.raises(SparkFailed, match="ended with code 3: no such thing"):
@@ -146,11 +151,8 @@ def test_a_child_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_child_that_is_killed_says_by_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its last line was told as if it were the reason."""
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho '26/01/31 INFO TaskSetManager: Starting task 3.0' >&2\nkill -9 $$\n")
-    python.chmod(0o755)
     monkeypatch.setattr(launching, "check_java", lambda: None)
-    monkeypatch.setattr(launching.sys, "executable", str(python))
+    a_child_does(monkeypatch, tmp_path, "echo '26/01/31 INFO TaskSetManager: Starting task 3.0' >&2\nkill -9 $$")
     with SparkJob("probe", {}, SMALL) as job:
         until(lambda: job.wait(0.2), "the job never ended")
         told = r"was killed by SIGKILL, as the system does where memory is short \(before that it said: 26/01/31 INFO"
@@ -160,11 +162,8 @@ def test_a_child_that_is_killed_says_by_what(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_a_java_home_without_a_java_is_kept_from_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Java is then that of PATH, which the check has found; Spark's own script would not look there."""
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "JAVA_HOME is ${JAVA_HOME-not set}" >&2\nexit 3\n')
-    python.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(launching.sys, "executable", str(python))
+    a_child_does(monkeypatch, tmp_path, 'echo "JAVA_HOME is ${JAVA_HOME-not set}" >&2\nexit 3')
     with SparkJob("probe", {}, SMALL) as job:
         until(lambda: job.wait(0.2), "the job never ended")
         with pytest.raises(SparkFailed, match="JAVA_HOME is not set"):
