@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from threading import Event, Thread
 from typing import Any
 
+from headrace.bench.beside import Beside, p99_ms
 from headrace.client.connection import Connection
 from headrace.errors import HeadraceError
 
@@ -19,7 +20,7 @@ AGAIN_SECONDS = 0.02
 KEPT_ERRORS = 5
 
 
-class Reads:
+class Reads(Beside):
     """A client that reads counts by turns, while the block lasts, one at a time. Those that would have been due behind
     a slow one are not read: on a busy machine they would queue up, and their times say how long it has been busy."""
 
@@ -37,20 +38,13 @@ class Reads:
         with Connection(self._url) as db:
             db.view("Counted").lookup_many([[story] for story in self._stories])
 
-    def __enter__(self) -> Reads:
-        self._over, self._taken, self._errors = Event(), array("d"), Counter[str]()
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
+    def _begin(self) -> None:
+        self._taken, self._errors = array("d"), Counter[str]()
 
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        ordered = sorted(self._taken)
-        self.count, self.errors = len(ordered), self._errors.total()
+    def _end(self) -> None:
+        self.count, self.errors = len(self._taken), self._errors.total()
         self.said = [text for text, _ in self._errors.most_common(KEPT_ERRORS)]
-        if ordered:
-            self.p99_ms = ordered[int(len(ordered) * 0.99)] * 1000
+        self.p99_ms = p99_ms(self._taken)
 
     def _run(self) -> None:
         due, number = time.perf_counter(), 0

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event, Thread
 
 import psutil
+
+from headrace.bench.beside import Beside
 
 SAMPLE_SECONDS = 0.2
 
@@ -26,27 +27,21 @@ class Taken:
     bulk_cpu: float = 0.0
 
 
-class Processes:
+class Processes(Beside):
     """Watched while the block lasts. ``pids`` says which there are by part, as they are started anew."""
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
         self._pids, self.taken = pids, Taken()
 
-    def __enter__(self) -> Processes:
-        self._over = Event()
+    def _begin(self) -> None:
         self._spent: dict[str, dict[psutil.Process, float]] = {}
         self._bulk: dict[psutil.Process, float] = {}
         self._before: dict[psutil.Process, float] = {}
         self._look()
         for each in (*self._spent.values(), self._bulk):
             self._before |= each
-        self._thread = Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+    def _end(self) -> None:
         self._look()
         self.taken.cpu = {part: self._since(spent) for part, spent in sorted(self._spent.items())}
         self.taken.bulk_cpu = self._since(self._bulk)
@@ -54,7 +49,7 @@ class Processes:
     def _since(self, spent: Mapping[psutil.Process, float]) -> float:
         return round(sum(seconds - self._before.get(process, 0.0) for process, seconds in spent.items()), 2)
 
-    def _watch(self) -> None:
+    def _run(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
             self._look()
 

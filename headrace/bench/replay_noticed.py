@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from array import array
 from random import Random
-from threading import Event, Thread
 
+from headrace.bench.beside import Beside, p99_ms
 from headrace.client.connection import Connection
 
 KEYS_READ = 1000
 """Of the view, all of them filled before: what is measured is how long a read that hits takes."""
 
 
-class Noticed:
+class Noticed(Beside):
     """One client that writes and reads by turns, in a thread, while the block lasts."""
 
     def __init__(self, url: str, rows: int) -> None:
@@ -27,20 +27,14 @@ class Noticed:
             for story in range(min(self._stories, KEYS_READ)):
                 db.view("Counted").lookup(story=story)
 
-    def __enter__(self) -> Noticed:
-        self._over, self._reads, self._written = Event(), array("d"), 0
+    def _begin(self) -> None:
+        self._reads, self._written = array("d"), 0
         self._began = time.perf_counter()
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+    def _end(self) -> None:
         spent = time.perf_counter() - self._began
         self.writes = self._written / spent
-        ordered = sorted(self._reads)
-        self.p99 = ordered[int(len(ordered) * 0.99)] * 1000 if ordered else 0.0
+        self.p99 = p99_ms(self._reads)
 
     def _run(self) -> None:
         random = self._random
