@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 FIRST_JOINED, THEN_JOINED = 4.0, 1.0
 """How many times as long a joined row takes as a row that meets nothing: where the first table is fed that meets the
-largest, and those after it. Measured with two joins over 200,000 rows:
-4, and 0.2 to 1.5."""
+largest, and those after it. Measured with two joins over 200,000 rows: 4, and 0.2 to 1.5."""
 GUESSED_PART = 0.01
 """Of a table: so much of it counts as if it had taken what was expected. The first slices are of 20 rows."""
 
@@ -55,8 +54,7 @@ class Feeding:
         """Seconds that the tables before it took."""
 
     def fed(self, rows: int, seconds: float) -> None:
-        """One slice, which is of one table."""
-        # One that ends its table may be larger than what was counted of it.
+        """What a worker has told of: slices of one table, and where that ends perhaps the first of the next."""
         if self._place + 1 < len(self._tables) and self._rows >= self._tables[self._place].rows:
             self._before += self._seconds
             self._place, self._rows, self._seconds = self._place + 1, 0.0, 0.0
