@@ -24,7 +24,7 @@ from typing import Any
 from controller.bulk.local_runner import progress_line, results_line
 from domains.archive import padding
 from domains.errors import HeadraceError
-from domains.graph import NodeIndex
+from domains.graph import Columns, NodeIndex
 from domains.types import Delta
 from migrations.backfill.frames import Digest, frame
 from migrations.backfill.job import Flow, Job, JobProgress, StateFile, TableShard, Task
@@ -57,7 +57,7 @@ class Child:
         return self._files
 
     def _run_task(self, task: Task) -> None:
-        tables = {table.base: self._folded(self._job.table(table.base)) for table in task.tables}
+        tables = {table.base: self._folded(self._job.table(table.base), table.columns) for table in task.tables}
         inputs = {flow: self._spooled(flow) for flow in task.inputs if self._spool_of(flow).exists()}
         with ExitStack() as opened:
             states: dict[NodeIndex, _StateWriter] = {}
@@ -75,11 +75,11 @@ class Child:
                         states[node].write(items, data)
         self._files += [writer.file(task, node) for node, writer in states.items()]
 
-    def _folded(self, table: TableShard) -> Iterator[Delta]:
+    def _folded(self, table: TableShard, columns: Columns) -> Iterator[Delta]:
         assert table.manifest is not None
         pad = padding(table.manifest.schema_at(table.position), table.schema)
-        for part in fold(self._archive, table.manifest, table.position, scratch=self._spool):
-            self._rows += len(part)
+        for part in fold(self._archive, table.manifest, table.position, columns=columns, scratch=self._spool):
+            self._rows += sum([weight for _, weight in part])
             self._tell(now=False)
             if pad:
                 part = [(row + pad, weight) for row, weight in part]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from domains.graph import DomainIndex, NodeIndex
 from domains.types import Delta
 from migrations.backfill.job import Flow, Stage
+from migrations.backfill.pruning import pruned
 from migrations.backfill.task import RowsBlock, run_task
 
 States = dict[tuple[DomainIndex, NodeIndex], list[bytes]]
@@ -20,7 +21,9 @@ def run_locally(stages: Sequence[Stage], fold: Callable[[str], Iterable[Delta]])
     for stage in stages:
         sent: dict[Flow, list[bytes]] = {}
         for task in stage.tasks:
-            tables = {table.base: fold(table.base) for table in task.tables}
+            tables = {
+                table.base: pruned(fold(table.base), table.columns, len(table.schema.columns)) for table in task.tables
+            }
             inputs = {flow: on_links[flow] for flow in task.inputs if flow in on_links}
             for output in run_task(task, tables, inputs):
                 if isinstance(output, RowsBlock):

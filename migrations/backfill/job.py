@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from domains.archive import ShardManifest
 from domains.commands import Route
-from domains.graph import DomainIndex, Node, NodeIndex
+from domains.graph import Columns, DomainIndex, Node, NodeIndex
 from domains.packets import LinkId, receiver_of
 from domains.types import TableSchema
 
@@ -48,6 +48,9 @@ class TaskTable:
     schema: TableSchema
     kept: bool
     """The rows are looked up while others are fed, so the task keeps them in memory. Else they only pass through."""
+    columns: Columns
+    """Stored positions, ascending: what the task reads of it (``pruning.py``). All others are to be None in what it is
+    fed, so that rows which differ in those alone are one row."""
 
 
 @dataclass(frozen=True, slots=True)

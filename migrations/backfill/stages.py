@@ -42,6 +42,7 @@ from domains.packets import lane_of, receiver_of, sender_of
 from domains.sharding import base_shard
 from domains.types import TableSchema
 from migrations.backfill.job import Flow, Sink, Stage, Task, TaskTable
+from migrations.backfill.pruning import columns_read
 from migrations.dataflow import Dataflow
 from migrations.plan import MigrationPlan
 
@@ -257,9 +258,12 @@ class _Tasks:
         generations = {table: self._schemas[table].generation for table in tables}
         base_of = {table: base_shard(table, generations[table], self._shard, self._flow.shards) for table in tables}
         order = sorted(tables, key=lambda table: (self._rows.get(base_of[table], 0), table))
+        read = columns_read(nodes)
         for at, table in enumerate(order):
-            kept = _looked_up(nodes, table, set(order[at:]))
-            yield TaskTable(base_of[table], self._schemas[table], kept)
+            schema, kept = self._schemas[table], _looked_up(nodes, table, set(order[at:]))
+            # What is kept is kept by its primary key.
+            columns = read[table].union(schema.primary_key if kept else ())
+            yield TaskTable(base_of[table], schema, kept, tuple(sorted(columns)))
 
 
 def _keeps_growing(node: Node) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from domains.archived_rows import (
     arrow_type_of,
     restorer_of,
 )
+from domains.graph import Columns
 from domains.types import Delta, Row, TableSchema
 
 
@@ -85,16 +87,33 @@ class ColumnReader:
         self._restorers = [restorer_of(column.type) for column in schema.columns]
         self._padding = padding
 
+    def pruned(self, columns: Columns) -> tuple[list[str], Callable[[Any], list[Delta]]]:
+        """The names of those of ``columns`` (stored positions) that the segment has; and from a table of them and the
+        weight to rows, in which all other columns are None and the weights are not zero."""
+        own = [place for place in columns if place < len(self._restorers)]
+        names = [self.arrow.names[len(LEADING) + place] for place in own]
+        width = len(self._restorers) + len(self._padding)
+
+        def deltas(table: Any) -> list[Delta]:
+            rows: list[Iterable[Any]] = [repeat(None, table.num_rows) for _ in range(width)]
+            for place, name in zip(own, names, strict=True):
+                rows[place] = self._restored(place, table.column(name))
+            for place in columns[len(own) :]:
+                rows[place] = repeat(self._padding[place - len(self._restorers)], table.num_rows)
+            weights = table.column(WEIGHT).to_pylist()
+            return [(row, weight) for row, weight in zip(zip(*rows, strict=True), weights, strict=True) if weight]
+
+        return names, deltas
+
+    def _restored(self, place: int, column: Any) -> list[Any]:
+        values, restore = column.to_pylist(), self._restorers[place]
+        return values if restore is None else [None if value is None else restore(value) for value in values]
+
     def entries(self, batch: Any, after: int, up_to: int) -> list[tuple[int, Row, int]]:
         """(sequence, row, weight) of the entries with a sequence above ``after`` and not above ``up_to``."""
         sequences = batch.column(SEQUENCE).to_pylist()
         weights = batch.column(WEIGHT).to_pylist()
-        columns = []
-        for at, restore in enumerate(self._restorers):
-            values = batch.column(at + len(LEADING)).to_pylist()
-            if restore is not None:
-                values = [None if value is None else restore(value) for value in values]
-            columns.append(values)
+        columns = [self._restored(at, batch.column(at + len(LEADING))) for at in range(len(self._restorers))]
         rows: Any = zip(*columns, strict=True)
         if self._padding:
             rows = (row + self._padding for row in rows)

@@ -10,18 +10,20 @@ equal rows to the same file, and each file is folded by itself::
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from domains.archive import SegmentCorrupt, ShardManifest, padding
+from domains.archive import Segment, SegmentCorrupt, ShardManifest, padding
+from domains.graph import Columns
 from domains.types import Delta, Row, TableSchema
 from worker.archive.columns import ColumnReader
+from worker.archive.combining import combined
 from worker.archive.place import Place
-from worker.archive.segments import read_segment
+from worker.archive.segments import read_columns, read_segment
 
 HELD_ROWS = 500_000
 """Archived rows that are folded at once: some 200 MB of short rows."""
@@ -57,32 +59,65 @@ def reader_of(archived: TableSchema, wanted: TableSchema) -> ColumnReader:
 
 
 def fold(
-    place: Place, manifest: ShardManifest, position: int, *, held_rows: int = HELD_ROWS, scratch: Path | None = None
+    place: Place,
+    manifest: ShardManifest,
+    position: int,
+    *,
+    columns: Columns | None = None,
+    held_rows: int = HELD_ROWS,
+    scratch: Path | None = None,
 ) -> Iterator[list[Delta]]:
     """The rows of the shard at a position, each once with its weight, part by part, in no particular order; those of
     a snapshot alone in its order.
 
-    They have the width of ``manifest.schema_at(position)``. ``scratch`` is where files may be put meanwhile.
+    They have the width of ``manifest.schema_at(position)``. Only ``columns`` (stored positions) are read where they are
+    given: the others are None, and rows that differ in those alone are one. ``scratch`` is where files may be put
+    meanwhile.
 
     :raises ArchiveError: as ``log_of``; SegmentCorrupt where a row has a negative weight.
     """
     segments = manifest.fold_of(position)
+    if columns is not None and len(columns) < len(manifest.schema_at(position).columns):
+        deltas = _pruned(place, manifest, position, columns)
+    else:
+        deltas = _weights(log_of(place, manifest, position))
+        if len(segments) == 1 and segments[0].kind == "snapshot":
+            yield from deltas  # It is a fold already.
+            return
     rows = sum(segment.rows for segment in segments)
-    entries = log_of(place, manifest, position)
-    if len(segments) == 1 and segments[0].kind == "snapshot":
-        yield from _weights(entries)  # It is a fold already.
-        return
     if rows <= held_rows:
-        yield from _parts(_folded(_weights(entries), manifest, position))
+        yield from _parts(_folded(deltas, manifest, position))
         return
     files = min(FILES_MAX, rows // held_rows + 1)
     with TemporaryDirectory(prefix="fold-", dir=scratch) as directory:
         paths = [Path(directory) / str(number) for number in range(files)]
-        _deal_out(entries, paths)
+        _deal_out(deltas, paths)
         for path in paths:
             with path.open("rb") as file:
                 yield from _parts(_folded(_loaded(file), manifest, position))
             path.unlink()
+
+
+def _pruned(place: Place, manifest: ShardManifest, position: int, columns: Columns) -> Iterator[list[Delta]]:
+    """What the fold consists of, with these columns; rows that agree in them have come together as far as is cheap."""
+    schema, have = manifest.schema_at(position), 0
+    for number, group in groupby(manifest.fold_of(position), lambda segment: segment.schema):
+        segments = list(group)
+        reader = reader_of(manifest.schemas[number], schema)
+        names, deltas_of = reader.pruned(columns)
+        for table in combined(_batches(place, segments, reader.arrow, names, have, position), names):
+            for at in range(0, table.num_rows, PART_ROWS):
+                yield deltas_of(table.slice(at, PART_ROWS))
+        have = segments[-1].last
+
+
+def _batches(
+    place: Place, segments: Iterable[Segment], arrow: Any, names: Sequence[str], have: int, position: int
+) -> Iterator[Any]:
+    for segment in segments:
+        after = 0 if segment.kind == "snapshot" else have
+        yield from read_columns(place, segment, arrow, names, after, position)
+        have = segment.last
 
 
 def _weights(entries: Iterable[list[tuple[int, Row, int]]]) -> Iterator[list[Delta]]:
@@ -108,14 +143,14 @@ def _folded(parts: Iterable[list[Delta]], manifest: ShardManifest, position: int
     return totals
 
 
-def _deal_out(entries: Iterable[list[tuple[int, Row, int]]], paths: list[Path]) -> None:
+def _deal_out(parts: Iterable[list[Delta]], paths: list[Path]) -> None:
     with ExitStack() as opened:
         files = [opened.enter_context(path.open("wb")) for path in paths]
         count = len(files)
-        for part in entries:
+        for part in parts:
             dealt: dict[int, list[Delta]] = {}
-            for _, row, weight in part:
-                dealt.setdefault(hash(row) % count, []).append((row, weight))
+            for delta in part:
+                dealt.setdefault(hash(delta[0]) % count, []).append(delta)
             for number, deltas in dealt.items():
                 pickle.dump(deltas, files[number], pickle.HIGHEST_PROTOCOL)
 

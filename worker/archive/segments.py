@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from domains.archive import Segment, SegmentCorrupt, SegmentMissing, SegmentTruncated
+from domains.archived_rows import SEQUENCE, WEIGHT
 from domains.schema_json import schema_to_json
 from domains.types import Delta, TableSchema
 from worker.archive.columns import ColumnReader, ColumnWriter
@@ -93,15 +95,32 @@ def read_segment(
 
     :raises ArchiveError: as ``check_segment``; SegmentCorrupt also where columns or rows are not what they should be.
     """
+    for batch in _batches(place, segment, reader.arrow, READ_ROWS):
+        yield reader.entries(batch, after, up_to)
+
+
+def read_columns(
+    place: Place, segment: Segment, arrow: Any, names: Sequence[str], after: int, up_to: int
+) -> Iterator[Any]:
+    """The same as record batches of the sequence, the weight and these columns; ``arrow`` are all that it has.
+
+    :raises ArchiveError: as ``read_segment``.
+    """
+    for batch in _batches(place, segment, arrow, GROUP_ROWS, [SEQUENCE, WEIGHT, *names]):
+        sequences = batch.column(SEQUENCE)
+        yield batch.filter(pc.and_(pc.greater(sequences, after), pc.less_equal(sequences, up_to)))
+
+
+def _batches(place: Place, segment: Segment, arrow: Any, size: int, names: list[str] | None = None) -> Iterator[Any]:
     check_segment(place, segment)
     rows = 0
     with place.source(segment.file) as source, _reading(place, segment):
         file = pq.ParquetFile(source)
-        if not file.schema_arrow.equals(reader.arrow, check_metadata=False):
+        if not file.schema_arrow.equals(arrow, check_metadata=False):
             raise SegmentCorrupt(f'segment "{place.shown(segment.file)}" has other columns than its manifest says')
-        for batch in file.iter_batches(READ_ROWS):
+        for batch in file.iter_batches(size, columns=names):
             rows += batch.num_rows
-            yield reader.entries(batch, after, up_to)
+            yield batch
     if rows != segment.rows:
         raise SegmentCorrupt(f'segment "{place.shown(segment.file)}" has {rows} rows, its manifest says {segment.rows}')
 

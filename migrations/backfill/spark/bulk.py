@@ -19,8 +19,9 @@ from __future__ import annotations
 import pickle
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
+from itertools import repeat
 from typing import Any
 from uuid import uuid4
 
@@ -32,7 +33,7 @@ from pyspark.sql import functions as F
 from domains.archived_rows import WEIGHT, restorer_of
 from domains.blocks import BLOCK_ITEMS, decode_block, encode_block
 from domains.errors import HeadraceError
-from domains.graph import NodeIndex
+from domains.graph import Columns, NodeIndex
 from domains.types import Delta, Kind, SqlType
 from migrations.backfill.frames import Digest, frame
 from migrations.backfill.job import Flow, Job, Stage, StateFile, TableShard, Task
@@ -149,8 +150,8 @@ class Bulk:
         """Everything that the stage's tasks read: (task, place, block)."""
         starts = self._spark.range(0, len(stage.tasks), 1, 1)
         tape = starts.selectExpr("CAST(id AS int) AS task", f"{BEGIN} AS place", "X'' AS data")
-        for table, readers in self._readers(stage).items():
-            tape = tape.unionAll(self._blocks(self._job.table(table), readers))
+        for (base, columns), readers in self._readers(stage).items():
+            tape = tape.unionAll(self._blocks(self._job.table(base), columns, readers))
         wanted = [
             (self._flows.index(flow), number, place)
             for number, task in enumerate(stage.tasks)
@@ -165,23 +166,23 @@ class Bulk:
         return tape
 
     @staticmethod
-    def _readers(stage: Stage) -> dict[str, list[tuple[int, int]]]:
-        """By base shard, the tasks that read it and at which place: behind their inputs."""
-        readers: dict[str, list[tuple[int, int]]] = {}
+    def _readers(stage: Stage) -> dict[tuple[str, Columns], list[tuple[int, int]]]:
+        """By base shard and columns, the tasks that read them and at which place: behind their inputs."""
+        readers: dict[tuple[str, Columns], list[tuple[int, int]]] = {}
         for number, task in enumerate(stage.tasks):
             for place, table in enumerate(task.tables, len(task.inputs)):
-                readers.setdefault(table.base, []).append((number, place))
+                readers.setdefault((table.base, table.columns), []).append((number, place))
         return readers
 
-    def _blocks(self, table: TableShard, readers: list[tuple[int, int]]) -> DataFrame:
+    def _blocks(self, table: TableShard, columns: Columns, readers: list[tuple[int, int]]) -> DataFrame:
         """The rows of a base shard, in blocks, once for each task that reads it."""
-        names = stored_names(table.schema)
-        folded = fold(self._spark, self._files, [_at(table)], table.schema, checked=True)
-        restore = [_restorer(column.type) for column in table.schema.columns]
+        folded = fold(self._spark, self._files, [_at(table)], table.schema, columns=columns, checked=True)
+        restore = {place: _restorer(table.schema.columns[place].type) for place in columns}
+        width = len(table.schema.columns)
 
         def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                rows = _deltas(batch, restore)
+                rows = _deltas(batch, restore, width)
                 blocks = [encode_block(rows[at : at + BLOCK_ITEMS]) for at in range(0, len(rows), BLOCK_ITEMS)]
                 for task, place in readers:
                     yield pa.RecordBatch.from_arrays(
@@ -193,7 +194,7 @@ class Bulk:
                         schema=_TAPE_TYPES,
                     )
 
-        return folded.select(WEIGHT, *names).mapInArrow(pack, TAPE)
+        return folded.select(WEIGHT, *stored_names(columns)).mapInArrow(pack, TAPE)
 
 
 def _at(table: TableShard) -> ShardAt:
@@ -201,14 +202,13 @@ def _at(table: TableShard) -> ShardAt:
     return ShardAt(table.manifest, table.position)
 
 
-def _deltas(batch: pa.RecordBatch, restore: list[Any]) -> list[Delta]:
+def _deltas(batch: pa.RecordBatch, restore: Mapping[int, Any], width: int) -> list[Delta]:
+    """Rows of ``width`` with the columns that ``restore`` names, by their place; the others are None."""
     weights, *columns = (column.to_pylist() for column in batch.columns)
-    stored = [
-        column if convert is None else [None if value is None else convert(value) for value in column]
-        for column, convert in zip(columns, restore, strict=True)
-    ]
-    rows = zip(*stored, strict=True) if stored else iter([()] * len(weights))
-    return list(zip(rows, weights, strict=True))
+    rows: list[Iterable[Any]] = [repeat(None, len(weights)) for _ in range(width)]
+    for (place, convert), column in zip(restore.items(), columns, strict=True):
+        rows[place] = column if convert is None else [None if value is None else convert(value) for value in column]
+    return list(zip(zip(*rows, strict=True), weights, strict=True))
 
 
 def _restorer(type: SqlType) -> Any:

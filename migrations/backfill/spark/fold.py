@@ -8,13 +8,13 @@
 
 Rows are compared by *all* stored columns, dropped ones too: what was written before a column was dropped is retracted
 with it. A sum below zero says that a retraction has come without its row, so that something is missing; the job fails
-and names the row.
+and names the row. A bulk build reads some columns only, and has the sum of the rows that agree in them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 from domains.archive import Segment, SegmentCorrupt, ShardManifest, padding
 from domains.archived_rows import SEQUENCE, SPARKS_DIGITS, WEIGHT, archived_names, digits_of
 from domains.errors import Unsupported
+from domains.graph import Columns
 from domains.types import Kind, SqlType, TableSchema, Value
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
 from migrations.backfill.spark.trouble import CLOSING, OPENING
@@ -84,9 +85,9 @@ def spark_type(type: SqlType, column: str) -> DataType:
             raise AssertionError("no column of a table has the type of a bare NULL")
 
 
-def stored_names(schema: TableSchema) -> list[str]:
-    """How the stored columns are called in a fold: ``s0``, ``s1`` …, so that no name clashes with any other."""
-    return [f"s{position}" for position in range(len(schema.columns))]
+def stored_names(columns: Iterable[int]) -> list[str]:
+    """How stored columns are called in a fold: ``s0``, ``s1`` …, so that no name clashes with any other."""
+    return [f"s{position}" for position in columns]
 
 
 def fold(
@@ -95,12 +96,15 @@ def fold(
     shards: Sequence[ShardAt],
     schema: TableSchema | None = None,
     *,
+    columns: Columns | None = None,
     checked: bool = False,
 ) -> DataFrame:
     """The rows of a table's shards: ``_shard``, the stored columns, ``_weight`` (1 or more).
 
     They have the width of ``schema``, which is the table's now (else the last that is archived): what was archived
-    before a column was added has the column's default, as in the table. ``checked``: the segments were, just now.
+    before a column was added has the column's default, as in the table. Only ``columns`` (stored positions) are read
+    where they are given: rows that differ in others alone are one, with the sum of their weights. ``checked``: the
+    segments were, just now.
 
     :raises ArchiveError: a segment is missing, cut or corrupt, or the log has a gap; named. What only the sum can
         tell, a weight below zero, fails the job when the rows are asked for.
@@ -108,14 +112,17 @@ def fold(
     if not checked:
         check_all(spark, files, [segment for shard in shards for segment in shard.segments])
     schema = latest_schema(shards) if schema is None else schema
-    parts = [part for shard in shards for part in _read(spark, files, shard, schema)]
-    names = [SHARD, *stored_names(schema)]
+    all_columns = tuple(range(len(schema.columns)))
+    columns = all_columns if columns is None else columns
+    parts = [part for shard in shards for part in _read(spark, files, shard, schema, columns)]
+    names = [SHARD, *stored_names(columns)]
     if not parts:
-        return spark.createDataFrame([], _empty_schema(schema))
+        return spark.createDataFrame([], _empty_schema(schema, columns))
     rows = parts[0]
     for part in parts[1:]:
         rows = rows.unionByName(part)
-    if all(len(shard.segments) <= 1 and _is_snapshot(shard) for shard in shards):
+    unique = columns == all_columns or (schema.primary_key and set(schema.primary_key) <= set(columns))
+    if unique and all(len(shard.segments) <= 1 and _is_snapshot(shard) for shard in shards):
         return rows  # A snapshot is a fold already.
     summed = rows.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT))
     return summed.where(_is_there(shards, names))
@@ -131,7 +138,9 @@ def _is_snapshot(shard: ShardAt) -> bool:
     return all(segment.kind == "snapshot" for segment in shard.segments)
 
 
-def _read(spark: SparkSession, files: ArchiveFiles, shard: ShardAt, schema: TableSchema) -> list[DataFrame]:
+def _read(
+    spark: SparkSession, files: ArchiveFiles, shard: ShardAt, schema: TableSchema, columns: Columns
+) -> list[DataFrame]:
     """The shard's segments, a DataFrame for each schema that they have."""
     by_schema: dict[int, list[Segment]] = {}
     snapshot = 0
@@ -139,7 +148,7 @@ def _read(spark: SparkSession, files: ArchiveFiles, shard: ShardAt, schema: Tabl
         by_schema.setdefault(segment.schema, []).append(segment)
         snapshot = segment.last if segment.kind == "snapshot" else snapshot
     return [
-        _padded(spark, files, shard, segments, snapshot, (shard.manifest.schemas[number], schema))
+        _padded(spark, files, shard, segments, snapshot, (shard.manifest.schemas[number], schema), columns)
         for number, segments in by_schema.items()
     ]
 
@@ -151,6 +160,7 @@ def _padded(
     segments: list[Segment],
     snapshot: int,
     schemas: tuple[TableSchema, TableSchema],
+    columns: Columns,
 ) -> DataFrame:
     """Segments of one schema, in the width of the other."""
     own, wanted = schemas
@@ -162,13 +172,14 @@ def _padded(
         (F.col(SEQUENCE) > snapshot) | F.col("_metadata.file_name").startswith("snapshot-")
     )
     read = read.where(counts)
-    columns = [F.lit(shard.manifest.shard).alias(SHARD), F.col(WEIGHT).cast("long").alias(WEIGHT)]
-    for place, (name, column) in enumerate(zip(archived_names(own), own.columns, strict=True)):
-        columns.append(F.col(f"`{name}`").cast(spark_type(column.type, column.name)).alias(f"s{place}"))
-    for place, value in enumerate(padding(own, wanted), len(own.columns)):
+    names, added = archived_names(own), padding(own, wanted)
+    chosen = [F.lit(shard.manifest.shard).alias(SHARD), F.col(WEIGHT).cast("long").alias(WEIGHT)]
+    for place in columns:
         column = wanted.columns[place]
-        columns.append(_literal(value, column.type).cast(spark_type(column.type, column.name)).alias(f"s{place}"))
-    return read.select(*columns)
+        archived = place < len(names)
+        value = F.col(f"`{names[place]}`") if archived else _literal(added[place - len(names)], column.type)
+        chosen.append(value.cast(spark_type(column.type, column.name)).alias(f"s{place}"))
+    return read.select(*chosen)
 
 
 def _file_schema(schema: TableSchema) -> StructType:
@@ -203,9 +214,10 @@ def _is_there(shards: Sequence[ShardAt], names: list[str]) -> Column:
     return F.when(F.col(WEIGHT) < 0, wrong.cast("boolean")).otherwise(F.col(WEIGHT) > 0)
 
 
-def _empty_schema(schema: TableSchema) -> StructType:
+def _empty_schema(schema: TableSchema, columns: Columns) -> StructType:
     fields = [StructField(SHARD, IntegerType()), StructField(WEIGHT, LongType())]
-    for place, column in enumerate(schema.columns):
+    for place in columns:
+        column = schema.columns[place]
         fields.append(StructField(f"s{place}", spark_type(column.type, column.name)))
     return StructType(fields)
 

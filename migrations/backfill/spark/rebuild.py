@@ -112,7 +112,7 @@ def _written(
 
 def _in_order(rows: DataFrame, schema: TableSchema) -> DataFrame:
     """All rows in one partition, by their key; Spark sorts on disk what does not fit."""
-    names = stored_names(schema)
+    names = stored_names(range(len(schema.columns)))
     by = [names[place] for place in schema.primary_key] or names
     return rows.select(WEIGHT, *names).coalesce(1).sortWithinPartitions(*(F.col(name) for name in by))
 
