@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from domains.archived_rows import SEQUENCE, WEIGHT
+from domains.archived_rows import WEIGHT
 
 COMBINED_BYTES = 128 * 2**20
 """Of columns that are summed at once; about as much again is needed meanwhile. Where the sums are more than half of it,
@@ -19,12 +19,12 @@ they go on: equal rows may come twice then."""
 
 
 def combined(batches: Iterable[Any], names: Sequence[str], limit: int = COMBINED_BYTES) -> Iterator[Any]:
-    """Arrow tables of the columns ``names`` and Σ ``_weight`` (int64), from record batches that have both and the
-    sequence. Weights of zero are among them."""
+    """Arrow tables of the columns ``names`` and Σ ``_weight`` (int64), from record batches that have both. Weights of
+    zero are among them."""
     waiting: list[Any] = []
     size = 0
     for batch in batches:
-        waiting.append(_without_sequence(batch))
+        waiting.append(pa.Table.from_batches([batch]).select([*names, WEIGHT]).cast(_schema(batch, names)))
         size += waiting[-1].nbytes
         if size > limit:
             waiting = [_summed(waiting, names)]
@@ -36,12 +36,11 @@ def combined(batches: Iterable[Any], names: Sequence[str], limit: int = COMBINED
         yield _summed(waiting, names)
 
 
-def _without_sequence(batch: Any) -> Any:
-    table = pa.Table.from_batches([batch]).drop_columns([SEQUENCE])
-    place = table.schema.get_field_index(WEIGHT)
-    return table.set_column(place, WEIGHT, table.column(place).cast(pa.int64()))
+def _schema(batch: Any, names: Sequence[str]) -> Any:
+    """With weights that no sum exceeds."""
+    return pa.schema([*(pa.field(name, batch.schema.field(name).type) for name in names), (WEIGHT, pa.int64())])
 
 
 def _summed(tables: list[Any], names: Sequence[str]) -> Any:
     found = pa.concat_tables(tables).group_by(list(names), use_threads=False).aggregate([(WEIGHT, "sum")])
-    return found.rename_columns([WEIGHT if name == f"{WEIGHT}_sum" else name for name in found.column_names])
+    return found.select([*names, f"{WEIGHT}_sum"]).rename_columns([*names, WEIGHT])

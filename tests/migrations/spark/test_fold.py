@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from domains.archive import ArchiveGap, NotArchivedYet, SegmentCorrupt, SegmentMissing, SegmentTruncated
+from domains.archived_rows import WEIGHT
 from domains.errors import HeadraceError
 from domains.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, TEXT, Kind, Row, SqlType, TableColumn, TableSchema
 from migrations.backfill.spark import segments
-from migrations.backfill.spark.fold import ShardAt, as_relation, fold
+from migrations.backfill.spark.fold import ShardAt, as_relation, fold, stored_names
 from migrations.backfill.spark.segments import ArchiveFiles
 from migrations.backfill.spark.trouble import error_of
 from tests.migrations.spark.written_archive import WrittenShard
@@ -105,6 +106,34 @@ def test_every_type(spark: SparkSession, tmp_path: Path) -> None:
     assert empty == (None,) * 7
     assert found[:5] == (Decimal(2**64 - 1), -0.5, Decimal("-7.25"), "a\0\\'", bytearray(b"\x00\xff"))
     assert [str(value) for value in found[5:]] == ["0001-01-01", "9999-12-31 23:59:59.000001"]
+
+
+# --- some of the columns ------------------------------------------------------------------------------------------
+
+
+def columns_at(spark: SparkSession, written: WrittenShard, position: int, *columns: int) -> list[tuple[object, ...]]:
+    """With the weight behind them."""
+    at = ShardAt(written.manifest, position)
+    rows = fold(spark, ArchiveFiles(str(written.root)), [at], written.manifest.schemas[-1], columns=columns)
+    return sorted((tuple(row) for row in rows.select(*stored_names(columns), WEIGHT).collect()), key=repr)
+
+
+def test_rows_that_agree_in_what_is_read_are_one(spark: SparkSession, votes: WrittenShard) -> None:
+    assert columns_at(spark, votes, 3, 1) == [(7, 2), (8, 1)]
+    assert columns_at(spark, votes, 7, 1) == [(7, 1), (8, 1), (9, 1)]
+    assert columns_at(spark, votes, 7) == [(3,)]
+    assert columns_at(spark, votes, 0) == []
+    votes.snapshot(3, [((1, 7), 1), ((2, 7), 1), ((3, 8), 1)])
+    assert columns_at(spark, votes, 3, 1) == [(7, 2), (8, 1)], "a snapshot's rows may agree in them too"
+    assert columns_at(spark, votes, 3, 0, 1) == [(1, 7, 1), (2, 7, 1), (3, 8, 1)]
+
+
+def test_a_column_that_came_later_is_read_with_its_default(spark: SparkSession, votes: WrittenShard) -> None:
+    note = TableColumn("note", TEXT, default="none", has_default=True)
+    votes.alter(TableSchema("votes", (*VOTES.columns, note), primary_key=(0, 1)))
+    votes.log(8, 8, [(8, (5, 9, "new"), 1)])
+    assert columns_at(spark, votes, 8, 2) == [("new", 1), ("none", 3)]
+    assert columns_at(spark, votes, 8, 1) == [(7, 1), (8, 1), (9, 2)]
 
 
 # --- refused ------------------------------------------------------------------------------------------------------
