@@ -62,7 +62,11 @@ class MemoryTable:
         return list(rows_by_key.get(tuple(key[columns.index(at)] for at in taken), {}).items())
 
     def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
-        return [self.find(columns, key) for key in keys]
+        if columns not in self._indexes:
+            return [self.find(columns, key) for key in keys]
+        assert not self._staged, "look-up with uncommitted staged deltas"
+        found = self._indexes[columns].get
+        return [list(rows.items()) if (rows := found(key)) else [] for key in keys]
 
     def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
         return [at_most(self.find(columns, key), most) for key in keys]

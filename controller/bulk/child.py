@@ -44,7 +44,10 @@ class Child:
         self._archive, self._staging = Place(job.archive), Place(job.staging)
         self._spool = spool
         self._files: list[StateFile] = []
-        self._rows = 0
+        self._fed = 0
+        """Base rows."""
+        self._read = 0.0
+        """Base rows, about: what was read of the archive is more where rows were changed."""
         self._stages_done = 0
         self._began = self._told = time.monotonic()
 
@@ -78,8 +81,15 @@ class Child:
     def _folded(self, table: TableShard, columns: Columns) -> Iterator[Delta]:
         assert table.manifest is not None
         pad = padding(table.manifest.schema_at(table.position), table.schema)
-        for part in fold(self._archive, table.manifest, table.position, columns=columns, scratch=self._spool):
-            self._rows += sum([weight for _, weight in part])
+        archived = sum(segment.rows for segment in table.manifest.fold_of(table.position))
+
+        def read(rows: int) -> None:
+            self._read += table.rows * rows / archived
+            self._tell(now=False)
+
+        parts = fold(self._archive, table.manifest, table.position, columns=columns, scratch=self._spool, read=read)
+        for part in parts:
+            self._fed += sum([weight for _, weight in part])
             self._tell(now=False)
             if pad:
                 part = [(row + pad, weight) for row, weight in part]
@@ -98,11 +108,12 @@ class Child:
         if not now and at - self._told < TELL_SECONDS:
             return
         self._told = at
-        done = self._stages_done == len(self._job.stages)
-        total = self._rows if done else max(self._job.rows, self._rows)  # It was counted a moment before.
-        left = (at - self._began) * (total - self._rows) / self._rows if self._rows else None
-        stages = len(self._job.stages)
-        told = JobProgress(self._rows, total, self._stages_done, stages, seconds_left=left)
+        if self._stages_done == len(self._job.stages):
+            rows = total = self._fed  # It was counted a moment before.
+        else:
+            rows, total = int(self._fed + self._read) // 2, max(self._job.rows, self._fed)
+        left = (at - self._began) * (total - rows) / rows if rows else None
+        told = JobProgress(rows, total, self._stages_done, len(self._job.stages), seconds_left=left)
         print(progress_line(told), flush=True)
 
 

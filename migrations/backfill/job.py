@@ -162,7 +162,8 @@ class JobProgress:
     """How far a job is. Counts only grow."""
 
     rows: int = 0
-    """Base rows fed so far: that is what takes long. What makes them ready for it is not counted here."""
+    """Base rows fed so far. Where nothing else is told of what makes them ready for it, one that was read and not fed
+    is half a row."""
     total: int = 0
     """To be fed, about."""
     stages_done: int = 0

@@ -10,7 +10,7 @@ equal rows to the same file, and each file is folded by itself::
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby, islice
 from pathlib import Path
@@ -66,21 +66,22 @@ def fold(
     columns: Columns | None = None,
     held_rows: int = HELD_ROWS,
     scratch: Path | None = None,
+    read: Callable[[int], None] = lambda rows: None,
 ) -> Iterator[list[Delta]]:
     """The rows of the shard at a position, each once with its weight, part by part, in no particular order; those of
     a snapshot alone in its order.
 
     They have the width of ``manifest.schema_at(position)``. Only ``columns`` (stored positions) are read where they are
     given: the others are None, and rows that differ in those alone are one. ``scratch`` is where files may be put
-    meanwhile.
+    meanwhile; ``read`` is told of archived rows as they are read, mostly all of them before the first part comes.
 
     :raises ArchiveError: as ``log_of``; SegmentCorrupt where a row has a negative weight.
     """
     segments = manifest.fold_of(position)
     if columns is not None and len(columns) < len(manifest.schema_at(position).columns):
-        deltas = _pruned(place, manifest, position, columns)
+        deltas = _pruned(place, manifest, position, columns, read)
     else:
-        deltas = _weights(log_of(place, manifest, position))
+        deltas = _weights(log_of(place, manifest, position), read)
         if len(segments) == 1 and segments[0].kind == "snapshot":
             yield from deltas  # It is a fold already.
             return
@@ -98,14 +99,17 @@ def fold(
             path.unlink()
 
 
-def _pruned(place: Place, manifest: ShardManifest, position: int, columns: Columns) -> Iterator[list[Delta]]:
+def _pruned(
+    place: Place, manifest: ShardManifest, position: int, columns: Columns, read: Callable[[int], None]
+) -> Iterator[list[Delta]]:
     """What the fold consists of, with these columns; rows that agree in them have come together as far as is cheap."""
     schema, have = manifest.schema_at(position), 0
     for number, group in groupby(manifest.fold_of(position), lambda segment: segment.schema):
         segments = list(group)
         reader = reader_of(manifest.schemas[number], schema)
         names, deltas_of = reader.pruned(columns)
-        for table in combined(_batches(place, segments, reader.arrow, names, have, position), names):
+        batches = _batches(place, segments, reader.arrow, names, have, position)
+        for table in combined(_told(batches, read), names):
             for at in range(0, table.num_rows, PART_ROWS):
                 yield deltas_of(table.slice(at, PART_ROWS))
         have = segments[-1].last
@@ -120,8 +124,16 @@ def _batches(
         have = segment.last
 
 
-def _weights(entries: Iterable[list[tuple[int, Row, int]]]) -> Iterator[list[Delta]]:
-    return ([(row, weight) for _, row, weight in part] for part in entries)
+def _told(batches: Iterable[Any], read: Callable[[int], None]) -> Iterator[Any]:
+    for batch in batches:
+        read(batch.num_rows)
+        yield batch
+
+
+def _weights(entries: Iterable[list[tuple[int, Row, int]]], read: Callable[[int], None]) -> Iterator[list[Delta]]:
+    for part in entries:
+        read(len(part))
+        yield [(row, weight) for _, row, weight in part]
 
 
 def _folded(parts: Iterable[list[Delta]], manifest: ShardManifest, position: int) -> dict[Row, int]:
