@@ -39,7 +39,7 @@ from migrations.backfill.spark.launching import SparkJob
 from migrations.backfill.spark.settings import SparkSettings
 
 ROWS = 1_000_000
-QUIET_SECONDS = 5.0
+QUIET_SECONDS = 15.0
 POLL_SECONDS = 0.05
 STEPS = {"compute full states": "computed", "load full states": "loaded", "domain 0: replay it": "caught up"}
 """How the steps of a bulk migration begin whose ends are told (``controller/bulk/building.py``)."""
