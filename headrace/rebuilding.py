@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headrace.errors import BadRequest
-from migrations.backfill.spark.launching import SparkJob
+from migrations.backfill.spark.launching import ABOUT, SparkJob
 from migrations.backfill.spark.settings import SparkSettings
 from worker.archive.folding import log_of
 from worker.archive.manifests import all_manifests, load_manifest
@@ -74,7 +74,9 @@ def rebuild(
     data.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="rebuild-", dir=data) as runs:
         tell(f"folding and sorting {len(wanted)} base shards")
-        with SparkJob("rebuild", {"archive": archive, "out": runs, "shards": wanted}, spark) as job:
+        rows = sum(segment.rows for each in manifests for segment in each.fold_of(each.position))
+        what = {"archive": archive, "out": runs, "shards": wanted, ABOUT: rows}
+        with SparkJob("rebuild", what, spark) as job:
             while not job.wait(0.5):
                 tell(f"folding and sorting {job.progress.get('shard', '')}")
             job.result()

@@ -35,7 +35,7 @@ from headrace.client.results import Progress
 from headrace.errors import BadRequest
 from headrace.render import console
 from headrace.sizes import format_size
-from migrations.backfill.spark.launching import SparkJob
+from migrations.backfill.spark.launching import ABOUT, SparkJob
 from migrations.backfill.spark.settings import SparkSettings
 
 ROWS = 1_000_000
@@ -149,7 +149,7 @@ def _fold(folder: Path, figures: Figures, archived: dict[str, object], spark: Sp
         return
     tell("folding by Spark …")
     began = time.perf_counter()
-    with SparkJob("count", {"archive": archived["url"], "clock": positions}, spark) as job:
+    with SparkJob("count", {"archive": archived["url"], "clock": positions, ABOUT: figures.rows}, spark) as job:
         while not job.wait(0.2):
             continue
         answer = job.result()

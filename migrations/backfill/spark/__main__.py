@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from domains.errors import HeadraceError
 from migrations.backfill.runner import NICENESS
 from migrations.backfill.spark import bulk, counting, loading, probe, rebuild, verify
-from migrations.backfill.spark.launching import ERROR, RESULT
+from migrations.backfill.spark.launching import ABOUT, ERROR, RESULT
 from migrations.backfill.spark.reporting import Reporter, set_output_aside
 from migrations.backfill.spark.session import session
 from migrations.backfill.spark.settings import SparkSettings
@@ -63,7 +63,7 @@ def main() -> int:
     if sys.argv[1] not in WAITED_FOR:
         os.nice(NICENESS)  # So has the JVM, and what that starts.
     try:
-        with session(settings) as spark:
+        with session(settings, order["what"].get(ABOUT, 0)) as spark:
             reporter.progress(ui=spark.sparkContext.uiWebUrl, master=spark.sparkContext.master)
             answer = _answer(spark, order["what"], reporter)
     except HeadraceError as error:

@@ -16,6 +16,7 @@ those that the job's results name.
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 from base64 import b64decode
@@ -125,6 +126,7 @@ class Bulk:
         def perform(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             reading = _Tape(batches)
             while (number := reading.task) is not None:
+                gc.disable()  # It would walk over growing states again and again, half of a task's time, for no cycle.
                 teller = Teller(address, stage.number, number)
 
                 def fed(rows: int, teller: Teller = teller) -> None:
@@ -137,6 +139,7 @@ class Bulk:
                     raise Marked(error) from error
                 finally:
                     teller.close()
+                    gc.enable()
 
         ordered = tape.repartitionById(len(tasks), F.col("task")).sortWithinPartitions("task", "place")
         output = ordered.mapInArrow(perform, OUTPUT).persist(StorageLevel.DISK_ONLY)

@@ -141,37 +141,36 @@ def _is_snapshot(shard: ShardAt) -> bool:
 def _read(
     spark: SparkSession, files: ArchiveFiles, shard: ShardAt, schema: TableSchema, columns: Columns
 ) -> list[DataFrame]:
-    """The shard's segments, a DataFrame for each schema that they have."""
-    by_schema: dict[int, list[Segment]] = {}
-    snapshot = 0
+    """The shard's segments: of each schema those that count whole, as one DataFrame, and each that is cut."""
+    whole: dict[int, list[Segment]] = {}
+    parts: list[DataFrame] = []
+    have = 0
     for segment in shard.segments:
-        by_schema.setdefault(segment.schema, []).append(segment)
-        snapshot = segment.last if segment.kind == "snapshot" else snapshot
-    return [
-        _padded(spark, files, shard, segments, snapshot, (shard.manifest.schemas[number], schema), columns)
-        for number, segments in by_schema.items()
-    ]
+        after = 0 if segment.kind == "snapshot" else have
+        have = segment.last
+        if segment.kind == "snapshot" or (segment.first > after and segment.last <= shard.position):
+            whole.setdefault(segment.schema, []).append(segment)
+        else:
+            # A log segment may begin before the snapshot that stands for its beginning, or go on after the position.
+            rows = _rows(spark, files, shard, [segment])
+            rows = rows.where((F.col(SEQUENCE) > after) & (F.col(SEQUENCE) <= shard.position))
+            parts.append(_padded(rows, shard, segment.schema, schema, columns))
+    for number, segments in whole.items():
+        parts.append(_padded(_rows(spark, files, shard, segments), shard, number, schema, columns))
+    return parts
 
 
-def _padded(
-    spark: SparkSession,
-    files: ArchiveFiles,
-    shard: ShardAt,
-    segments: list[Segment],
-    snapshot: int,
-    schemas: tuple[TableSchema, TableSchema],
-    columns: Columns,
-) -> DataFrame:
-    """Segments of one schema, in the width of the other."""
-    own, wanted = schemas
+def _rows(spark: SparkSession, files: ArchiveFiles, shard: ShardAt, segments: Sequence[Segment]) -> DataFrame:
+    """As they were archived; of one schema. No column is read that nobody asks for."""
+    schema = _file_schema(shard.manifest.schemas[segments[0].schema])
     # Its columns are known: to look for them in the files would be a job of its own.
-    reader = spark.read.schema(_file_schema(own)).options(**files.options_for_spark())
-    read = reader.parquet(*(files.for_spark(segment.file) for segment in segments))
-    # A log segment may begin before the snapshot that stands for its beginning.
-    counts = (F.col(SEQUENCE) <= shard.position) & (
-        (F.col(SEQUENCE) > snapshot) | F.col("_metadata.file_name").startswith("snapshot-")
-    )
-    read = read.where(counts)
+    reader = spark.read.schema(schema).options(**files.options_for_spark())
+    return reader.parquet(*(files.for_spark(segment.file) for segment in segments))
+
+
+def _padded(rows: DataFrame, shard: ShardAt, number: int, wanted: TableSchema, columns: Columns) -> DataFrame:
+    """Rows of the manifest's schema with this number, in the width of the other."""
+    own = shard.manifest.schemas[number]
     names, added = archived_names(own), padding(own, wanted)
     chosen = [F.lit(shard.manifest.shard).alias(SHARD), F.col(WEIGHT).cast("long").alias(WEIGHT)]
     for place in columns:
@@ -179,7 +178,7 @@ def _padded(
         archived = place < len(names)
         value = F.col(f"`{names[place]}`") if archived else _literal(added[place - len(names)], column.type)
         chosen.append(value.cast(spark_type(column.type, column.name)).alias(f"s{place}"))
-    return read.select(*chosen)
+    return rows.select(*chosen)
 
 
 def _file_schema(schema: TableSchema) -> StructType:

@@ -33,6 +33,9 @@ KEPT_LINES = 40
 PROGRESS, RESULT, ERROR = "progress", "result", "error"
 """The one key of each line: how far it is, what came of it, or (code, message, hint)."""
 
+ABOUT = "about_rows"
+"""In what a job is to do: over about how many rows, where somebody knows. Java is set up by it."""
+
 
 class SparkUnavailable(Unavailable):
     """No Spark job can be started here. Nothing else needs one."""

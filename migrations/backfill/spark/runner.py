@@ -12,13 +12,13 @@ from domains.errors import HeadraceError, Unavailable
 from domains.types import Kind, TableSchema
 from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
-from migrations.backfill.spark.launching import SparkFailed, SparkJob, check_java
+from migrations.backfill.spark.launching import ABOUT, SparkFailed, SparkJob, check_java
 from migrations.backfill.spark.settings import SparkSettings
 
 
-def order_of(job: Job) -> dict[str, str]:
+def order_of(job: Job) -> dict[str, Any]:
     """What the child is told, and what ``bulk.run`` takes."""
-    return {"job": b64encode(pickle.dumps(job)).decode("ascii")}
+    return {"job": b64encode(pickle.dumps(job)).decode("ascii"), ABOUT: job.rows}
 
 
 class SparkRunner:
@@ -78,7 +78,8 @@ class SparkFolder:
         check_java()
 
     def start(self, folding: Folding) -> SparkFoldRun:
-        what = {"archive": folding.archive, "out": folding.out, "shards": [list(each) for each in folding.shards]}
+        shards = [list(each) for each in folding.shards]
+        what = {"archive": folding.archive, "out": folding.out, "shards": shards, ABOUT: folding.rows}
         return SparkFoldRun(folding, SparkJob("rebuild", what, self._settings))
 
 

@@ -17,7 +17,7 @@ from domains.errors import Cancelled
 from migrations.backfill.runner import NICENESS
 from migrations.backfill.spark import launching
 from migrations.backfill.spark.launching import SparkFailed, SparkJob, SparkUnavailable, error_of_code
-from migrations.backfill.spark.session import settings_of
+from migrations.backfill.spark.session import MANY_ROWS, settings_of
 from migrations.backfill.spark.settings import SparkSettings
 from tests.migrations.spark.conftest import SMALL
 
@@ -177,6 +177,12 @@ def test_what_is_for_one_machine_is_not_sent_to_a_cluster() -> None:
     assert own.isdisjoint(settings_of(SparkSettings("spark://127.0.0.1:7077")))
     given = SparkSettings(conf=(("spark.python.daemon.module", "pyspark.daemon"),))
     assert settings_of(given)["spark.python.daemon.module"] == "pyspark.daemon"
+
+
+def test_java_compiles_twice_where_rows_are_many() -> None:
+    local, java = SparkSettings("local[2]"), "spark.driver.defaultJavaOptions"
+    assert "TieredStopAtLevel=1" in settings_of(local, MANY_ROWS - 1)[java]
+    assert "TieredStopAtLevel" not in settings_of(local, MANY_ROWS)[java]
 
 
 def test_errors_come_back_as_they_were() -> None:
