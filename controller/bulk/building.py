@@ -30,7 +30,7 @@ LOAD = "load full states"
 COMPUTE_WEIGHT, LOAD_WEIGHT = 100.0, 5.0
 """How many times as long as other steps: of a million rows 31 s of 32, of 20,000 three of four."""
 PREPARING = 0.3
-"""Of a Spark job's time passes before its first row is fed: folding and sorting, as far as it has begun."""
+"""Of the time of a small Spark job, before its first row is read: Java's start, as far as tasks tell of it."""
 POLL_SECONDS = 0.1
 """Between two looks at a job: a bar that moves smoothly, and a cancel that is felt to be at once."""
 REPLAY_ROWS = 500

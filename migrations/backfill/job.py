@@ -162,8 +162,7 @@ class JobProgress:
     """How far a job is. Counts only grow."""
 
     rows: int = 0
-    """Base rows fed so far. Where nothing else is told of what makes them ready for it, one that was read and not fed
-    is half a row."""
+    """Base rows fed so far, and half of those that were read and are not fed yet."""
     total: int = 0
     """To be fed, about."""
     stages_done: int = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-SPARK_THRESHOLD = 500_000
-"""Base rows. In slices each takes some 20 µs of the worker's processor, so this many take ten seconds, in which others
-notice it: writes and reads that miss wait behind slices. A bulk job takes more processor in all, most of it beside the
-worker, and Spark's begins with some ten seconds for Java. docs/performance.md, "Replay", has the figures."""
+SPARK_THRESHOLD = 1_000_000
+"""Base rows. From about so many on Spark builds an aggregated view on two cores as soon as slices do: these take some
+20 µs of the worker's processor a row, in which others notice it; Spark begins with some twenty seconds for Java, and
+most of what follows is beside the worker. docs/performance.md, "Replay", has the figures."""
 
 By = Literal["auto", "spark", "worker"]
 """Who folds the archive of lost shards, as an operator asks for it; ``auto`` goes by the threshold."""

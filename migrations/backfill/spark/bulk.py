@@ -42,7 +42,7 @@ from migrations.backfill.spark.fold import ShardAt, fold, stored_names
 from migrations.backfill.spark.reporting import INTERVAL as LOOK_SECONDS
 from migrations.backfill.spark.reporting import Reporter, Watch
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
-from migrations.backfill.spark.tally import Teller, tally_of
+from migrations.backfill.spark.tally import Reading, Teller, tally_of
 from migrations.backfill.spark.trouble import Marked, error_of
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 
@@ -84,10 +84,11 @@ class Bulk:
         self._sent: list[DataFrame] = []
         self._rows: Accumulator[int] = spark.sparkContext.accumulator(0)
         """Fed by tasks that are done."""
-        self._tally = tally_of(spark)
+        self._tally, self._reading = tally_of(spark), Reading(spark)
+        self._archived = sum(self._archived_rows(stage) for stage in job.stages)
         self._stages_done = 0
-        self._feeding: float | None = None
-        """Since when rows have been fed."""
+        self._begun: float | None = None
+        """Since when rows have been read."""
 
     def run(self) -> list[StateFile]:
         files: list[StateFile] = []
@@ -109,13 +110,20 @@ class Bulk:
         """All segments at once. Raises ArchiveError."""
         check_all(self._spark, self._files, [each for table in self._job.tables for each in _at(table).segments])
 
+    def _archived_rows(self, stage: Stage) -> int:
+        bases = {base for base, _ in self._readers(stage)}
+        return sum(segment.rows for base in bases for segment in _at(self._job.table(base)).segments)
+
     def _progress(self) -> dict[str, Any]:
-        rows = max(int(self._rows.value), self._tally.rows())
-        total = max(self._job.rows, rows)
+        """A row that is read is half of one; of those that are fed, all had been read."""
+        fed = max(int(self._rows.value), self._tally.rows())
+        total = max(self._job.rows, fed)
+        share = min(1.0, self._reading.rows() / self._archived) if self._archived else 0.0
+        rows = (max(fed, int(total * share)) + fed) // 2
         left = None
         if rows:
-            self._feeding = self._feeding or time.monotonic() - LOOK_SECONDS
-            left = round((time.monotonic() - self._feeding) * (total - rows) / rows, 1)
+            self._begun = self._begun or time.monotonic() - LOOK_SECONDS
+            left = round((time.monotonic() - self._begun) * (total - rows) / rows, 1)
         return {"rows": rows, "total": total, "stages_done": self._stages_done, "seconds_left": left}
 
     def _run_stage(self, stage: Stage) -> list[StateFile]:

@@ -1,9 +1,10 @@
-"""How many rows running tasks have fed, told to the driver while they run: Spark tells of tasks that are done, and of a
+"""How many rows running tasks have read and fed, while they run: Spark's tracker tells of tasks that are done, and of a
 stage with one task nothing until its end.
 
-A task sends a datagram every now and then, and the driver looks what has come whenever somebody asks. One that is lost,
-or that no firewall lets through, costs nothing but a number that stands still; what a task that is done has fed is
-counted by Spark's accumulator. A datagram without the job's secret is passed over.
+What is read Spark's status store knows by its executors' heartbeats. Of what is fed a task sends a datagram every now
+and then, and the driver looks what has come whenever somebody asks. One that is lost, or that no firewall lets through,
+costs nothing but a number that stands still; what a task that is done has fed is counted by Spark's accumulator. A
+datagram without the job's secret is passed over.
 """
 
 from __future__ import annotations
@@ -71,6 +72,33 @@ def tally_of(spark: SparkSession) -> Tally:
     conf = spark.sparkContext.getConf()
     host = conf.get("spark.driver.host") or "127.0.0.1"
     return Tally(conf.get("spark.driver.bindAddress") or host, host)
+
+
+class Reading:
+    """Rows that Spark has read of files since this was made. The store has no interface in Python: what it does not
+    tell is 0."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._read: dict[int, int] = {}
+        """By stage."""
+        self._done = self._stages()
+
+    def rows(self) -> int:
+        with suppress(Exception):
+            store = self._context._jsc.sc().statusStore()
+            for stage in self._stages() - self._done:
+                with suppress(Exception):  # One that is only planned.
+                    found = store.lastStageAttempt(stage)
+                    self._read[stage] = int(found.inputRecords())
+                    if found.status().toString() not in ("ACTIVE", "PENDING"):
+                        self._done.add(stage)
+        return sum(self._read.values())
+
+    def _stages(self) -> set[int]:
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup()]
+        return {stage for job in jobs if job is not None for stage in job.stageIds}
 
 
 class Teller:

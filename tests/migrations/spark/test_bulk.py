@@ -88,3 +88,18 @@ def test_a_missing_segment_is_named_and_nothing_comes_of_it(spark: SparkSession,
     (tmp_path / manifest.segments[1].file).unlink()
     with pytest.raises(SegmentMissing, match=manifest.segments[1].file):
         Bulk(spark, job, Reporter(io.StringIO())).run()
+
+
+def test_what_is_read_counts_half_until_it_is_fed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fold of many rows takes minutes, in which a bar stood still."""
+    _, job = job_of(FIRST, tmp_path)
+    bulk = Bulk(spark, job, Reporter(io.StringIO()))
+    assert bulk._progress()["rows"] == 0
+    monkeypatch.setattr(bulk._reading, "rows", lambda: bulk._archived // 2)
+    assert bulk._progress()["rows"] == pytest.approx(job.rows / 4, abs=1)
+    monkeypatch.undo()
+    bulk.run()
+    assert bulk._reading.rows() >= bulk._archived, "Spark tells of all that it has read"
+    assert bulk._progress()["rows"] == job.rows
