@@ -80,7 +80,9 @@ class Child:
 
     def _folded(self, table: TableShard, columns: Columns) -> Iterator[Delta]:
         assert table.manifest is not None
-        pad = padding(table.manifest.schema_at(table.position), table.schema)
+        archived_as = table.manifest.schema_at(table.position)
+        pad = padding(archived_as, table.schema)
+        columns = tuple(column for column in columns if column < len(archived_as.columns))
         archived = sum(segment.rows for segment in table.manifest.fold_of(table.position))
 
         def read(rows: int) -> None:

@@ -6,8 +6,8 @@
                               ▲
     stories (id, author, title, text) ─┘                   of stories: id, author
 
-What a task does is linear in the weights of rows, so rows that differ in other columns only may come as one, their
-weights summed. That is most of a bulk job's speed where a large table is aggregated: of 47 million votes for
+What a task comes to is a function of the bag of rows with these columns, so rows that differ in others only may come as
+one, their weights summed. That is most of a bulk job's speed where a large table is aggregated: of 47 million votes for
 2.5 million stories as many rows are left, before any code of ours sees them.
 """
 
@@ -58,7 +58,7 @@ def columns_read(nodes: Sequence[Node]) -> dict[str, frozenset[int]]:
 
 
 def _of_parents(node: Node, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
-    """Of each parent the columns that these of the node depend on, and which rows it has."""
+    """Of each parent the columns that these of the node depend on, and those that decide which rows it has."""
     match node.operator:
         case Filter(predicate=predicate):
             return [wanted | fields_of(predicate)]

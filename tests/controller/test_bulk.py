@@ -132,6 +132,18 @@ async def test_writes_during_a_bulk_migration_count_once(deployment: LocalDeploy
     assert os.listdir(Path(deployment.archiver.options.url) / STAGING) == []
 
 
+async def test_a_column_that_nothing_was_archived_with_has_its_default(deployment: LocalDeployment) -> None:
+    assert deployment.archiver is not None
+    await asyncio.wrap_future(deployment.archiver.archive_now())
+    await deployment.execute("ALTER TABLE votes ADD COLUMN kind VARCHAR(10) DEFAULT 'up'")
+    sql = "CREATE EXT VIEW kinds AS SELECT kind, COUNT(*) AS n FROM votes GROUP BY kind ORDER BY n DESC LIMIT 3"
+    status = await ended(deployment, (await deployment.migrate(sql)).id)
+    assert status.error is None
+    assert status.backfill is not None
+    assert status.backfill.way == "local"
+    assert json.loads(b"[" + await deployment.page("kinds", {}) + b"]") == [{"kind": "up", "n": 400}]
+
+
 async def write_on_for(deployment: LocalDeployment, times: int) -> None:
     for number in range(times):
         await deployment.execute(f"INSERT INTO votes VALUES ({5000 + number}, {number})")
