@@ -28,7 +28,8 @@ from domains.graph import Columns, NodeIndex
 from domains.types import Delta
 from migrations.backfill.frames import Digest, frame
 from migrations.backfill.job import Flow, Job, JobProgress, StateFile, TableShard, Task
-from migrations.backfill.runner import NICENESS, BulkFailed
+from migrations.backfill.priority import give_way
+from migrations.backfill.runner import BulkFailed
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 from worker.archive.folding import fold
 from worker.archive.place import Place
@@ -142,7 +143,7 @@ def main(spool: Path) -> int:
 
 
 def _run(spool: Path) -> int:
-    os.nice(NICENESS)
+    give_way()
     pipe = sys.stdin.buffer
     job: Job = pickle.loads(pipe.read(struct.unpack(">Q", pipe.read(8))[0]))
     Thread(target=_end_with_input, daemon=True).start()

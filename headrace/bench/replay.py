@@ -9,8 +9,8 @@
 
 The view joins three tables, aggregates and ranks, so it is full. What counts is rows a second from the CREATE VIEW to
 its first answer, with the start of the JVM; what the others notice: writes a second and the 99th percentile of reads,
-as ratios to the quiet server; and what the processes took of processor and memory, the server's and those beside it.
-All ways are measured in one run on one machine.
+as ratios to the quiet server just before and after; and what the processes took of processor and memory, the server's
+and those beside it. All ways are measured in one run on one machine.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tempfile import TemporaryDirectory
 
 from rich.table import Table
 
+from headrace.bench.beside import p99_ms
 from headrace.bench.replay_data import Tell, ready, seldom
 from headrace.bench.replay_noticed import Noticed
 from headrace.bench.replay_server import Used, Watched, serving
@@ -39,7 +40,8 @@ from migrations.backfill.spark.launching import ABOUT, SparkJob
 from migrations.backfill.spark.settings import SparkSettings
 
 ROWS = 1_000_000
-QUIET_SECONDS = 15.0
+QUIET_SECONDS = 10.0
+"""Before each way and again after it, since a shared machine is another one some minutes later."""
 POLL_SECONDS = 0.05
 STEPS = {"compute full states": "computed", "load full states": "loaded", "domain 0: replay it": "caught up"}
 """How the steps of a bulk migration begin whose ends are told (``controller/bulk/building.py``)."""
@@ -61,6 +63,9 @@ class Way:
     rows_per_second: float
     writes_per_second: float
     read_p99_ms: float
+    quiet_writes_per_second: float
+    quiet_read_p99_ms: float
+    """Of the same server, before and after."""
     used: Used
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds from the start to the state's being computed, loaded, and caught up with the log."""
@@ -78,8 +83,6 @@ class Figures:
     fold_spark: float = 0.0
     """With the start of the JVM."""
     fold_spark_warm: float = 0.0
-    quiet_writes_per_second: float = 0.0
-    quiet_read_p99_ms: float = 0.0
     load: float = 0.0
     """Of the machine at the start."""
     ways: list[Way] = field(default_factory=list)
@@ -118,11 +121,6 @@ def _measure(folder: Path, rows: int, ways: Sequence[str], spark: SparkSettings,
             if number == 0:
                 figures.archive_rows_per_second = rows / (time.perf_counter() - began) if loaded else 0.0
                 _fold(folder, figures, archived, spark if "spark" in ways else None, tell)
-                quiet = Noticed(server.url, rows)
-                quiet.warm()
-                with quiet:
-                    time.sleep(QUIET_SECONDS)
-                figures.quiet_writes_per_second, figures.quiet_read_p99_ms = quiet.writes, quiet.p99
             tell(f"building the view: {way} …")
             figures.ways.append(_build(server, db, way, number, rows, tell))
         yield figures
@@ -161,7 +159,8 @@ def _fold(folder: Path, figures: Figures, archived: dict[str, object], spark: Sp
 def _build(server: Watched, db: Connection, way: str, number: int, rows: int, tell: Tell) -> Way:
     name = f"Ranking{number}"
     db.execute(f"DROP VIEW IF EXISTS {name}")  # Of a run in this folder that was broken off.
-    noticed, load = Noticed(server.url, rows), os.getloadavg()[0]
+    load, before = os.getloadavg()[0], _quiet(server, rows)
+    noticed = Noticed(server.url, rows)
     noticed.warm()
     server.begin()
     began = time.perf_counter()
@@ -169,11 +168,22 @@ def _build(server: Watched, db: Connection, way: str, number: int, rows: int, te
         progress, phases = _followed(db.migrate(VIEW.format(number=number)), tell)
         db.view(name).lookup()
     seconds, used = time.perf_counter() - began, server.used()
+    server.begin()  # What comes now is not of it.
     db.execute(f"DROP VIEW {name}")  # The next is not to find its state.
     tell(f"{way}: {seconds:.1f} s, {rows / seconds:,.0f} rows a second")
     if progress.backfill != way:
         raise BadRequest(f"the view was built by {progress.backfill} and not by {way}: {progress.why}")
-    return Way(way, seconds, rows / seconds, noticed.writes, noticed.p99, used, phases, load)
+    after = _quiet(server, rows)
+    writes, p99 = (before.writes + after.writes) / 2, p99_ms(before.reads + after.reads)
+    return Way(way, seconds, rows / seconds, noticed.writes, p99_ms(noticed.reads), writes, p99, used, phases, load)
+
+
+def _quiet(server: Watched, rows: int) -> Noticed:
+    quiet = Noticed(server.url, rows)
+    quiet.warm()
+    with quiet:
+        time.sleep(QUIET_SECONDS)
+    return quiet
 
 
 def _followed(migration: Migration, tell: Tell) -> tuple[Progress, dict[str, float]]:
@@ -214,8 +224,8 @@ def tables(figures: Figures) -> Iterator[Table]:
     for name in ("way", "seconds", "rows/s", "writes/s (of quiet)", "p99 of reads (of quiet)", "CPU s", "peak", "load"):
         second.add_column(name, justify="left" if name == "way" else "right")
     for way in figures.ways:
-        writes = way.writes_per_second / max(figures.quiet_writes_per_second, 1e-9)
-        p99 = way.read_p99_ms / max(figures.quiet_read_p99_ms, 1e-9)
+        writes = way.writes_per_second / max(way.quiet_writes_per_second, 1e-9)
+        p99 = way.read_p99_ms / max(way.quiet_read_p99_ms, 1e-9)
         second.add_row(
             way.way,
             f"{way.seconds:.1f}",

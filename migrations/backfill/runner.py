@@ -14,10 +14,6 @@ from domains.errors import Unavailable
 from domains.types import TableSchema
 from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 
-NICENESS = 10
-"""Of processes that compute in bulk beside a server: they have the time that nobody else wants. Nobody misses their
-result so far, while each read of the server is waited for."""
-
 
 class BulkFailed(Unavailable):
     """A bulk job ended without its results. Nothing was changed: the old graph serves as it did."""

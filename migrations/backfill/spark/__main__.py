@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from domains.errors import HeadraceError
-from migrations.backfill.runner import NICENESS
+from migrations.backfill.priority import give_way
 from migrations.backfill.spark import bulk, counting, loading, probe, rebuild, verify
 from migrations.backfill.spark.launching import ABOUT, ERROR, RESULT
 from migrations.backfill.spark.reporting import Reporter, set_output_aside
@@ -61,7 +61,7 @@ def main() -> int:
     Thread(target=_end_with_input, daemon=True).start()
     settings = SparkSettings.from_json(order["settings"])
     if sys.argv[1] not in WAITED_FOR:
-        os.nice(NICENESS)  # So has the JVM, and what that starts.
+        give_way()
     try:
         with session(settings, order["what"].get(ABOUT, 0)) as spark:
             reporter.progress(ui=spark.sparkContext.uiWebUrl, master=spark.sparkContext.master)

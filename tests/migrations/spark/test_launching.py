@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from domains.errors import Cancelled
-from migrations.backfill.runner import NICENESS
+from migrations.backfill.priority import AUTOGROUP, NICENESS
 from migrations.backfill.spark import launching
 from migrations.backfill.spark.launching import SparkFailed, SparkJob, SparkUnavailable, error_of_code
 from migrations.backfill.spark.session import MANY_ROWS, settings_of
@@ -60,6 +60,10 @@ def test_cancelled_with_all_that_is_below_it() -> None:
         family = below(job.process.pid)
         assert any("java" in process.name() for process in family)
         assert {process.nice() for process in family} == {min(19, os.nice(0) + NICENESS)}
+        if AUTOGROUP.exists():
+            groups = {Path(f"/proc/{process.pid}/autogroup").read_text() for process in family}
+            assert len(groups) == 1
+            assert groups.pop().endswith(f"nice {NICENESS}\n")
         job.cancel()
         job.cancel()
         with pytest.raises(Cancelled):
