@@ -28,8 +28,8 @@ from domains.graph import Columns, NodeIndex
 from domains.types import Delta
 from migrations.backfill.frames import Digest, frame
 from migrations.backfill.job import Flow, Job, JobProgress, StateFile, TableShard, Task
-from migrations.backfill.priority import give_way
 from migrations.backfill.runner import BulkFailed
+from migrations.backfill.spark.priority import give_way
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 from worker.archive.folding import fold
 from worker.archive.place import Place

@@ -19,7 +19,6 @@ out, and has the log after P followed, is the controller.
 ``task``        one task run: tables and links in, states and links out
 ``frames``      how a state lies in a file
 ``runner``      the protocol of who runs a job
-``priority``    what such a process leaves to those who serve
 ``threshold``   when it is worth it
 ``in_process``  all stages in this process, over rows that are at hand: for tests, and to compare with
 ==============  ================================================================================================

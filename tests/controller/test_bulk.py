@@ -24,8 +24,8 @@ from controller.local import LocalDeployment
 from domains.errors import Cancelled, HeadraceError, Unavailable
 from domains.types import TableSchema
 from migrations.backfill.job import Job
-from migrations.backfill.priority import NICENESS
 from migrations.backfill.runner import BulkFailed, BulkRunner
+from migrations.backfill.spark.priority import NICENESS
 from migrations.backfill.spark.runner import SparkRunner
 from migrations.backfill.spark.settings import SparkSettings
 from worker.archiving import ArchiveOptions

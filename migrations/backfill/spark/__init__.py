@@ -13,6 +13,7 @@ then::
 ``settings.py``     which Spark, how large: plain values
 ``launching.py``    :class:`SparkJob`: starts a child, follows it, cancels it, leaves no orphan
 ``__main__.py``     the child: JSON in, JSON out, signals
+``priority.py``     how it, and the process that is in its place without Java, give way to who serves
 ``session.py``      the only start and stop of a Spark session, and every setting with its reason
 ``shipping.py``     our code as a zip, for the workers of a cluster
 ``segments.py``     the archive's files: opened by URL, checked against their manifest before a row of them counts
@@ -25,6 +26,7 @@ then::
 ``rebuild.py``      base shards as sorted runs
 ``runner.py``       :class:`SparkRunner`: bulk jobs, as the controller starts them
 ``bulk.py``         the stages of a bulk job, run
+``tally.py``        how many rows its tasks have read and fed, while they run
 ``daemon.py``       what workers are forked from
 ``probe.py``        what Spark runs with
 ``trouble.py``      what went wrong inside Spark, as an error of ours

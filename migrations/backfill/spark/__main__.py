@@ -20,9 +20,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from domains.errors import HeadraceError
-from migrations.backfill.priority import give_way
 from migrations.backfill.spark import bulk, counting, loading, probe, rebuild, verify
 from migrations.backfill.spark.launching import ABOUT, ERROR, RESULT
+from migrations.backfill.spark.priority import give_way
 from migrations.backfill.spark.reporting import Reporter, set_output_aside
 from migrations.backfill.spark.session import session
 from migrations.backfill.spark.settings import SparkSettings

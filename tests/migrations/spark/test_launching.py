@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from domains.errors import Cancelled
-from migrations.backfill.priority import AUTOGROUP, NICENESS
 from migrations.backfill.spark import launching
 from migrations.backfill.spark.launching import SparkFailed, SparkJob, SparkUnavailable, error_of_code
+from migrations.backfill.spark.priority import AUTOGROUP, NICENESS
 from migrations.backfill.spark.session import MANY_ROWS, settings_of
 from migrations.backfill.spark.settings import SparkSettings
 from tests.migrations.spark.conftest import SMALL
