@@ -13,10 +13,9 @@ one, their weights summed. That is most of a bulk job's speed where a large tabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 
-from domains.deltas import add_row
+from domains.deltas import Entry, add_row
 from domains.graph import (
     Aggregate,
     Base,
@@ -31,7 +30,7 @@ from domains.graph import (
     Union,
 )
 from domains.rewriting import fields_of
-from domains.types import Delta, Row
+from domains.types import Delta
 
 
 def columns_read(nodes: Sequence[Node]) -> dict[str, frozenset[int]]:
@@ -78,18 +77,11 @@ def _of_parents(node: Node, wanted: set[int], widths: Sequence[int]) -> list[set
             return [set(range(width)) for width in widths]
 
 
-@lru_cache(64)
-def pruner(columns: Columns, width: int) -> Callable[[Row], Row]:
-    """Row → the same with None in all other columns than these."""
-    values = ", ".join(f"r[{place}]" if place in columns else "None" for place in range(width))
-    return eval(f"lambda r: ({values},)")  # type: ignore[no-any-return]
-
-
 def pruned(rows: Iterable[Delta], columns: Columns, width: int) -> list[Delta]:
-    """Rows with these columns alone, equal ones as one."""
+    """Rows with None in all other columns than these, equal ones as one."""
     if len(columns) == width:
         return list(rows)
-    prune, entry = pruner(columns, width), dict[Row, int]()
+    wanted, entry = set(columns), Entry()
     for row, weight in rows:
-        add_row(entry, prune(row), weight)
+        add_row(entry, tuple(value if place in wanted else None for place, value in enumerate(row)), weight)
     return list(entry.items())
