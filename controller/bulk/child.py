@@ -22,7 +22,6 @@ from threading import Thread
 from typing import Any
 
 from controller.bulk.local_runner import progress_line, results_line
-from domains.archive import padding
 from domains.errors import HeadraceError
 from domains.graph import Columns, NodeIndex
 from domains.types import Delta
@@ -81,21 +80,24 @@ class Child:
 
     def _folded(self, table: TableShard, columns: Columns) -> Iterator[Delta]:
         assert table.manifest is not None
-        archived_as = table.manifest.schema_at(table.position)
-        pad = padding(archived_as, table.schema)
-        columns = tuple(column for column in columns if column < len(archived_as.columns))
         archived = sum(segment.rows for segment in table.manifest.fold_of(table.position))
 
         def read(rows: int) -> None:
             self._read += table.rows * rows / archived
             self._tell(now=False)
 
-        parts = fold(self._archive, table.manifest, table.position, columns=columns, scratch=self._spool, read=read)
+        parts = fold(
+            self._archive,
+            table.manifest,
+            table.position,
+            schema=table.schema,
+            columns=columns,
+            scratch=self._spool,
+            read=read,
+        )
         for part in parts:
             self._fed += sum([weight for _, weight in part])
             self._tell(now=False)
-            if pad:
-                part = [(row + pad, weight) for row, weight in part]
             yield from part
 
     def _spool_of(self, flow: Flow) -> Path:

@@ -36,15 +36,16 @@ PART_ROWS = 4_096
 
 
 def log_of(
-    place: Place, manifest: ShardManifest, position: int, after: int = 0
+    place: Place, manifest: ShardManifest, position: int, after: int = 0, schema: TableSchema | None = None
 ) -> Iterator[list[tuple[int, Row, int]]]:
-    """(sequence, row, weight) of what the fold at a position consists of, in order, in the schema at the position.
+    """(sequence, row, weight) of what the fold at a position consists of, in order, in the schema at the position or in
+    a later one.
 
     Rows of a snapshot have its position as their sequence. ``after`` leaves out what is not above it.
 
     :raises ArchiveError: something is missing or damaged; nothing is skipped.
     """
-    schema = manifest.schema_at(position)
+    schema = schema or manifest.schema_at(position)
     have = 0
     for segment in manifest.fold_of(position):
         if segment.last > after:
@@ -63,6 +64,7 @@ def fold(
     manifest: ShardManifest,
     position: int,
     *,
+    schema: TableSchema | None = None,
     columns: Columns | None = None,
     held_rows: int = HELD_ROWS,
     scratch: Path | None = None,
@@ -71,17 +73,18 @@ def fold(
     """The rows of the shard at a position, each once with its weight, part by part, in no particular order; those of
     a snapshot alone in its order.
 
-    They have the width of ``manifest.schema_at(position)``. Only ``columns`` (stored positions) are read where they are
-    given: the others are None, and rows that differ in those alone are one. ``scratch`` is where files may be put
-    meanwhile; ``read`` is told of archived rows as they are read, mostly all of them before the first part comes.
+    They have the width of ``schema``, the table's now (else ``manifest.schema_at(position)``). Only ``columns``
+    (stored positions) are read where they are given: the others are None, and rows that differ in those alone are one.
+    ``scratch`` is where files may be put meanwhile; ``read`` is told of archived rows as they are read, mostly all of
+    them before the first part comes.
 
     :raises ArchiveError: as ``log_of``; SegmentCorrupt where a row has a negative weight.
     """
-    segments = manifest.fold_of(position)
-    if columns is not None and len(columns) < len(manifest.schema_at(position).columns):
-        deltas = _pruned(place, manifest, position, columns, read)
+    segments, schema = manifest.fold_of(position), schema or manifest.schema_at(position)
+    if columns is not None and len(columns) < len(schema.columns):
+        deltas = _pruned(place, manifest, position, schema, columns, read)
     else:
-        deltas = _weights(log_of(place, manifest, position), read)
+        deltas = _weights(log_of(place, manifest, position, schema=schema), read)
         if len(segments) == 1 and segments[0].kind == "snapshot":
             yield from deltas  # It is a fold already.
             return
@@ -100,10 +103,15 @@ def fold(
 
 
 def _pruned(
-    place: Place, manifest: ShardManifest, position: int, columns: Columns, read: Callable[[int], None]
+    place: Place,
+    manifest: ShardManifest,
+    position: int,
+    schema: TableSchema,
+    columns: Columns,
+    read: Callable[[int], None],
 ) -> Iterator[list[Delta]]:
     """What the fold consists of, with these columns; rows that agree in them have come together as far as is cheap."""
-    schema, have = manifest.schema_at(position), 0
+    have = 0
     for number, group in groupby(manifest.fold_of(position), lambda segment: segment.schema):
         segments = list(group)
         reader = reader_of(manifest.schemas[number], schema)
