@@ -24,8 +24,8 @@ ROOMS = ("headrace", "api", "controller", "worker", "migrations", "domains", "zo
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
-FILE_LINES = 400
-"""Past this there are two concepts in a file. The median is to stay far below: aim for 250."""
+FILE_LINES = 500
+"""Past this there are two concepts in a file. The median is to stay far below: aim for 100 to 250."""
 FUNCTION_LINES = 70
 """A function that is longer than a screen does three things."""
 
