@@ -20,6 +20,13 @@ LONG_INTEGER = b"0" * 19
 """A body with so many digits in a row is parsed again by the standard library, whose integers are exact. Looked for in
 a copy with all digits made 0: 7 µs for a thousand keys, where a regular expression takes 120, and parsing 50."""
 
+NESTING_MAX = 32
+"""Levels of lists and objects in a body. A look-up's deepest reference has seven; what is walked or quoted by recursion
+meets Python's limit at some 300."""
+NESTING_USUAL = 8
+"""Levels that are looked for in the text, before a body is walked for the others."""
+NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
 NUMBERS_HEAD, NUMBERS_BETWEEN, NUMBERS_TAIL = b'{"keys":[[', b"],[", b"]]}"
 """Around the keys of a look-up by one whole number, as clients write it."""
 
@@ -44,9 +51,38 @@ def parse(body: bytes) -> Any:
     if not body:
         raise BadRequest("the request has no body", hint="send a JSON object")
     try:
-        return loads(body)
+        value = loads(body)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the request's body is not JSON: {error}") from error
+    if _may_nest_deep(body) and _nests_deeper(value, NESTING_MAX):
+        raise BadRequest(f"the request's body nests deeper than {NESTING_MAX} levels", hint="values are no lists")
+    return value
+
+
+def _may_nest_deep(body: bytes) -> bool:
+    """Whether a body of JSON may have more than a few levels: pairs of brackets with nothing in them go, level by
+    level. A tenth of what parsing takes, 0.2 µs for a look-up; a text with brackets in it may be taken for levels."""
+    brackets = body.translate(None, NO_BRACKETS)
+    if len(brackets) <= 2 * NESTING_MAX:
+        return False
+    for _ in range(NESTING_USUAL):
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(brackets)
+
+
+def _nests_deeper(value: Any, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels + 1):
+        level = [
+            each
+            for group in level
+            if type(group) in (list, dict)
+            for each in (group if type(group) is list else group.values())
+            if type(each) in (list, dict)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def loads(text: bytes) -> Any:

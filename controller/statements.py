@@ -15,7 +15,7 @@ from domains.coercion import json_value
 from domains.errors import HeadraceError
 from domains.packets import Clock
 from domains.types import TEXT, Column, TableSchema
-from migrations.parse import Parsed
+from migrations.parse import Parsed, too_deep
 from migrations.recipe import Entry
 from migrations.statements.constants import miscounted
 from migrations.statements.dml import resolve
@@ -73,6 +73,10 @@ class Statements:
             except HeadraceError as error:
                 _say_which(error, number, max(1, len(together)), len(statements))
                 raise
+            except RecursionError:
+                deep = too_deep()
+                _say_which(deep, number, max(1, len(together)), len(statements))
+                raise deep from None
             number += max(1, len(together))
         return results, {table: position for table, position in clock.items() if (token or {}).get(table) != position}
 

@@ -84,6 +84,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._expect_more()
 
     def _refuse(self) -> None:
+        if self.transport.is_closing():  # uvloop refuses to write to it, and nobody is there to be told.
+            return
         body = error_body(UNREADABLE.code, UNREADABLE.message, UNREADABLE.hint)
         self._write_json(STATUSES[BadRequest], body, is_last=True)
         self._refused = True

@@ -228,10 +228,11 @@ def text_of(node: exp.Expr) -> str:
     try:
         return node.sql(dialect=_DIALECT, comments=False)
     except RecursionError:  # Printing goes deeper than parsing.
-        raise _too_deep() from None
+        raise too_deep() from None
 
 
-def _too_deep() -> LimitExceeded:
+def too_deep() -> LimitExceeded:
+    """What a text may parse to can still be deeper than what is made of it, by functions that call themselves."""
     return LimitExceeded("the statement nests too deep", hint="split it into several views")
 
 
@@ -268,7 +269,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
             _expectation(str(first.get("description", error))), line=first.get("line"), column=first.get("col")
         ) from None
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
     except (LookupError, TypeError, AttributeError):
         # sqlglot trips over some texts that are no SQL (SHOW TABLE); how far it came is where they go wrong.
         raise _syntax_error(sql, *_stumbled(parser, tokens)) from None

@@ -1,4 +1,4 @@
-"""Base tables: what they are, and writes to them. A request's rows are applied all or none."""
+"""Base tables: what they are, and writes to them. A request's rows are applied all or none in each shard."""
 
 from __future__ import annotations
 

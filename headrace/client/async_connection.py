@@ -137,7 +137,7 @@ class AsyncView:
 
 
 class AsyncTable:
-    """A base table of one connection. What one call changes is changed all or none."""
+    """A base table of one connection. What one call changes is changed all or none, in each shard."""
 
     def __init__(self, connection: AsyncConnection, name: str) -> None:
         self._connection = connection

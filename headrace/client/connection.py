@@ -135,7 +135,7 @@ class View:
 
 
 class Table:
-    """A base table of one connection. What one call changes is changed all or none."""
+    """A base table of one connection. What one call changes is changed all or none, in each shard."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection

@@ -132,12 +132,15 @@ class Connection(asyncio.Protocol):
         self._outgoing.append(frame)
 
     def _flush(self) -> None:
-        if self._outgoing and self._transport is not None:
-            data = b"".join(self._outgoing)
-            self._outgoing.clear()
-            self._flushed = self._number
-            self.bytes_out += len(data)
-            self._transport.write(data)
+        # A link that broke closes its transport a turn of the loop before ``connection_lost`` is called. uvloop raises
+        # on a write in between; what was to be said is lost with the link, and is not counted as sent.
+        if not self._outgoing or self._transport is None or self._transport.is_closing():
+            return
+        data = b"".join(self._outgoing)
+        self._outgoing.clear()
+        self._flushed = self._number
+        self.bytes_out += len(data)
+        self._transport.write(data)
 
     def _end(self, error: HeadraceError) -> None:
         if self.error is not None:
@@ -157,7 +160,8 @@ class Connection(asyncio.Protocol):
             self.error = error
             assert self._transport is not None
             # To close with bytes unread would reset the connection, and the other side might not see why.
-            self._transport.write_eof()
+            if not self._transport.is_closing():
+                self._transport.write_eof()
             self._loop.call_later(LINGER_SECONDS, self._transport.abort)
 
     # --- asyncio's side ---------------------------------------------------------------------------------------

@@ -158,6 +158,21 @@ async def test_an_answer_or_a_request_that_is_too_large(
 # --- losing -------------------------------------------------------------------------------------------------------
 
 
+async def test_what_is_said_in_the_turn_in_which_a_link_breaks_is_lost_with_it(link: Connection) -> None:
+    """uvloop raises on a write to a transport that is closed, before the protocol has heard of it."""
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    assert link._transport is not None
+    link._transport.abort()
+    answer = link.ask(READ)
+    with pytest.raises(ConnectionLost) as lost:
+        await answer
+    assert not lost.value.sent
+    link.tell(Ping(1))
+    await asyncio.sleep(0)
+    assert not failures
+
+
 async def test_a_lost_connection_fails_what_is_outstanding(server: Server, worker: Worker) -> None:
     link = await connect("127.0.0.1", server.port, HELLO)
     lost: list[Connection] = []
