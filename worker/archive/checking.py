@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from domains.archive import ArchiveError, ArchiveGap, ShardManifest
-from worker.archive.folding import reader_of
+from domains.archive import ArchiveError, ArchiveGap, SegmentCorrupt, ShardManifest
+from worker.archive.folding import fold, reader_of
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
 from worker.archive.segments import read_segment
@@ -29,7 +29,8 @@ class Checked:
 
 
 def check_archive(place: Place) -> Iterator[Checked]:
-    """Shard by shard: each file's size, digest, columns and rows, each row's sequence, and that no log lacks.
+    """Shard by shard: each file's size, digest, columns and rows, each row's sequence, that no log lacks, and that
+    the fold is one that a table can have.
 
     :raises ArchiveUnreachable, ManifestDamaged: nothing can be said at all.
     """
@@ -38,6 +39,27 @@ def check_archive(place: Place) -> Iterator[Checked]:
 
 
 def problems_of(place: Place, manifest: ShardManifest) -> Iterator[ArchiveError]:
+    found = list(_problems_of_files(place, manifest))
+    yield from found or _problems_of_fold(place, manifest)
+
+
+def _problems_of_fold(place: Place, manifest: ShardManifest) -> Iterator[ArchiveError]:
+    """A snapshot with rows of later positions than its own has them once more in the log behind it."""
+    try:
+        for part in fold(place, manifest, manifest.position):
+            for row, weight in part:
+                if weight > 1 and manifest.schema_at(manifest.position).primary_key:
+                    yield SegmentCorrupt(
+                        f'the archive of "{manifest.base}" has a row {weight} times at {manifest.position}, though '
+                        f"the table has a primary key: {row!r}",
+                        hint="move the shard's directory away while the server is stopped: it is archived anew",
+                    )
+                    return
+    except ArchiveError as error:
+        yield error
+
+
+def _problems_of_files(place: Place, manifest: ShardManifest) -> Iterator[ArchiveError]:
     for first, last in manifest.gaps():
         yield ArchiveGap(f'the archive of "{manifest.base}" lacks the log from {first} to {last}')
     for segment in manifest.segments:

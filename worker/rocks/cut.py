@@ -3,6 +3,7 @@
 A cut is taken on the thread of the steps, and costs nothing there. Its log is that of the database, whose entries never
 change once they are written: those up to the cut's position are read with the codec of the cut, which knows the width
 of all of them, whatever ALTER TABLE does later. Its rows, where they are wanted, are read from a view of the database.
+Cuts that are taken between the same two steps show all tables as of the same moment.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class TableCut:
     def rows(self, limit: int) -> Iterator[list[Delta]]:
         """All rows of the cut, so many at a time. Equal rows of a bag come one by one."""
         assert self._view is not None, "the cut was taken without its rows"
-        start = layout.table_prefix(layout.ROWS, self._number)
-        skip, inline, decode = len(start) + 1, layout.INLINE, self._codec.decode
-        for entries in self._view.slices(start, layout.table_end(layout.ROWS, self._number), limit):
+        skip = len(layout.table_prefix(layout.ROWS, self._number)) + 1
+        inline, decode = layout.INLINE, self._codec.decode
+        for entries in self._view.slices(limit):
             if self.schema.primary_key:
                 yield [(decode(value), 1) for _, value in entries]
             else:

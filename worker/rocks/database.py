@@ -13,6 +13,7 @@ from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 from rocksdict import (
     BlockBasedIndexType,
@@ -73,22 +74,39 @@ class StorageInUse(StorageFailure):
 
 
 class DatabaseView:
-    """A RocksDB as it was. It keeps what is written over on disk for as long as it lives."""
+    """The entries from ``start`` on, below ``end``, as they were when it was made: one iterator.
 
-    def __init__(self, path: Path, snapshot: Any) -> None:
+    Not a snapshot of the binding: that is held for single keys only, and what iterates over it sees later writes. An
+    iterator keeps what it stands on (also on disk) until ``close``, which the database's own ``close`` calls, since
+    RocksDB gives no directory up while it is iterated. It may be made in one thread and read in another.
+    """
+
+    def __init__(self, path: Path, database: Any, start: bytes, end: bytes) -> None:
         self._path = path
-        self._snapshot = snapshot
+        self._start = start
+        self._end = end  # Kept for as long as the iterator is: see ``_below``.
+        self._cursor = database.iter(_below(end))
+        self._reading = Lock()
 
-    def slices(self, start: bytes, end: bytes, limit: int) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Keys and values from ``start`` on, below ``end``, so many at a time."""
-        bounds = ReadOptions()
-        bounds.set_iterate_upper_bound(end)
-        try:
-            found: Any = iter(self._snapshot.items(from_key=start, read_opt=bounds))
-            while part := list(islice(found, limit)):
-                yield part
-        except Exception as error:
-            raise StorageFailure(f"cannot read from {self._path}: {error}") from error
+    def slices(self, limit: int) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Keys and values, so many at a time."""
+        after = self._start
+        while part := self._slice(after, limit):
+            yield part
+            if len(part) < limit:
+                return
+            after = part[-1][0] + b"\x00"
+
+    def _slice(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        with self._reading:
+            if self._cursor is None:
+                raise StorageFailure(f"cannot read from {self._path}: it was closed meanwhile")
+            return _read(self._path, self._cursor, start, limit)
+
+    def close(self) -> None:
+        """Let go of what it keeps. Any thread."""
+        with self._reading:
+            self._cursor = None
 
 
 class Database:
@@ -100,6 +118,7 @@ class Database:
         self._flushing = Lock()
         """The binding refuses to close what is being flushed."""
         self._closed = False
+        self._views: WeakSet[DatabaseView] = WeakSet()
         try:
             if create:
                 path.mkdir(parents=True, exist_ok=True)
@@ -139,9 +158,17 @@ class Database:
         except Exception as error:
             raise StorageFailure(f"cannot read from {self.path}: {error}") from error
 
-    def view(self) -> DatabaseView:
-        """What is there now, to be read from any thread while it is written on."""
-        return DatabaseView(self.path, self._db.snapshot())
+    def view(self, start: bytes, end: bytes) -> DatabaseView:
+        """What is there now from ``start`` on, below ``end``, to be read from any thread while it is written on.
+
+        Views that are made between the same two writes show the same state.
+        """
+        try:
+            view = DatabaseView(self.path, self._db, start, end)
+        except Exception as error:
+            raise _cannot_read(self.path, error) from error
+        self._views.add(view)
+        return view
 
     def prefixed(self, prefixes: Sequence[bytes], end: bytes, most: float = inf) -> list[list[tuple[bytes, bytes]]]:
         """``items`` of each prefix, at most so many, with one iterator, which halves the cost of a look-up. All lie
@@ -209,6 +236,8 @@ class Database:
         try:
             with self._flushing:
                 self._closed = True
+                for view in list(self._views):
+                    view.close()
                 try:
                     self._db.flush_wal(True)
                 finally:
@@ -229,6 +258,38 @@ class Database:
         full = "No space left" in str(error)
         self._failed = StorageFailure(f"cannot {what} to {self.path}: {'the disk is full' if full else error}")
         raise self._failed from error
+
+
+def _below(end: bytes) -> ReadOptions:
+    """The bound is given to RocksDB, which else reads on through whatever was deleted behind it.
+
+    The binding keeps no copy of it: these very bytes must live as long as what iterates, else it ends anywhere.
+    """
+    bounds = ReadOptions()
+    bounds.set_iterate_upper_bound(end)
+    return bounds
+
+
+def _read(path: Path, cursor: Any, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+    """At most so many entries from ``start`` on, as far as the iterator is bound.
+
+    :raises StorageFailure: it ended because it cannot read on, which looks like an end unless it is asked.
+    """
+    found: list[tuple[bytes, bytes]] = []
+    add, valid, key, value, forward = found.append, cursor.valid, cursor.key, cursor.value, cursor.next
+    try:
+        cursor.seek(start)
+        while len(found) < limit and valid():
+            add((key(), value()))
+            forward()
+        cursor.status()
+    except Exception as error:
+        raise _cannot_read(path, error) from error
+    return found
+
+
+def _cannot_read(path: Path, error: Exception) -> StorageFailure:
+    return StorageFailure(f"cannot read from {path}: {error}")
 
 
 def _failure_of_open(path: Path, error: Exception) -> StorageFailure:

@@ -227,6 +227,7 @@ class RocksStore:
         """What there is of a table now, for another thread to read while steps go on: log, and with ``rows`` rows."""
         assert not self._pending, "a table is cut between steps"
         found = self.table(table)
+        span = layout.table_prefix(layout.ROWS, found.number), layout.table_end(layout.ROWS, found.number)
         return TableCut(
             self._database,
             found.number,
@@ -235,7 +236,7 @@ class RocksStore:
             found.identity,
             found.counters.position,
             found.counters.auto_increment,
-            self._database.view() if rows else None,
+            self._database.view(*span) if rows else None,
         )
 
 

@@ -425,3 +425,24 @@ def test_a_damaged_archive_rebuilds_nothing(table: ArchivedTable, tmp_path: Path
         rebuild_table(store, table.place, manifest, 6)
     assert store.table("t").row_count == 0
     store.close()
+
+
+@pytest.mark.parametrize("change", ["insert", "update", "delete"])
+def test_a_snapshot_with_rows_of_later_positions_is_found_by_its_fold(tmp_path: Path, change: str) -> None:
+    table = ArchivedTable(tmp_path, replace(BAG, primary_key=(0,)))
+    changed = (1, "b", None, None)
+    table.write([(row(1), 1)])
+    table.write({"insert": [(row(2), 1)], "update": [(row(1), -1), (changed, 1)], "delete": [(row(1), -1)]}[change])
+    # As archives are that were begun while it was written: the rows are of 2, and called those of 1.
+    early = replace(table.store.cut("t", rows=True), position=1)
+    table.open().begin(early, time_of(1))
+    (checked,) = check_archive(table.place)
+    assert checked.problems == (), "alone it cannot be known"
+    table.archive()
+    (checked,) = check_archive(table.place)
+    assert [type(problem) for problem in checked.problems] == [SegmentCorrupt]
+    assert "2 times" in str(checked.problems[0]) or "more often than it holds it" in str(checked.problems[0])
+    (tmp_path / "archive" / "table=t" / "shard=0").rename(tmp_path / "away")
+    table.archive()
+    (checked,) = check_archive(table.place)
+    assert checked.problems == ()
