@@ -1,39 +1,28 @@
 """A parameter's value as what its column's values are compared with.
 
 Nothing is stored, so nothing has to fit: ``id = 7.5``, ``id = 99999999999`` and ``day = '2026-01-31 08:00:00'`` are
-true for no row, as in MySQL, and ``id > 7.5`` is true from 8 on. So a value becomes the greatest value of the column's
-kind that is not above it, and says whether that is all of it; what a comparison makes of that, ``binding.py`` knows.
-What names no number, or no date, is refused: MySQL would compare with 0, or only warn.
+true for no row, as in MySQL, and ``id > 7.5`` is true from 8 on. What a value is among its column's
+``domains/functions/comparands.py`` says, as for every comparison; what a look-up makes of that, ``binding.py`` knows.
+
+What names no number, or no date, is refused: MySQL would compare with 0, or only warn. So is a number for a text
+column, which many a text equals (``'7'``, ``'07'``), and a look-up finds one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Context, Decimal
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from domains.coercion import coercer, exact_number
-from domains.functions.exact import MAX_SCALE, quantum, zero
-from domains.temporal import canonical_datetime
-from domains.types import Kind, SqlType, Value
-
-DIGITS_MAX = 200
-"""Before the point: more than a column has (65), or a sum or product of some. A number beyond is above them all, and
-``1e999999999`` must not be written out."""
+from domains.errors import TypeViolation
+from domains.expressions import Constant
+from domains.functions.comparands import Comparand, comparand
+from domains.types import DOUBLE, TEXT, Kind, SqlType, decimal_type
 
 _PLAIN = 2**64
 """Whole numbers below this are taken as they are: 0.3 µs against 3."""
-
-_DOWN = Context(prec=DIGITS_MAX + MAX_SCALE + 1, rounding=ROUND_FLOOR)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparand:
-    value: Value
-    """The greatest value of the column's kind that is not above what was given; None for NULL."""
-    exact: bool = True
-    """Whether it is what was given."""
 
 
 def comparand_maker(type: SqlType, name: str) -> Callable[[Any], Comparand]:
@@ -47,26 +36,31 @@ def comparand_maker(type: SqlType, name: str) -> Callable[[Any], Comparand]:
     wanted = replace(type, length=None) if type.length is not None else type
     convert = coercer(wanted, column=name, from_json=True)
     if type.kind is Kind.DATE:
-        return lambda given: _day(given, convert)
+        return lambda given: _among(Constant(None if convert(given) is None else str(given), TEXT), type)
+    if type.kind in (Kind.TEXT, Kind.BLOB):
+        return lambda given: Comparand(convert(_no_number(given, type, name)))
     return lambda given: Comparand(convert(given))
 
 
 def _number(given: Any, type: SqlType, name: str) -> Comparand:
     if given is None or (type.kind is Kind.INTEGER and isinstance(given, int) and abs(given) < _PLAIN):
         return Comparand(None if given is None else int(given))
-    number = Decimal(exact_number(given, type, column=name))
-    if number and number.adjusted() >= DIGITS_MAX:
-        # As good as infinite. Below zero the next value that is not above it is beyond what is compared, too.
-        number, beyond = Decimal((int(number < 0), (1,), DIGITS_MAX - 1)), True
-    else:
-        beyond = False
-    scale = 0 if type.kind is Kind.INTEGER else type.scale
-    floor = _DOWN.quantize(number, quantum(scale)) or zero(scale)
-    exact = not beyond and floor == number
-    return Comparand(int(floor) if type.kind is Kind.INTEGER else floor, exact)
+    number = exact_number(given, type, column=name)
+    if isinstance(given, float):
+        return _among(Constant(given, DOUBLE), type)
+    return _among(Constant(number, decimal_type(0)), type)
 
 
-def _day(given: Any, convert: Callable[[object], Value]) -> Comparand:
-    """A column of days is compared with a time of the day, too: 8 o'clock is after the day, and before the next."""
-    day = convert(given)
-    return Comparand(day, day is None or canonical_datetime(str(given)) == f"{day!s} 00:00:00")
+def _among(constant: Constant, type: SqlType) -> Comparand:
+    found = comparand(constant, type)
+    assert found is not None, "numbers are compared with numbers here, and text with days"
+    return found
+
+
+def _no_number(given: Any, type: SqlType, name: str) -> Any:
+    if isinstance(given, (int, float, Decimal)):
+        raise TypeViolation(
+            f'{given!r} does not fit type {type} of column "{name}": a number is compared with the number in a text',
+            hint=f'give the text itself, "{given}"; or ask SQL for {name} = {given}, which reads every row',
+        )
+    return given

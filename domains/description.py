@@ -105,8 +105,8 @@ def _infix(e: Call, at_least: Callable[[Expression, int], str]) -> tuple[str, in
 
 
 def _function(e: Call, texts: list[str]) -> str:
-    if e.function == "cast":
-        return f"CAST({texts[0]} AS {e.type})"
+    if e.function in ("cast", "equal_to"):
+        return f"{e.function.upper()}({texts[0]} AS {e.type})"
     if e.function in ("date_add", "date_sub"):
         return f"{e.function.upper()}({texts[0]}, INTERVAL {texts[1]} {_unit(e.arguments[2], texts[2])})"
     if e.function == "timestampdiff":

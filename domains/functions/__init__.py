@@ -8,7 +8,7 @@ follow MySQL 8 with binary collation, and never raise for data: what has no valu
 ::
 
     type_rules   which type two types meet in           arithmetic  numeric  bits
-    conversion   one kind's value as another's          comparison  logic  matching  control
+    conversion   one kind's value as another's          comparands  comparison  logic  matching  control
     exact        DECIMAL without a context's surprises  text  text_search
     source       Function, Emitter: writing Python      dates  date_format  intervals  casts
 
@@ -26,6 +26,7 @@ from domains.functions import (
     arithmetic,
     bits,
     casts,
+    comparands,
     comparison,
     control,
     dates,
@@ -55,6 +56,7 @@ __all__ = [
 
 FUNCTIONS: dict[str, Function] = {
     **arithmetic.FUNCTIONS,
+    **comparands.FUNCTIONS,
     **comparison.FUNCTIONS,
     **logic.FUNCTIONS,
     **matching.FUNCTIONS,

@@ -1,4 +1,4 @@
-"""Comparisons: both sides are converted to their ``comparison_type`` while writing, then compared in Python itself.
+"""Comparisons: both sides are converted while writing, as ``comparands.py`` says, then compared in Python itself.
 
 So ``id = 7`` over an INTEGER column is ``r[0] == k1``: NULL equals no constant, and no other test is needed.
 """
@@ -6,38 +6,31 @@ So ``id = 7`` over an INTEGER column is ``r[0] == k1``: NULL equals no constant,
 from __future__ import annotations
 
 from domains.expressions import Call, Constant, Expression
+from domains.functions.comparands import comparable, settled
+from domains.functions.conversion import Converter, double_of_number
 from domains.functions.logic import boolean
-from domains.functions.source import Emitter, Function, converted_constant, is_bound, registry
-from domains.functions.type_rules import comparison_type
-from domains.temporal import canonical_datetime
-from domains.types import BOOL, DATE, Kind, SqlType
-
-_MIDNIGHT = " 00:00:00"
-
-
-def _day(e: Expression) -> Expression:
-    """A constant moment at midnight as a DATE: then a DATE column is compared as it stands."""
-    if isinstance(e, Constant) and e.type.kind in (Kind.TEXT, Kind.DATETIME) and isinstance(e.value, str):
-        moment = canonical_datetime(e.value)
-        if moment is not None and moment.endswith(_MIDNIGHT):
-            return Constant(moment[:10], DATE)
-    return e
+from domains.functions.source import Emitter, Function, is_bound, registry
+from domains.types import BOOL, DOUBLE, SqlType, Value
 
 
 def compared(emitter: Emitter, left: Expression, right: Expression) -> list[str]:
     """Both sides' sources, converted so that Python compares them as SQL does."""
-    if left.type.kind is Kind.DATE:
-        right = _day(right)
-    elif right.type.kind is Kind.DATE:
-        left = _day(left)
-    target = comparison_type(left.type, right.type)
-    return [_converted(emitter, e, target) for e in (left, right)]
+    left, right = settled(left, right), settled(right, left)
+    return [_converted(emitter, e, other.type) for e, other in ((left, right), (right, left))]
 
 
-def _converted(emitter: Emitter, e: Expression, target: SqlType) -> str:
-    if target.kind in (Kind.DECIMAL, Kind.INTEGER) and e.type.kind in (Kind.DECIMAL, Kind.INTEGER):
-        return emitter.value(e)  # Python compares these two exactly, whatever the scale.
-    return emitter.as_type(e, target)
+def _converted(emitter: Emitter, e: Expression, other: SqlType) -> str:
+    convert = comparable(e.type, other)
+    if isinstance(e, Constant):
+        return emitter.value(Constant(_constant(e, convert), e.type))
+    if convert is double_of_number:
+        return emitter.as_type(e, DOUBLE)
+    source = emitter.value(e)
+    return source if convert is None else emitter.strict([source], lambda x: f"{emitter.bind(convert)}({x})")
+
+
+def _constant(e: Constant, convert: Converter | None) -> Value:
+    return e.value if convert is None or e.value is None else convert(e.value)
 
 
 def _comparison(name: str, symbol: str, opposite: str) -> Function:
@@ -97,25 +90,24 @@ def _between_falsity(emitter: Emitter, call: Call) -> str:
 
 
 class _Membership:
-    """``x IN (…)`` taken apart: constants by the type that x meets them in, and everything else one by one."""
+    """``x IN (…)`` taken apart: constants by what x becomes where it meets them, and everything else one by one."""
 
     def __init__(self, emitter: Emitter, call: Call, x: Expression) -> None:
         self.emitter, self.x = emitter, x
         self.has_null = False
         self.others: list[Expression] = []
-        sets: dict[Kind, tuple[SqlType, set[object]]] = {}
+        sets: dict[Converter | None, tuple[SqlType, set[object]]] = {}
         for e in call.arguments[1:]:
-            element = _day(e) if x.type.kind is Kind.DATE else e
+            element = settled(e, x)
             if not isinstance(element, Constant):
                 self.others.append(element)
                 continue
-            target = comparison_type(x.type, element.type)
-            value = converted_constant(element, target)
+            value = _constant(element, comparable(element.type, x.type))
             if value is None:
                 self.has_null = True
             else:
-                sets.setdefault(_EXACT.get(target.kind, target.kind), (target, set()))[1].add(value)
-        self.groups = [(_converted(emitter, x, target), values) for target, values in sets.values()]
+                sets.setdefault(comparable(x.type, element.type), (element.type, set()))[1].add(value)
+        self.groups = [(_converted(emitter, x, met), values) for met, values in sets.values()]
 
     def truth(self) -> str:
         tests = [self._among(source, values) for source, values in self.groups]
@@ -142,10 +134,6 @@ class _Membership:
 
     def value(self) -> str:
         return f"(1 if {self.truth()} else 0 if {self.falsity()} else None)"
-
-
-_EXACT = {Kind.DECIMAL: Kind.INTEGER}
-"""Equal numbers of these kinds are equal members of one set."""
 
 
 def _in_value(emitter: Emitter, call: Call) -> str:

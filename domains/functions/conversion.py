@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
@@ -52,6 +52,29 @@ def integer_of_text(text: str) -> int:
     digits = match[2]
     magnitude = int(digits) if len(digits) <= MAX_DIGITS else 10**MAX_DIGITS - 1
     return -magnitude if match[1] == "-" else magnitude
+
+
+def number_of_text(text: str) -> int | Decimal:
+    """The number that a text begins with, with all its digits; 0 where it begins with none."""
+    match = _NUMBER.match(text)
+    if match is None:
+        return 0
+    digits = match[1]
+    if len(digits) <= MAX_DIGITS and digits.lstrip("+-").isdigit():
+        return int(digits)
+    try:
+        return Decimal(digits)
+    except InvalidOperation:  # An exponent beyond what Decimal holds.
+        mantissa, _, exponent = digits.lower().partition("e")
+        return (
+            0
+            if exponent.startswith("-") or not Decimal(mantissa)
+            else Decimal(("-" if mantissa.startswith("-") else "") + _HUGE)
+        )
+
+
+_HUGE = "1e999999"
+"""Larger than any number of a column, and still one that Decimal compares at once."""
 
 
 def decimal_of_text(text: str, scale: int) -> Decimal:

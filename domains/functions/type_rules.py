@@ -58,8 +58,9 @@ def numeric_type(type: SqlType) -> SqlType:
 def comparison_type(left: SqlType, right: SqlType) -> SqlType:
     """The type by which two values are compared; both are converted to it.
 
-    Text with text: by code point. Numbers: exactly, with a DOUBLE as DOUBLE. Text with a number: as DOUBLE. A date
-    with text: as DATETIME (text that names no date is NULL). A date with a number: as ``20260131``.
+    Text with text: by code point. Numbers: exactly, with a DOUBLE as DOUBLE. Text with an exact number: as DECIMAL. A
+    date with text: as DATETIME (text that names no date is NULL). Where no one type does (a text of more digits than
+    DECIMAL has, a date and a number) ``comparands.py`` says what happens.
     """
     kinds = {left.kind, right.kind}
     if Kind.NULL in kinds:
@@ -70,6 +71,8 @@ def comparison_type(left: SqlType, right: SqlType) -> SqlType:
         return DATETIME
     if kinds == {Kind.TEXT, Kind.BLOB}:
         return BLOB
+    if kinds & {Kind.TEXT, Kind.BLOB} and kinds & {Kind.INTEGER, Kind.DECIMAL}:
+        return decimal_type(MAX_SCALE)
     return common_type((numeric_type(left), numeric_type(right)))
 
 

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from domains.errors import HeadraceError, SqlError, Unsupported
 from domains.expressions import Constant, Expression, Field
-from domains.functions import comparison_type
+from domains.functions.comparands import is_determined
 from domains.graph import AggregateCall, OrderTerm
 from domains.rewriting import fold
-from domains.types import Kind, SqlType
 from migrations.parse import exp
 from migrations.query.aggregates import Summary, aggregates_in, is_aggregate, is_operand, summary
 from migrations.query.block import Block
@@ -27,10 +26,6 @@ from migrations.query.scalar import scalar
 from migrations.query.stage import Stage, Wide, stage_of
 from migrations.query.terms import equality
 from migrations.tree import children
-
-EXACT_IN_DOUBLE = 2**53
-_EXACTLY = {(Kind.INTEGER, Kind.DECIMAL), (Kind.DATE, Kind.DATETIME), (Kind.TEXT, Kind.BLOB)}
-"""Kinds of which no two values become one when they are converted."""
 
 
 def group_rows(block: Block) -> None:
@@ -145,7 +140,7 @@ def _fixed_by(stage: Stage) -> set[int]:
     fixed: set[int] = set()
     for condition in stage.conditions:
         for one, other in _sides(condition):
-            if isinstance(one, Field) and isinstance(other, Constant) and _is_fixed(one.type, other.type):
+            if isinstance(one, Field) and isinstance(other, Constant) and is_determined(one.type, other.type):
                 fixed.add(one.position)
     return fixed
 
@@ -156,17 +151,8 @@ def _fixing_columns(stage: Stage) -> list[tuple[int, int]]:
     return [
         (a.position, b.position)
         for a, b in pairs
-        if isinstance(a, Field) and isinstance(b, Field) and _is_fixed(b.type, a.type)
+        if isinstance(a, Field) and isinstance(b, Field) and is_determined(b.type, a.type)
     ]
-
-
-def _is_fixed(type: SqlType, other: SqlType) -> bool:
-    """Whether one value alone of a type is equal to a given one of another: both are compared as a common type, and
-    many a text is 0 as a number."""
-    kind, compared = type.kind, comparison_type(type, other).kind
-    if compared is Kind.DOUBLE and kind is Kind.INTEGER:
-        return type.low is not None and type.high is not None and max(-type.low, type.high) <= EXACT_IN_DOUBLE
-    return kind is compared or (kind, compared) in _EXACTLY
 
 
 def _sides(condition: Expression) -> list[tuple[Expression, Expression]]:

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domains.expressions import Call, Expression
-from domains.functions import comparison_type
+from domains.expressions import Expression
+from domains.functions.comparands import keys
 from domains.graph import JoinKind
-from domains.types import Kind, SqlType
 from migrations.query.plan import Plan, extended, filtered, joined
 from migrations.query.terms import conjunction, equality, moved, null_rejected, positions
 
@@ -232,9 +231,9 @@ def _keyed(
     ours: list[Expression] = []
     theirs: list[Expression] = []
     for one, other in links:
-        target = comparison_type(one.type, other.type)
-        ours.append(left.put(as_compared(one, target)))
-        theirs.append(right.put(as_compared(other, target)))
+        our_key, their_key = keys(one, other)
+        ours.append(left.put(our_key))
+        theirs.append(right.put(their_key))
     left, left_on = _with_columns(left, ours)
     right, right_on = _with_columns(right, theirs)
     return left, right, left_on, right_on
@@ -243,11 +242,3 @@ def _keyed(
 def _with_columns(side: Arranged, keys: Sequence[Expression]) -> tuple[Arranged, list[int]]:
     plan, places = extended(side.plan, keys, ["join_key"] * len(keys))
     return Arranged(plan, side.layout + (-1,) * (plan.width - side.plan.width)), places
-
-
-def as_compared(expression: Expression, target: SqlType) -> Expression:
-    """The expression as join columns are compared: by kind, and DECIMALs also by scale."""
-    same = expression.type.kind is target.kind
-    if same and (target.kind is not Kind.DECIMAL or expression.type.scale == target.scale):
-        return expression
-    return Call("cast", (expression,), target)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from domains import functions
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Call, Constant, Expression
-from domains.types import DATETIME, DOUBLE, Kind
+from domains.types import DATETIME, Kind, decimal_type
 from migrations.parse import exp, text_of
 from migrations.query import calls, literals
 from migrations.query.precision import call, precise
@@ -199,12 +199,13 @@ def _in(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 
 
 def _between(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
-    """All three are compared as one type, so that ``'10' BETWEEN '9' AND 11`` is true."""
-    parts = _operands_of("between", (node.this, node.args["low"], node.args["high"]), scope, setting)
-    kinds = {part.type.kind for part in parts}
-    if Kind.TEXT in kinds and kinds & _NUMBERS and not kinds & {Kind.DATE, Kind.DATETIME}:
-        parts = [functions.call("cast", part, type=DOUBLE) if part.type.kind is Kind.TEXT else part for part in parts]
-    return call("between", *parts)
+    """A text that has a text and a number as its bounds is compared with two numbers, so that ``'10' BETWEEN '9' AND
+    11`` is true."""
+    value, *bounds = _operands_of("between", (node.this, node.args["low"], node.args["high"]), scope, setting)
+    if value.type.kind is Kind.TEXT and any(bound.type.kind in _NUMBERS for bound in bounds):
+        number = decimal_type(literals.LARGEST_SCALE)
+        bounds = [functions.call("cast", b, type=number) if b.type.kind is Kind.TEXT else b for b in bounds]
+    return call("between", value, *bounds)
 
 
 def _like(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:

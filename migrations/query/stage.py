@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from domains.errors import Unsupported
 from domains.expressions import Expression, Field
 from domains.functions import call
+from domains.functions.comparands import are_alike
 from domains.graph import ParameterKind
 from domains.types import Value
 from migrations.query.evaluation import is_satisfied
@@ -87,6 +88,7 @@ class Stage:
             if same is None:
                 kept.append(one)
             else:
+                _check_alike(one, same)
                 marks = tuple(dict.fromkeys((*same.slot.marks, *one.slot.marks)))
                 same.slot = replace(same.slot, marks=marks)
                 self.conditions.append(call("eq", same.expression, one.expression))
@@ -174,6 +176,16 @@ def _is_same_value(one: Slot, other: Slot) -> bool:
     raise Unsupported(
         f'the parameter "{one.name}" in several comparisons that are not all by =', hint="give each its own name"
     )
+
+
+def _check_alike(one: Wide, other: Wide) -> None:
+    """:raises Unsupported: columns may both equal the value and not each other: '07' and 7, as '7' and 7 do."""
+    if not are_alike(one.expression.type, other.expression.type):
+        raise Unsupported(
+            f'the parameter "{one.slot.name}" compared with columns of the types {other.expression.type} and '
+            f"{one.expression.type}",
+            hint="give each its own parameter, or CAST one of the columns",
+        )
 
 
 def _inner_conditions(source: Source | None) -> list[Expression]:

@@ -17,11 +17,12 @@ from dataclasses import replace
 
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Constant, Expression, Field
-from domains.functions import call, comparison_type
+from domains.functions import call
+from domains.functions.comparands import keys
 from domains.graph import Aggregate, AggregateCall, AggregateFunction, Project
 from domains.types import BIGINT
 from migrations.parse import exp
-from migrations.query.joins import Leaf, as_compared
+from migrations.query.joins import Leaf
 from migrations.query.literals import NOTHING, truth
 from migrations.query.plan import aggregated, projected
 from migrations.query.relation import Context, Output, Relation, bounded, deduplicated, plain, settled
@@ -133,10 +134,7 @@ class Subqueries:
         An aggregate with a parameter below it has one row for each of its values, and nothing to convert twice.
         """
         if relation.empty is None:
-            compared = [
-                Output(o.name, as_compared(o.expression, comparison_type(x.type, o.expression.type)))
-                for x, o in zip(left, relation.outputs, strict=True)
-            ]
+            compared = [Output(o.name, keys(x, o.expression)[1]) for x, o in zip(left, relation.outputs, strict=True)]
             relation = replace(relation, outputs=tuple(compared))
         relation = plain(deduplicated(relation))
         leaf = self._stage.leaf(relation)

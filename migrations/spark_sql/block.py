@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from domains.errors import HeadraceError, SqlError, Unsupported
 from domains.expressions import Constant, Expression, Field
-from domains.functions import call, comparison_type
+from domains.functions import call
+from domains.functions.comparands import are_alike
 from domains.rewriting import fold
 from domains.types import BOOL, Column, SqlType
 from migrations.parse import exp
@@ -24,7 +25,7 @@ from migrations.query.select import output_name
 from migrations.spark_sql.expressions import Names
 from migrations.spark_sql.grouping import aggregate
 from migrations.spark_sql.source import Answer, Carried, Compile, Context, FromClause, Term, take_parameters
-from migrations.spark_sql.values import converted
+from migrations.spark_sql.values import compared_with
 
 Known = Callable[[exp.Expr], Expression | None]
 
@@ -90,9 +91,9 @@ class Block:
         sides = [self.translate(each, place) for each in left]
         if len(sides) != len(answer.columns):
             raise SqlError("IN compares other columns than its subquery has")
-        types = [comparison_type(s.type, c.type) for s, c in zip(sides, answer.columns, strict=True)]
-        ours = ", ".join(self.names.as_type(s, t) for s, t in zip(sides, types, strict=True))
-        theirs = [converted(f"c{i}", c.type, t) for i, (c, t) in enumerate(zip(answer.columns, types, strict=True))]
+        pairs = list(zip(sides, answer.columns, strict=True))
+        ours = ", ".join(self.names.comparable(s, c.type) for s, c in pairs)
+        theirs = [compared_with(f"c{i}", c.type, s.type) for i, (s, c) in enumerate(pairs)]
         members = f"SELECT {', '.join(theirs)} FROM ({answer.text}) AS {self.context.aliases()}"
         if node is self.direct:
             return self._condition(f"(({ours}) IN ({members}))")
@@ -138,6 +139,8 @@ class Block:
                 kept.append(one)
             else:
                 same = kept[place]
+                if not are_alike(one.operand.type, same.operand.type):
+                    raise Unsupported("a parameter compared with columns of several types")
                 marks = tuple(dict.fromkeys((*same.slot.marks, *one.slot.marks)))
                 kept[place] = Carried(replace(same.slot, marks=marks), same.operand)
                 self.conditions.append(call("eq", same.operand, one.operand))

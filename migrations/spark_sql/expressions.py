@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from domains.errors import Unsupported
 from domains.expressions import Call, Constant, Expression, Field
-from domains.functions import common_type, comparison_type
+from domains.functions import common_type
+from domains.functions.comparands import comparable, settled
 from domains.types import DOUBLE, TEXT, Kind, SqlType
 from migrations.spark_sql.functions import FUNCTIONS
-from migrations.spark_sql.values import converted, literal
+from migrations.spark_sql.values import compared_with, converted, exact_literal, literal
 
 _COMPARISONS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "null_safe_eq": "<=>"}
 
@@ -80,13 +82,20 @@ class Names:
         return _CONDITIONS[e.function](self, e)
 
     def _compared(self, left: Expression, symbol: str, right: Expression) -> str:
-        type = comparison_type(left.type, right.type)
-        return f"{self._comparable(left, type)} {symbol} {self._comparable(right, type)}"
+        left, right = settled(left, right), settled(right, left)
+        return f"{self.comparable(left, right.type)} {symbol} {self.comparable(right, left.type)}"
 
-    def _comparable(self, e: Expression, type: SqlType) -> str:
-        """Numbers of different scales are compared as they are: exactly."""
-        is_exact = type.kind is Kind.DECIMAL and e.type.kind in (Kind.DECIMAL, Kind.INTEGER)
-        return self.value(e) if is_exact else self.as_type(e, type)
+    def comparable(self, e: Expression, other: SqlType) -> str:
+        """The expression as Spark compares it with one of another type: converted where the engine converts.
+
+        :raises Unsupported: Spark would compare otherwise.
+        """
+        if isinstance(e, Constant) and e.value is not None and other.kind in (Kind.INTEGER, Kind.DECIMAL):
+            convert = comparable(e.type, other)
+            value = e.value if convert is None else convert(e.value)
+            if isinstance(value, (int, Decimal)):
+                return exact_literal(value)
+        return compared_with(self.value(e), e.type, other)
 
     def all_true(self, conditions: Sequence[Expression]) -> str:
         return " AND ".join(self.truth(each) for each in conditions) or "TRUE"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from domains.errors import Unsupported
-from domains.types import Kind, SqlType, Value
+from domains.functions import comparison_type
+from domains.types import BIGINT, Kind, SqlType, Value
 
 DIGITS = 38
 """Of Spark's DECIMAL."""
@@ -90,6 +91,52 @@ def converted(text: str, source: SqlType, target: SqlType) -> str:
     if found is None:
         raise Unsupported(f"{source.kind} as {target.kind}, which Spark writes otherwise")
     return found
+
+
+_EXACT = (Kind.INTEGER, Kind.DECIMAL)
+_NUMBERS = (*_EXACT, Kind.DOUBLE)
+_TEXTS = (Kind.TEXT, Kind.BLOB)
+_TEMPORAL = (Kind.DATE, Kind.DATETIME)
+
+_SCALE_COMPARED = 18
+"""Digits behind the point of a text that is compared with an exact number; twenty before it are left."""
+
+
+def compared_with(text: str, type: SqlType, other: SqlType) -> str:
+    """A value of ``type`` where it is compared with one of ``other`` (``domains/functions/comparands.py``).
+
+    :raises Unsupported: Spark has no way to say it.
+    """
+    kind, met = type.kind, other.kind
+    if (kind in _TEMPORAL and met in _NUMBERS) or (kind in _NUMBERS and met in _TEMPORAL):
+        raise Unsupported(f"{kind} compared with {met}, which Spark does otherwise")
+    if kind in _EXACT and met in (*_EXACT, *_TEXTS):
+        return text  # Numbers of different scales are compared as they are: exactly.
+    if kind in _TEXTS and met in _EXACT:
+        return _exact_number(text if kind is Kind.TEXT else f"decode({text}, 'UTF-8')")
+    return converted(text, type, comparison_type(type, other))
+
+
+def _exact_number(text: str) -> str:
+    """The number that a text begins with. One that does not fit fails the query, and is never rounded."""
+    number = f"COALESCE(NULLIF(regexp_extract({text}, '{_NUMBER}', 1), ''), '0')"
+    fits = f"{number} RLIKE '^[+-]?[0-9]{{0,{WHOLE_DIGITS}}}([.][0-9]{{0,{_SCALE_COMPARED}}})?$'"
+    held = f"CAST({number} AS DECIMAL({DIGITS},{_SCALE_COMPARED}))"
+    fails = f"CAST(raise_error('a text has more digits than are compared') AS DECIMAL({DIGITS},{_SCALE_COMPARED}))"
+    return f"CASE WHEN {text} IS NULL THEN NULL WHEN {fits} THEN {held} ELSE {fails} END"
+
+
+def exact_literal(value: int | Decimal) -> str:
+    """A number with the digits that it has, whatever its column's.
+
+    :raises Unsupported: Spark's DECIMAL cannot hold it.
+    """
+    number = Decimal(value)
+    places = max(0, -int(number.as_tuple().exponent))
+    if not -DIGITS < number.adjusted() < DIGITS - places or places > DIGITS:
+        raise Unsupported("a number with more digits than Spark compares")
+    digits = format(number, "f")
+    return literal(value, BIGINT) if isinstance(value, int) else f"CAST({quoted(digits)} AS DECIMAL({DIGITS},{places}))"
 
 
 def _integer(text: str, source: SqlType, target: SqlType) -> str | None:

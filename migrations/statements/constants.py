@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -78,7 +79,11 @@ def parameter(value: Any, number: int) -> Argument:
 
 
 def _single(value: Any, number: int) -> Value:
-    if value is None or type(value) in (int, float, str, bytes, Decimal):
+    if value is None or type(value) in (int, str, bytes):
+        return cast(Value, value)
+    if type(value) in (float, Decimal):
+        if not math.isfinite(value):
+            raise BadRequest(f"parameter {number} is not a finite number", hint="use NULL for a missing value")
         return cast(Value, value)
     if isinstance(value, bool):
         return int(value)

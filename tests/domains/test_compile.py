@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scalar_cases import agreed, evaluate, is_canonical
 
@@ -18,7 +18,7 @@ from domains.compile import (
     is_constant,
     remap,
 )
-from domains.errors import TypeViolation, Unsupported
+from domains.errors import HeadraceError, TypeViolation, Unsupported
 from domains.expressions import Call, Constant, Expression, Field
 from domains.functions import FUNCTIONS, call
 from domains.functions.generation import emitter
@@ -176,8 +176,8 @@ CAST_TARGETS = (BIGINT, BOOL, DOUBLE, decimal_type(2), TEXT, BLOB, DATE, DATETIM
 @st.composite
 def calls(draw: st.DrawFn, below: st.SearchStrategy[Expression]) -> Expression:
     name = draw(st.sampled_from(sorted(FUNCTIONS)))
-    if name == "cast":
-        return call("cast", draw(below), type=draw(st.sampled_from(CAST_TARGETS)))
+    if name in ("cast", "equal_to"):
+        return call(name, draw(below), type=draw(st.sampled_from(CAST_TARGETS)))
     least, most = FUNCTIONS[name].arity
     count = draw(st.integers(least, least + 3 if most is None else most))
     arguments = [draw(below) for _ in range(count)]
@@ -185,7 +185,10 @@ def calls(draw: st.DrawFn, below: st.SearchStrategy[Expression]) -> Expression:
         arguments[2] = draw(UNITS)
     elif name == "timestampdiff":
         arguments[0] = draw(UNITS)
-    return call(name, *arguments)
+    try:
+        return call(name, *arguments)
+    except HeadraceError:  # A pattern that is no regular expression is refused where it is planned.
+        reject()
 
 
 LEAVES: st.SearchStrategy[Expression] = st.one_of(st.sampled_from(COLUMNS), CONSTANTS)

@@ -34,6 +34,22 @@ COMPARISONS = [
     ("eq", (dec("1.0"), 1), 1),
     ("eq", (dec("0.1"), 0.1), 1),
     ("eq", (2**53 + 1, float(2**53)), 1),
+    ("eq", (2**53 + 1, str(2**53 + 1)), 1),
+    ("eq", (2**53 + 1, str(2**53)), 0),
+    ("lt", (2**53, b"9007199254740993"), 1),
+    ("eq", (2**53, "9007199254740992.0000000000000000000000000000000000001"), 0),
+    ("lt", (2**64, "1e999999999999999999999"), 1),
+    ("gt", (-(2**64), "-1e999999999999999999999"), 1),
+    ("eq", (0, "-1e-999999999999999999999"), 1),
+    ("eq", (0, "0e999999999999999999999"), 1),
+    ("eq", (dec("0.1"), "0.1000000000000000055"), 0),
+    ("eq", (Moment("2026-01-31 00:00:00"), 20260131), 1),
+    ("eq", (Moment("2026-01-31 08:00:00.5"), 20260131080000), 0),
+    ("eq", (Moment("2026-01-31 08:00:00.5"), dec("20260131080000.5")), 1),
+    ("lt", (Day("2026-02-01"), 20260131080000), 0),
+    ("lt", (Day("2026-01-31"), 20260131080000), 1),
+    ("lt", (Day("2026-01-31"), 20260199.0), 1),
+    ("gt", (Day("0001-01-01"), 0), 1),
     ("eq", (None, None), None),
     ("eq", (None, 1), None),
     ("eq", (b"abc", "abc"), 1),
@@ -258,8 +274,8 @@ def test_common_type() -> None:
 
 
 def test_comparison_type() -> None:
-    assert comparison_type(TEXT, BIGINT) == DOUBLE
-    assert comparison_type(TEXT, TWO) == DOUBLE
+    assert comparison_type(TEXT, DOUBLE) == DOUBLE
+    assert comparison_type(TEXT, TWO) == decimal_type(30)
     assert comparison_type(BIGINT, TWO) == TWO
     assert comparison_type(DATE, TEXT) == DATETIME
     assert comparison_type(DATE, DATETIME) == DATETIME

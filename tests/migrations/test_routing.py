@@ -93,7 +93,8 @@ def test_rows_that_ask_for_a_number_go_together_and_by_turns_elsewhere() -> None
         ("id > 6", [0, 1, 2, 3]),
         ("id = NULL", [0]),
         ("id IN (1, NULL)", [1]),
-        ("id = 1.5", [0, 1, 2, 3]),
+        ("id = 1.5", [0]),
+        ("id > 1.5", [0, 1, 2, 3]),
         ("id = '6'", [2]),
     ],
 )

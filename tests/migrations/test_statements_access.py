@@ -25,9 +25,9 @@ ACCESS: list[tuple[str, tuple[Any, ...], Any]] = [
     ("id = '7'", (), ((0, (7,)),)),
     ("id = '7 apples'", (), ((0, (7,)),)),
     ("id = 7.0", (), ((0, (7,)),)),
-    ("id = 7.5", (), ()),
+    ("id = 7.5", (), ((0, ()),)),
     ("id = 7e0", (), ((0, (7,)),)),
-    ("id = 1e300", (), ()),
+    ("id = 1e300", (), ((0, ()),)),
     ("id = -7", (), ((0, (-7,)),)),
     ("id = TRUE", (), ((0, (1,)),)),
     ("id = NULL", (), ((0, ()),)),
@@ -36,10 +36,13 @@ ACCESS: list[tuple[str, tuple[Any, ...], Any]] = [
     ("title IN ('a', 7)", (), ()),
     ("score = 1.5", (), ((3, (Decimal("1.50"),)),)),
     ("score = 1", (), ((3, (Decimal("1.00"),)),)),
-    ("score = 1.505", (), ()),
-    ("score = 1.5e0", (), ()),
+    ("score = 1.505", (), ((3, ()),)),
+    ("score = 1.5e0", (), ((3, (Decimal("1.50"),)),)),
     ("made = '2026-1-2'", (), ((4, ("2026-01-02 00:00:00",)),)),
-    ("made = 'yesterday'", (), ()),
+    ("made = 'yesterday'", (), ((4, ()),)),
+    ("id = DATE'2024-01-31'", (), ()),
+    ("title = DATE'2024-01-31'", (), ()),
+    ("made = 20240131", (), ((4, ("2024-01-31 00:00:00",)),)),
     ("made = NOW()", (), ((4, (NOW,)),)),
     ("id = 1 OR id = 2", (), ()),
     ("NOT id = 1", (), ()),
@@ -67,4 +70,4 @@ def test_access_of_dates_and_doubles() -> None:
     assert type(operation.access[2][1][0]) is float
     late = write("DELETE FROM log WHERE day = '2026-1-2 10:00'")
     assert isinstance(late, Delete)
-    assert late.access == ()
+    assert late.access == ((0, ()),)
