@@ -8,14 +8,14 @@ kept by content with their weight, and each index (the primary key is one) maps 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from domains.deltas import at_most
 from domains.encoding import encode_key
 from domains.errors import AlreadyExists, NotFound
 from domains.graph import Columns
-from domains.storage import added_values, declared_indexes
+from domains.storage import added_values, best_key, declared_indexes
 from domains.types import Delta, Row, TableSchema
 
 _Weights = dict[Row, int]
@@ -72,11 +72,21 @@ class MemoryTable:
         return [at_most(self.find(columns, key), most) for key in keys]
 
     def _index(self, columns: Columns) -> tuple[Columns, dict[Row, _Weights]] | None:
-        """The index of exactly these columns in whatever order, with its own order of them."""
+        """The index of exactly these columns in whatever order, with its own order of them.
+
+        A dict has no order of keys, so first columns of the primary key have an index from when they are asked for.
+        """
         if columns in self._indexes:
             return columns, self._indexes[columns]
         wanted = sorted(columns)
-        return next((item for item in self._indexes.items() if sorted(item[0]) == wanted), None)
+        for item in self._indexes.items():
+            if sorted(item[0]) == wanted:
+                return item
+        first = self.schema.primary_key[: len(columns)]
+        if not columns or sorted(first) != wanted:
+            return None
+        self._indexes[first] = self._fill(first)
+        return first, self._indexes[first]
 
     def scan(self, after: bytes | None, limit: int) -> tuple[list[Delta], bytes | None]:
         assert not self._staged, "scan with uncommitted staged deltas"
@@ -162,6 +172,9 @@ class MemoryTable:
     def has_index(self, columns: Columns) -> bool:
         return self._index(columns) is not None
 
+    def best_key(self, tied: Collection[int]) -> Columns:
+        return best_key(self.schema, self._indexes, tied)
+
     def add_index(self, columns: Columns) -> None:
         if self.has_index(columns) or columns in self._building:
             return
@@ -171,9 +184,11 @@ class MemoryTable:
             self._indexes[columns] = {}
 
     def build_index(self, columns: Columns, after: bytes | None, limit: int) -> bytes | None:
+        if columns not in self._building:
+            return None
         # Slices only keep the caller's pace the same as on disk: the index is made whole by the last one.
         _, cursor = self.scan(after, limit)
-        if cursor is None and columns in self._building:
+        if cursor is None:
             self._building.discard(columns)
             self._indexes[columns] = self._fill(columns)
         return cursor

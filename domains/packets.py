@@ -19,7 +19,7 @@ from typing import NewType
 from domains.errors import HeadraceError
 from domains.expressions import Expression
 from domains.graph import Columns, DomainIndex, NodeIndex
-from domains.types import Delta, Row, Value
+from domains.types import Delta, Row
 
 LinkId = NewType("LinkId", int)
 RequestId = NewType("RequestId", int)
@@ -54,6 +54,9 @@ Clock = dict[str, int]
 
 # --- writes -----------------------------------------------------------------------------------------------------
 
+Access = tuple[tuple[Columns, tuple[Row, ...]], ...]
+"""What a WHERE ties to constants: every row that it is true for has, in each part's columns, one of the part's keys."""
+
 
 @dataclass(frozen=True, slots=True)
 class Insert:
@@ -76,8 +79,8 @@ class Update:
     table: str
     where: Expression | None
     assignments: tuple[tuple[int, Expression], ...]
-    access: tuple[tuple[int, tuple[Value, ...]], ...] = ()
-    """Equalities that every row to change must meet, as (position, values): the engine picks an index by them."""
+    access: Access = ()
+    """The engine picks an index by it."""
     limit: int | None = None
 
 
@@ -85,7 +88,7 @@ class Update:
 class Delete:
     table: str
     where: Expression | None
-    access: tuple[tuple[int, tuple[Value, ...]], ...] = ()
+    access: Access = ()
     limit: int | None = None
 
 

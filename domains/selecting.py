@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from domains.compile import compile_predicate
+from domains.deltas import key_function
 from domains.expressions import Call, Constant, Expression, Field
-from domains.packets import Delete, Update
+from domains.graph import Columns
+from domains.packets import Access, Delete, Update
 from domains.storage import TableStore
 from domains.types import Delta, Row, Value
 
@@ -32,16 +34,40 @@ def selected(table: TableStore, operation: Update | Delete) -> list[Delta]:
 
 
 def _candidates(table: TableStore, operation: Update | Delete) -> Iterable[Delta]:
-    access = dict(operation.access)
-    schema = table.schema
-    for columns in (schema.primary_key, *schema.unique, *schema.indexes):
-        if columns and all(column in access for column in columns) and table.has_index(columns):
-            keys: list[Row] = [()]
-            for column in columns:
-                keys = [(*key, value) for key in keys for value in dict.fromkeys(access[column])]
-            wanted = [key for key in keys if None not in key]
-            return [delta for rows in table.find_many(columns, wanted) for delta in rows]
+    access = operation.access
+    if not all(keys for _, keys in access):
+        return ()
+    columns = table.best_key({column for tied, _ in access for column in tied})
+    while columns:
+        keys = keys_of(access, columns, max(table.row_count, 1))
+        if keys is not None:
+            return [delta for rows in table.find_many(columns, keys) for delta in rows]
+        columns = columns[:-1]
     return table.find((), ())
+
+
+def keys_of(access: Access, columns: Columns, most: int) -> list[Row] | None:
+    """The keys of ``columns`` that all parts of ``access`` leave, each once; None where they are more than ``most``.
+
+    Every one of the columns is tied by a part.
+    """
+    known: Columns = ()
+    keys: list[Row] = [()]
+    for tied, rows in access:
+        shared = tuple([column for column in tied if column in known])
+        added = tuple([column for column in tied if column in columns and column not in known])
+        place_of = key_function(tuple(map(known.index, shared)))
+        places: dict[Row, list[Row]] = {}
+        for key in keys:
+            places.setdefault(place_of(key), []).append(key)
+        parts = dict.fromkeys(map(key_function(tuple(map(tied.index, shared + added))), rows))
+        joined = [(places.get(part[: len(shared)], []), part[len(shared) :]) for part in parts]
+        if sum([len(some) for some, _ in joined]) > most:
+            return None
+        keys = [key + new for some, new in joined for key in some]
+        known += added
+    in_order = key_function(tuple(map(known.index, columns)))
+    return [in_order(key) for key in keys]
 
 
 def predicate_of(where: Expression) -> Callable[[Row], bool]:

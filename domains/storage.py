@@ -14,7 +14,8 @@ not wait for the disk: what makes a step durable, and holds its effects back unt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Protocol
 
 from domains.graph import Columns
@@ -29,8 +30,8 @@ class TableStore(Protocol):
     def find(self, columns: Columns, key: Row) -> list[Delta]:
         """The rows whose ``columns`` equal ``key`` (no NULLs in it), with weights; () finds every row.
 
-        ``columns`` is the primary key or one of the indexes, else this scans. Weights are 1 where there is a
-        primary key.
+        ``columns`` is the primary key, one of the indexes, or the first columns of one of these, else this scans.
+        Weights are 1 where there is a primary key.
         """
 
     def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
@@ -56,7 +57,11 @@ class TableStore(Protocol):
         """
 
     def has_index(self, columns: Columns) -> bool:
-        """Whether ``find`` by these columns is a look-up and not a scan."""
+        """Whether ``find`` by these columns is a look-up, and stays one whichever other index is dropped: they are the
+        primary key, its first columns, or an index."""
+
+    def best_key(self, tied: Collection[int]) -> Columns:
+        """Which of the columns ``tied`` (positions) ``find`` reads least by; see :func:`best_key`."""
 
     def add_index(self, columns: Columns) -> None:
         """Declare an index; rows staged from now on enter it. ``build_index`` brings in the older ones.
@@ -138,6 +143,19 @@ def declared_indexes(schema: TableSchema) -> tuple[Columns, ...]:
             seen.add(tuple(sorted(columns)))
             indexes.append(columns)
     return tuple(indexes)
+
+
+def best_key(schema: TableSchema, indexes: Iterable[Columns], tied: Collection[int]) -> Columns:
+    """The first columns of the primary key or of an index, all of them ``tied``: a whole unique key if there is one,
+    else as many as possible; () where none begins with one of them."""
+    best: Columns = ()
+    for columns in (schema.primary_key, *indexes):
+        run = tuple(takewhile(tied.__contains__, columns))
+        if run and run == columns and (columns == schema.primary_key or columns in schema.unique):
+            return run
+        if len(run) > len(best):
+            best = run
+    return best
 
 
 def added_values(old: TableSchema, new: TableSchema) -> Row:

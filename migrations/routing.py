@@ -114,7 +114,8 @@ def split_numbered(operation: Insert, schema: TableSchema, shards: int, number: 
 
 def _shards_of(operation: Update | Delete, schema: TableSchema, factor: int) -> list[int]:
     """The shards whose rows the WHERE may be true for; the first where it is true for none."""
-    for column, values in operation.access:
-        if column == schema.shard_column:
-            return sorted({shard_of(value, factor) for value in values if value is not None}) or [0]
+    for columns, keys in operation.access:
+        if schema.shard_column in columns:
+            place = columns.index(schema.shard_column)
+            return sorted({shard_of(key[place], factor) for key in keys}) or [0]
     return list(range(factor))

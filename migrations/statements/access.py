@@ -9,33 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domains.expressions import Constant, Expression, Field
+from domains.expressions import Call, Constant, Expression, Field
 from domains.functions.comparands import comparand, equal_value
-from domains.types import SqlType, TableSchema, Value
+from domains.graph import Columns
+from domains.packets import Access
+from domains.selecting import keys_of
+from domains.types import Row, SqlType, TableSchema, Value
 from migrations.query.terms import and_parts
 
-Access = tuple[tuple[int, tuple[Value, ...]], ...]
+_MOST_KEYS = 100_000
+"""That an OR may come to: two lists in one of its branches are as many keys as their product."""
 
 
 def access(where: Expression | None, schema: TableSchema) -> Access:
-    """(position, values) for each column that a conjunct of ``where`` ties to constants, in order of position."""
-    if where is None:
-        return ()
-    found: dict[int, tuple[Value, ...]] = {}
+    """Which keys of which columns each conjunct of ``where`` demands, in order of the columns."""
+    return () if where is None else tuple(sorted(_ties(where, schema).items()))
+
+
+def _ties(where: Expression, schema: TableSchema) -> dict[Columns, tuple[Row, ...]]:
+    found: dict[Columns, tuple[Row, ...]] = {}
     for part in and_parts(where):
-        tied = _tied(part)
+        tied = _tied_by_or(part, schema) if isinstance(part, Call) and part.function == "or" else _tied(part, schema)
         if tied is None:
             continue
-        position, constants = tied
-        values = _exact_values(constants, schema.columns[position].type)
-        if values is not None:
-            before = found.get(position)
-            found[position] = values if before is None else tuple(value for value in before if value in values)
-    return tuple(sorted(found.items()))
+        columns, keys = tied
+        if columns in found:
+            both = set(keys)
+            keys = tuple([key for key in found[columns] if key in both])
+        found[columns] = keys
+    return found
 
 
-def _tied(part: Expression) -> tuple[int, Sequence[Constant]] | None:
-    """The column and the constants of ``column = constant`` or ``column IN (constants)``."""
+def _tied(part: Expression, schema: TableSchema) -> tuple[Columns, tuple[Row, ...]] | None:
+    """Of ``column = constant`` or ``column IN (constants)``."""
     if isinstance(part, (Field, Constant)) or part.function not in ("eq", "in"):
         return None
     first, *others = part.arguments
@@ -43,7 +49,29 @@ def _tied(part: Expression) -> tuple[int, Sequence[Constant]] | None:
         first, others = others[0], [first]
     if not isinstance(first, Field) or not all(isinstance(other, Constant) for other in others):
         return None
-    return first.position, [other for other in others if isinstance(other, Constant)]
+    constants = [other for other in others if isinstance(other, Constant)]
+    values = _exact_values(constants, schema.columns[first.position].type)
+    return None if values is None else ((first.position,), tuple([(value,) for value in values]))
+
+
+def _tied_by_or(part: Call, schema: TableSchema) -> tuple[Columns, tuple[Row, ...]] | None:
+    """What all branches tie, such as ``(o, n)`` in ``(o = 1 AND n = 2) OR (o = 3 AND n = 4)``.
+
+    That is also what ``(o, n) IN ((1, 2), (3, 4))`` has become.
+    """
+    branches = [_ties(branch, schema) for branch in part.arguments]
+    possible = [ties for ties in branches if all(ties.values())]
+    if not possible:
+        return next(iter(branches[0])), ()
+    tied = [{column for columns in ties for column in columns} for ties in possible]
+    columns = tuple(sorted(set.intersection(*tied)))
+    keys: dict[Row, None] = {}
+    for ties in possible:
+        more = keys_of(tuple(ties.items()), columns, _MOST_KEYS) if columns else None
+        if more is None or len(keys) > _MOST_KEYS:
+            return None
+        keys.update(dict.fromkeys(more))
+    return columns, tuple(keys)
 
 
 def _exact_values(constants: Sequence[Constant], type: SqlType) -> tuple[Value, ...] | None:
@@ -51,13 +79,13 @@ def _exact_values(constants: Sequence[Constant], type: SqlType) -> tuple[Value, 
 
     What equals none of them is left out: NULL, and 7.5 among integers.
     """
-    values: list[Value] = []
+    values: dict[Value, None] = {}
     for constant in constants:
         made = comparand(constant, type)
         if made is None:
             return None
-        if made.exact and made.value is not None and made.value not in values:
-            values.append(made.value)
+        if made.exact and made.value is not None:
+            values[made.value] = None
     return tuple(values)
 
 

@@ -16,10 +16,10 @@ from domains.coercion import coercer, named_value
 from domains.errors import BadRequest, TypeViolation
 from domains.expressions import Call, Constant, Expression, Field
 from domains.functions import call
-from domains.packets import Delete, Insert, Update
+from domains.graph import Columns
+from domains.packets import Access, Delete, Insert, Update
 from domains.temporal import canonical_datetime
 from domains.types import BOOL, Kind, Row, SqlType, TableSchema, Value
-from migrations.statements.access import Access
 from migrations.statements.duplicates import REFUSED, OnDuplicate, assigned, updated_columns
 from migrations.statements.names import column_position
 from migrations.statements.shapes import Shapes
@@ -152,7 +152,7 @@ def _given(values: Mapping[str, Any], what: str) -> tuple[str, ...]:
 
 def _where(schema: TableSchema, key: Mapping[str, Any]) -> tuple[Expression, Access]:
     conditions: list[Expression] = []
-    found: list[tuple[int, tuple[Value, ...]]] = []
+    found: list[tuple[Columns, tuple[Row, ...]]] = []
     for name, column in _columns(schema, _given(key, "key")):
         given = key[name]
         if given is None:
@@ -162,7 +162,7 @@ def _where(schema: TableSchema, key: Mapping[str, Any]) -> tuple[Expression, Acc
         if value is not given:
             _check_exact(named_value(given) if isinstance(given, dict) else given, value, schema, column.position)
         conditions.append(Call("eq", (column.field, Constant(value, column.type)), BOOL))
-        found.append((column.position, (value,)))
+        found.append(((column.position,), ((value,),)))
     where = conditions[0] if len(conditions) == 1 else Call("and", tuple(conditions), BOOL)
     return where, tuple(sorted(found, key=itemgetter(0)))
 

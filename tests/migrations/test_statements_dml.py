@@ -158,7 +158,7 @@ def test_a_subquery_is_asked_first() -> None:
     ]
     operation = resolve(statement, [[(1,), (2,), (1,)]]).operation
     assert isinstance(operation, Delete)
-    assert operation.access == ((0, (1, 2)), (1, (4,)))
+    assert operation.access == (((0,), ((1,), (2,))), ((1,), ((4,),)))
     nothing = resolve(statement, [[]]).operation
     assert isinstance(nothing, Delete)
     assert nothing.where is not None

@@ -84,11 +84,11 @@ def test_updates_where_a_row_is_there() -> None:
 def test_update_and_delete_by_key() -> None:
     update = update_operation(STORIES, {"ID": "7"}, {"title": 5, "score": None})
     assert isinstance(update, Update)
-    assert update.access == ((0, (7,)),)
+    assert update.access == (((0,), ((7,),)),)
     assert [(at, value.value) for at, value in update.assignments] == [(2, "5"), (3, None)]  # type: ignore[union-attr]
     delete = delete_operation(STORIES, {"title": None, "author": 3})
     assert isinstance(delete, Delete)
-    assert delete.access == ((1, (3,)),)
+    assert delete.access == (((1,), ((3,),)),)
     assert delete.where is not None
     holds = compile_predicate(delete.where)
     assert [holds((1, author, title, None, None)) for author, title in ((3, None), (3, "x"), (4, None))] == [
@@ -125,7 +125,7 @@ def test_what_is_wrong_with_keys_and_changes_is_said(
 def test_a_date_key_with_a_time_of_day_is_refused() -> None:
     with pytest.raises(TypeViolation, match="it would be rounded"):
         delete_operation(LOG, {"day": "2026-01-02 10:00:00"})
-    assert delete_operation(LOG, {"day": "2026-1-2"}).access == ((0, ("2026-01-02",)),)
+    assert delete_operation(LOG, {"day": "2026-1-2"}).access == (((0,), (("2026-01-02",),)),)
 
 
 VALUES = st.one_of(
@@ -184,7 +184,7 @@ def test_any_key_is_an_operation_that_finds_the_key_or_an_error_of_ours(
     except HeadraceError:
         return
     row: list[Any] = [None] * len(schema.columns)
-    for at, values in operation.access:
-        row[at] = values[0]
+    for (at,), ((value,),) in operation.access:
+        row[at] = value
     assert operation.where is not None
     assert compile_predicate(operation.where)(tuple(row))

@@ -107,7 +107,7 @@ class Life:
         elif rng.random() < 0.7:
             operation = Insert("stories", ((story, rng.randrange(AUTHORS)),), on_conflict="replace")
         else:
-            operation = Delete("stories", None, access=((0, (story,)),), limit=1)
+            operation = Delete("stories", None, access=(((0,), ((story,),)),), limit=1)
         index = physical(DomainIndex(0), shard_of(story, shards), shards)
 
         def written(outcome: Outcome) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from domains.encoding import Encoder, row_encoder
 from domains.graph import Columns
 from domains.types import TableSchema
-from worker.rocks.layout import index_end, index_prefix
+from worker.rocks.layout import ROWS, index_end, index_prefix, table_end, table_prefix
 
 
 @dataclass(slots=True)
@@ -30,10 +30,17 @@ class SecondaryIndex:
 
 @dataclass(slots=True)
 class Access:
-    """How a look-up by given columns is done: ``encode`` takes its key tuple. No index: by primary key."""
+    """How a look-up by given columns is done: what it finds begins with ``start`` and the encoded key."""
 
-    index: SecondaryIndex | None
+    start: bytes
+    end: bytes
+    """Above everything that begins with ``start``."""
     encode: Encoder
+    """Of the look-up's key tuple."""
+    rest: int = 0
+    """How many further columns of an index stand between the key and the row key."""
+    single: bool = False
+    """The key is the whole primary key: one row has it, or none."""
 
 
 @dataclass(slots=True)
@@ -53,16 +60,27 @@ class TableIndexes:
         return self._accesses[columns]
 
     def _choose(self, columns: Columns) -> Access | None:
-        wanted = sorted(columns)
-        if self.schema.primary_key and sorted(self.schema.primary_key) == wanted:
-            return Access(None, self._key_encoder(columns, self.schema.primary_key))
-        for index in self.all:
-            if index.ready and sorted(index.columns) == wanted:
-                return Access(index, self._key_encoder(columns, index.columns))
-        return None
+        """The whole primary key, else a whole index, else first columns: of the primary key, whose rows stand side by
+        side, or of the index with the fewest others."""
+        if not columns:
+            return None
+        key, ready = self.schema.primary_key, [index for index in self.all if index.ready]
+        wanted, count = sorted(columns), len(columns)
+        exact = next((index for index in ready if sorted(index.columns) == wanted), None)
+        if sorted(key[:count]) == wanted and (exact is None or len(key) == count):
+            rows, end = table_prefix(ROWS, self.table), table_end(ROWS, self.table)
+            return Access(rows, end, self._key_encoder(columns, key), single=len(key) == count)
+        begin = [index for index in ready if sorted(index.columns[:count]) == wanted]
+        index = exact or min(begin, key=lambda index: len(index.columns), default=None)
+        if index is None:
+            return None
+        encode = self._key_encoder(columns, index.columns)
+        return Access(index.prefix, index.end, encode, rest=len(index.columns) - count)
 
     def _key_encoder(self, given: Columns, stored: Columns) -> Encoder:
-        return row_encoder([given.index(at) for at in stored], [self.schema.columns[at].type for at in stored])
+        """The encoder of tuples of the columns ``given``, which come first among those ``stored``."""
+        taken = stored[: len(given)]
+        return row_encoder([given.index(at) for at in taken], [self.schema.columns[at].type for at in taken])
 
     def of(self, columns: Columns) -> SecondaryIndex | None:
         """The index of these columns, ready or not."""

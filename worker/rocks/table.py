@@ -6,21 +6,21 @@ See :class:`domains.storage.TableStore` for what is promised and ``layout.py`` f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from domains.deltas import at_most
-from domains.encoding import Encoder, row_encoder
+from domains.encoding import Encoder, row_encoder, value_end
 from domains.graph import Columns
 from domains.schema_json import schema_to_json, value_to_json
 from domains.state import row_weigher
-from domains.storage import added_values
+from domains.storage import added_values, best_key
 from domains.types import Delta, Row, TableSchema, Value
 from worker.rocks import layout
 from worker.rocks.codec import RowCodec
 from worker.rocks.database import Database
-from worker.rocks.indexes import Access, SecondaryIndex, TableIndexes
+from worker.rocks.indexes import Access, TableIndexes
 from worker.rocks.numbers import StreamNumbers
 from worker.rocks.read_ahead import ReadAhead
 from worker.rocks.row_cache import CacheRoom
@@ -98,12 +98,12 @@ class RocksTable:
         access = self.indexes.access(columns)
         if access is None:
             return self._search(columns, key)
-        if access.index is None:
-            content = self._database.get(self._rows + access.encode(key))
+        prefix = access.start + access.encode(key)
+        if access.single:
+            content = self._database.get(prefix)
             return [] if content is None else [(self.codec.decode(content), 1)]
-        prefix = access.index.prefix + access.encode(key)
-        # No row key begins with ff, so that this is above every entry of the key.
-        return self._rows_of(len(prefix), self._database.items(prefix, prefix + b"\xff"))
+        # No value and no row key begins with ff, so that this is above every entry of the key.
+        return self._rows_with(access, prefix, self._database.items(prefix, prefix + b"\xff"))
 
     def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
         assert not self._pending, "look-up with uncommitted staged deltas"
@@ -127,24 +127,35 @@ class RocksTable:
     def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
         assert not self._pending, "look-up with uncommitted staged deltas"
         access = self.indexes.access(columns)
-        if access is None or access.index is None:
+        if access is None or access.single:
             return [at_most(rows, most) for rows in self.find_many(columns, keys)]
-        prefixes = [access.index.prefix + access.encode(key) for key in keys]
-        return [len(entries) for entries in self._database.prefixed(prefixes, access.index.end, most)]
+        prefixes = [access.start + access.encode(key) for key in keys]
+        return [len(entries) for entries in self._database.prefixed(prefixes, access.end, most)]
 
     def _find_stored(self, access: Access, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
         if len(keys) < 2:
             return [self.find(columns, key) for key in keys]
-        if access.index is not None:
-            return self._find_many_by_index(access, access.index, keys)
-        rows, encode, decode = self._rows, access.encode, self.codec.decode
-        contents = self._database.get_many([rows + encode(key) for key in keys])
-        return [[] if content is None else [(decode(content), 1)] for content in contents]
+        start, encode, decode = access.start, access.encode, self.codec.decode
+        prefixes = [start + encode(key) for key in keys]
+        if access.single:
+            contents = self._database.get_many(prefixes)
+            return [[] if content is None else [(decode(content), 1)] for content in contents]
+        answers = self._database.prefixed(prefixes, access.end)
+        return [self._rows_with(access, prefix, entries) for prefix, entries in zip(prefixes, answers, strict=True)]
 
-    def _find_many_by_index(self, access: Access, index: SecondaryIndex, keys: Sequence[Row]) -> list[list[Delta]]:
-        prefixes = [index.prefix + access.encode(key) for key in keys]
-        answers = self._database.prefixed(prefixes, index.end)
-        return [self._rows_of(len(prefix), entries) for prefix, entries in zip(prefixes, answers, strict=True)]
+    def _rows_with(self, access: Access, prefix: bytes, entries: list[tuple[bytes, bytes]]) -> list[Delta]:
+        """The rows of the entries that begin with ``prefix``."""
+        if access.start == self._rows:
+            return self._rows_of(len(self._rows), entries)
+        skip = len(prefix)
+        if access.rest:
+            # The columns between are cut out, as if the index were of those that were asked for.
+            for at, (key, value) in enumerate(entries):
+                end = skip
+                for _ in range(access.rest):
+                    end = value_end(key, end)
+                entries[at] = key[:skip] + key[end:], value
+        return self._rows_of(skip, entries)
 
     def _rows_of(self, skip: int, entries: list[tuple[bytes, bytes]]) -> list[Delta]:
         """The rows of index (or row) entries, whose row keys begin after ``skip`` bytes."""
@@ -335,7 +346,11 @@ class RocksTable:
         self._save_catalog(self, ())
 
     def has_index(self, columns: Columns) -> bool:
-        return self.indexes.access(columns) is not None
+        access = self.indexes.access(columns)
+        return access is not None and not access.rest
+
+    def best_key(self, tied: Collection[int]) -> Columns:
+        return best_key(self.schema, [index.columns for index in self.indexes.all if index.ready], tied)
 
     def add_index(self, columns: Columns) -> None:
         assert not self._pending, "an index is declared between steps"
