@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,9 +15,10 @@ from controller.local_hosts import LocalHosts
 from controller.migrator import Migrator
 from controller.serving import Serving
 from controller.status import graph_of, health_of, held_by, status_of
+from controller.unbuilt import Unbuilt
 from domains.commands import AlterTable, Command, CreateTable, DropTable
 from domains.errors import HeadraceError, StorageFailure
-from domains.graph import DomainIndex
+from domains.graph import DomainIndex, NodeIndex
 from domains.sharding import physical
 from domains.types import TableSchema
 from migrations.backfill.runner import BulkRunner
@@ -24,6 +26,7 @@ from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.change import BASES, build_index, change_of
 from migrations.dataflow import Placement
 from migrations.forgotten import without_forgotten
+from migrations.late import late_parts
 from migrations.parse import Parsed
 from migrations.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Entry, Recipe
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
 
 DEFAULT_MEMORY_LIMIT = 512 * 2**20
+
+_log = logging.getLogger("headrace.controller")
 
 
 class LocalDeployment(Serving):
@@ -65,13 +70,15 @@ class LocalDeployment(Serving):
         archive: ArchiveOptions | None = None,
         runners: Sequence[BulkRunner] = (),
         spark_threshold: int = SPARK_THRESHOLD,
+        behind: bool = False,
     ) -> LocalDeployment:
         """Open or make a data directory, bring back its dataflow, and begin to serve.
 
         Nodes stand in ``domains`` groups of ``shards`` domains each; how many shards is decided when the directory is
         made, 1 unless given, and need not be given again. ``partial=False`` keeps every view full, to compare with.
         ``archive`` is where base tables are archived; the first of ``runners`` that can computes from there full state
-        of more than ``spark_threshold`` base rows.
+        of more than ``spark_threshold`` base rows. ``behind``: return as soon as tables and partial views serve, and
+        build full state behind that; reads of it wait.
 
         :raises StorageFailure: the directory is in use by another process, damaged, or cannot be written.
         """
@@ -91,11 +98,15 @@ class LocalDeployment(Serving):
         )
         try:
             self = cls(path, dataflow, read_timeout)
-            await self._recover(one_domain if domains == 1 else spread_over(domains), partial, shards)
+            unbuilt = await self._recover(one_domain if domains == 1 else spread_over(domains), partial, shards)
             self.archiver = start_archiver(dataflow, archive, self._recipe_text)
             self.migrator.threshold = spark_threshold
             if self.archiver is not None and runners:
                 self._build_in_bulk(self.archiver, runners)
+            if behind:
+                self.migrator.build_behind(unbuilt)
+            else:
+                await self.migrator.build_now(unbuilt)
         except BaseException:
             await asyncio.to_thread(dataflow.close)
             raise
@@ -107,21 +118,25 @@ class LocalDeployment(Serving):
 
         self.migrator.builder = BulkBuilder(LocalExecutor(self.dataflow), LocalSource(archiver), runners)
 
-    async def _recover(self, placement: Placement, partial: bool, shards: int) -> None:
-        """Bring tables to what the recipe says, and the dataflow beside them; full views are backfilled."""
+    async def _recover(self, placement: Placement, partial: bool, shards: int) -> Unbuilt:
+        """Bring tables to what the recipe says, and beside them all of the dataflow that need not be fed. The rest."""
         authority = LocalAuthority(self.path / "recipe.json")
         data, version = await authority.read()
         recipe = Recipe() if data is None else without_forgotten(Recipe.from_json(data))
         bases = [physical(BASES, shard, shards) for shard in range(shards)]
         stored = {schema.name for base in bases for schema in self.dataflow.stores[base].tables()}
-        state = _played(recipe, State(partial=partial, shards=shards), placement, stored)
+        began = time.monotonic()
+        state = await asyncio.to_thread(_played, recipe, State(partial=partial, shards=shards), placement, stored)
+        _log.info("planned %d views in %.1f s", len(state.catalog.views), time.monotonic() - began)
         self.dataflow.start()
         wanted = state.catalog.tables.values()
         for shard, base in enumerate(bases):
             await self._bring_tables(base, [schema for schema in wanted if shard < (schema.shards or shards)])
+        parts = late_parts(state.flow, state.catalog, self._stored_rows())
+        late = {index for part in parts for index in part.nodes}
         # An index that a crash left half built is built now.
         indexes = [build_index(schema, columns, state.shards) for schema in wanted for columns in schema.indexes]
-        for step in (*(step for steps in indexes for step in steps), *plan_start(state.flow).steps):
+        for step in (*(step for steps in indexes for step in steps), *plan_start(state.flow, late).steps):
             while True:
                 progress = await asyncio.wrap_future(self.dataflow.command(step.domain, step.command))
                 if progress.finished or not step.sliced:
@@ -129,6 +144,15 @@ class LocalDeployment(Serving):
         self._authority = authority
         self._book = LocalBook(authority, version, recipe, state, self.changed)
         self.migrator = Migrator(LocalExecutor(self.dataflow), self._book, placement)
+        return Unbuilt(parts, self._built)
+
+    def _stored_rows(self) -> dict[str, int]:
+        """By table, in all shards together."""
+        rows: dict[str, int] = {}
+        for store in self.dataflow.stores.values():
+            for schema in store.tables():
+                rows[schema.name] = rows.get(schema.name, 0) + store.table(schema.name).row_count
+        return rows
 
     async def _bring_tables(self, base: DomainIndex, wanted: Sequence[TableSchema]) -> None:
         """Have in one domain's store the tables that are wanted, as they are wanted, and no others."""
@@ -146,6 +170,20 @@ class LocalDeployment(Serving):
     @property
     def state(self) -> State:
         return self.migrator.state
+
+    # --- full state after a start ---------------------------------------------------------------------------
+
+    def is_unbuilt(self, reader: NodeIndex) -> bool:
+        return reader in self.migrator.unbuilt
+
+    async def until_built(self, reader: NodeIndex, view: str) -> None:
+        await self.migrator.unbuilt.wait(reader, view, self.read_timeout)
+
+    def _built(self, views: Sequence[str]) -> None:
+        """Their look-ups were prepared without a reader."""
+        for view in views:
+            if view in self._lookups:
+                self.retire(view)
 
     # --- migrations -----------------------------------------------------------------------------------------
 
@@ -171,6 +209,8 @@ class LocalDeployment(Serving):
 
     async def status(self) -> dict[str, Any]:
         shown = status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())
+        if (building := self.migrator.unbuilt.status()) is not None:
+            shown["building"] = building
         return shown if self.archiver is None else {**shown, "archive": self.archiver.status()}
 
     # --- the archive ----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from controller.bulk.choice import Builder, choose
 from controller.deployment import MigrationStatus
 from controller.execution import Migration, carry_out, define
 from controller.executor import Book, Executor, Interrupted
+from controller.unbuilt import RETRY_SECONDS, Part, Unbuilt
 from domains.errors import HeadraceError, NotFound, SqlSyntaxError, Unavailable
 from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.change import Change, change_of, entries_of
@@ -34,6 +35,9 @@ SLICED_WEIGHT = 100.0
 ATTEMPTS = 5
 """How often a migration is begun that is interrupted. A cluster that loses workers faster has other worries, and what
 kills workers may be the migration."""
+
+TELL_SECONDS = 5.0
+"""Between two lines of the log that say how far full state is after a start."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -52,6 +56,9 @@ class Migrator:
         """Who builds full state in bulk; None where there is no archive to do it from."""
         self.threshold = SPARK_THRESHOLD
         """Base rows above which that is done."""
+        self.unbuilt = Unbuilt()
+        """Full state that a start has left for later. A change that stands on a part of it builds that part first."""
+        self._behind: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._foreseen: tuple[State, Change] | None = None
         self._migrations: dict[str, Migration] = {}
@@ -108,11 +115,69 @@ class Migrator:
     def cancel_all(self) -> None:
         for migration in self._migrations.values():
             migration.cancelled = True
+        for part in self.unbuilt.parts:
+            if part.migration is not None:
+                part.migration.cancelled = True
 
     async def close(self) -> None:
         """Cancel what runs, and wait until it is taken back."""
         self.cancel_all()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if self._behind is not None:
+            self._behind.cancel()
+        behind = (self._behind,) if self._behind is not None else ()
+        await asyncio.gather(*self._tasks.values(), *behind, return_exceptions=True)
+
+    # --- full state after a start ---------------------------------------------------------------------------------
+
+    def build_behind(self, unbuilt: Unbuilt) -> None:
+        """Build these parts while everything else is served; changes have their turn between two of them."""
+        self.unbuilt = unbuilt
+        if unbuilt.parts:
+            self._behind = asyncio.create_task(self._build_all())
+
+    async def build_now(self, unbuilt: Unbuilt) -> None:
+        """Build these parts before anything is served. Raises what keeps one of them from being built."""
+        self.unbuilt = unbuilt
+        for part in list(unbuilt.parts):
+            await self._build_part(part)
+
+    async def _build_all(self) -> None:
+        began, unbuilt = asyncio.get_running_loop().time(), self.unbuilt
+        count = len(unbuilt.parts)
+        told = began
+        while unbuilt.parts:
+            for part in list(unbuilt.parts):
+                async with self._turn:
+                    if part not in unbuilt.parts:
+                        continue  # A change that stands on it was quicker.
+                    try:
+                        await self._build_part(part)
+                    except HeadraceError as error:
+                        part.error = error
+                        _log.error("full state of %s is not built: %s", ", ".join(part.views), error)
+                now = asyncio.get_running_loop().time()
+                if now - told >= TELL_SECONDS and unbuilt.parts:
+                    told = now
+                    _log.info("full state after the start: %d of %d parts are built", count - len(unbuilt.parts), count)
+            if unbuilt.parts:
+                await asyncio.sleep(RETRY_SECONDS)
+        _log.info("full state of all views is built, %.1f s after the start", asyncio.get_running_loop().time() - began)
+
+    async def _build_part(self, part: Part) -> None:
+        """In its turn. What was fed is taken back where it fails."""
+        plan = self.unbuilt.plan(part, self.state)
+        change = Change(self.state, Entry(), views=plan)
+        migration = part.migration = Migration(self._ids(), "", "running", steps=tuple(s.text for s in plan.steps))
+        migration.weights = {step.text: SLICED_WEIGHT for step in plan.steps if step.sliced}
+        part.error = None
+        try:
+            await self._build(migration, change)
+        except BaseException:
+            await self._executor.take_back(plan.undo)
+            raise
+        finally:
+            part.migration = None
+        self.unbuilt.done(part)
 
     def _migration(self, id: str) -> Migration:
         if id not in self._migrations:
@@ -142,6 +207,9 @@ class Migrator:
             await self._executor.ready()
             migration.check()
             change = self._plan(entry)
+            for part in self.unbuilt.under(change):
+                migration.step = f"build full state of {', '.join(part.views)} first"
+                await self._build_part(part)
             migration.done, migration.within = done[0], 0.0  # It may begin again.
             migration.steps = (*done[1], *(step.text for step in change.steps))
             migration.weights = {step.text: SLICED_WEIGHT for step in change.steps if step.sliced}

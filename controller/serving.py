@@ -26,7 +26,7 @@ from controller.sharded_write import write_parts
 from controller.statements import Statements, now
 from controller.view_lookup import ViewLookup
 from domains.errors import BadRequest, ReadTimeout
-from domains.graph import Reader
+from domains.graph import NodeIndex, Reader
 from domains.packets import Clock, Once, Operation, Written
 from domains.sharding import physical
 from domains.streams import check_name
@@ -89,7 +89,7 @@ class Serving(ABC):
         planned = view_of(state, view)
         info = info_of(state, view.lower())
         index = state.flow.readers.get(view.lower())
-        if index is None:
+        if index is None or self.is_unbuilt(index):
             return ViewLookup(info, Binding(planned.name, planned.reader, planned.parameters), (), self.hosts)
         node, sharding = state.flow.node(index), state.flow.sharding[index]
         assert isinstance(node.operator, Reader)
@@ -100,6 +100,14 @@ class Serving(ABC):
             return ViewLookup(info, binding, shards, self.hosts)
         decides = next(at for at, column in enumerate(node.operator.key) if column in sharding.columns)
         return ShardedLookup(info, binding, shards, self.hosts, decides)
+
+    def is_unbuilt(self, reader: NodeIndex) -> bool:
+        """Whether a reader that is planned does not stand yet."""
+        return False
+
+    async def until_built(self, reader: NodeIndex, view: str) -> None:
+        """Returns when it stands. Raises Unavailable where that takes long."""
+        raise AssertionError(f'the reader of view "{view}" stands')
 
     def changed(self, before: State, after: State) -> None:
         """Look-ups of views that went, or that were given a reader, are to be prepared anew."""
@@ -183,11 +191,13 @@ class Serving(ABC):
         return token
 
     async def _ready(self, view: str) -> ViewLookup:
-        """A view's look-up; a view without a reader is given one first."""
-        lookup = self.prepare(view)
-        if not lookup.shards:
-            await self.run(Entry(readers=(view.lower(),)), f"reader of {lookup.info.name}")
-            lookup = self.prepare(view)
+        """A view's look-up; a view without a reader is given one first, and one that is being built is waited for."""
+        while not (lookup := self.prepare(view)).shards:
+            reader = self.state.flow.readers.get(view.lower())
+            if reader is None:
+                await self.run(Entry(readers=(view.lower(),)), f"reader of {lookup.info.name}")
+            else:
+                await self.until_built(reader, lookup.info.name)
         return lookup
 
     async def _filled(
@@ -215,9 +225,11 @@ class Serving(ABC):
             hint="try again, or raise --read-timeout",
         )
 
-    def held(self, view: str) -> AsyncIterator[bytes]:
-        lookup = self.prepare(view)
-        return held_lines(self.state, view, lookup.shards, self.hosts)
+    async def held(self, view: str) -> AsyncIterator[bytes]:
+        has_reader = view.lower() in self.state.flow.readers
+        lookup = await self._ready(view) if has_reader else self.prepare(view)
+        async for line in held_lines(self.state, view, lookup.shards, self.hosts):
+            yield line
 
     async def evict(self, view: str, keys: Sequence[Any]) -> int:
         lookup = self.prepare(view)
@@ -307,7 +319,8 @@ class Serving(ABC):
         return [info_of(self.state, name) for name in self.state.catalog.views]
 
     def explain(self, view: str) -> str:
-        lookup = self.prepare(view)
-        if not lookup.shards:
-            return f'view "{lookup.info.name}" is internal: its reader is built when it is first read'
-        return explain(self.state.flow, lookup.shards[0].node)
+        name = view_of(self.state, view).name
+        reader = self.state.flow.readers.get(view.lower())
+        if reader is None:
+            return f'view "{name}" is internal: its reader is built when it is first read'
+        return explain(self.state.flow, reader)

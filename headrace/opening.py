@@ -27,8 +27,8 @@ def rebuild_folder(settings: Settings) -> Folder | None:
     return None if settings.spark_master == NO_SPARK else SparkFolder(settings.spark())
 
 
-async def open_deployment(settings: Settings) -> Deployment:
-    """Raises StorageFailure, or OSError where the data directory cannot be made."""
+async def open_deployment(settings: Settings, *, behind: bool = False) -> Deployment:
+    """Raises StorageFailure, or OSError where the data directory cannot be made. ``behind``: full state comes later."""
     from controller.local import LocalDeployment  # Late: it loads the storage libraries, which a client has no use for.
 
     return await LocalDeployment.open(
@@ -41,4 +41,5 @@ async def open_deployment(settings: Settings) -> Deployment:
         archive=ArchiveOptions.of(settings),
         runners=bulk_runners(settings),
         spark_threshold=settings.spark_threshold,
+        behind=behind,
     )

@@ -101,7 +101,7 @@ def serve(settings: Settings, started: Callable[[Running], None]) -> None:
 
 async def _serve(settings: Settings, listening: socket.socket, started: Callable[[Running], None]) -> None:
     try:
-        deployment = await open_deployment(settings)
+        deployment = await open_deployment(settings, behind=True)
     except HeadraceError as error:
         raise StartFailed(str(error)) from error
     except OSError as error:

@@ -12,7 +12,7 @@ again has the same nodes under the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -135,9 +135,9 @@ def plan_readers(
     return after, plan_addition(flow, added, extended)
 
 
-def plan_start(flow: Dataflow) -> MigrationPlan:
-    """All of a dataflow, for domains that are empty."""
-    return plan_addition(flow, list(flow.nodes.values()), [])
+def plan_start(flow: Dataflow, without: Container[NodeIndex] = ()) -> MigrationPlan:
+    """All of a dataflow but for some nodes and what is below them, for domains that are empty."""
+    return plan_addition(flow, [node for node in flow.nodes.values() if node.index not in without], [])
 
 
 def plan_removal(state: State, views: Iterable[str]) -> tuple[State, MigrationPlan]:

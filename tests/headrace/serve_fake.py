@@ -50,7 +50,7 @@ class SlowDeployment(FakeDeployment):
         print("deployment closed", flush=True)
 
 
-async def open_fake(settings: Settings) -> Deployment:
+async def open_fake(settings: Settings, *, behind: bool = False) -> Deployment:
     settings.data.mkdir(parents=True, exist_ok=True)
     if (settings.data / "LOCK").exists():
         raise StorageFailure(f'the data directory "{settings.data}" is in use', hint="stop the other server first")
