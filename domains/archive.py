@@ -234,6 +234,12 @@ def url_below(url: str, path: str) -> str:
     return f"{start.rstrip('/')}/{path}{mark}{query}"
 
 
+def _is_inside(file: str) -> bool:
+    """Whether a path that is relative to an archive's root stays below it. Whoever gets a back-up from somebody else
+    restores what its manifests name."""
+    return not file.startswith("/") and not {"", ".", ".."} & set(file.split("/"))
+
+
 def shard_directory(table: str, shard: int) -> str:
     """Relative to the root: Hive's spelling, which Spark and DuckDB know."""
     return f"table={quote(table, safe='')}/shard={shard}"
@@ -300,6 +306,8 @@ def manifest_from_json(document: Any, file: str) -> ShardManifest:
         complete = manifest.position == document["position"]
     except (KeyError, TypeError, ValueError) as error:
         raise ManifestDamaged(f'the manifest "{file}" is damaged: {error!r}') from error
+    if any(not _is_inside(each.file) for each in manifest.segments):
+        raise ManifestDamaged(f'the manifest "{file}" names a file outside of its archive')
     if not complete or any(not 0 <= each.schema < len(manifest.schemas) for each in manifest.segments):
         raise ManifestDamaged(f'the manifest "{file}" is damaged: it contradicts itself')
     return manifest

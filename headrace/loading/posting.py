@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from headrace.client.connection import Connection
-from headrace.errors import ConnectionFailed, Overloaded, ReadTimeout, RowsRefused, Unavailable
+from headrace.errors import ConnectionFailed, LimitExceeded, Overloaded, ReadTimeout, RowsRefused, Unavailable
 from headrace.loading.chunks import Ready, Reject
+from headrace.loading.rejects import shown
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds between tries. A server that starts again takes one or two; a shard that moves, some tenths."""
@@ -38,6 +39,10 @@ class Poster:
                 reasons = dict(error.rows)
                 refused([Reject(left[at - 1].source, reason) for at, reason in reasons.items()])
                 left = [row for at, row in enumerate(left, 1) if at not in reasons]
+            except LimitExceeded as error:
+                widest = _widest(left, error)
+                refused([Reject(widest.source, error.message)])
+                left.remove(widest)
             else:
                 return len(left)
 
@@ -52,3 +57,15 @@ class Poster:
                     raise
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _widest(rows: Sequence[Ready], error: LimitExceeded) -> Ready:
+    """The row by which a request is larger than the server takes: most of it is that row.
+
+    :raises LimitExceeded: it is no single row's fault.
+    """
+    sizes = [len(shown(row.values)) for row in rows]
+    widest = max(range(len(rows)), key=sizes.__getitem__)
+    if 2 * sizes[widest] < sum(sizes):
+        raise LimitExceeded(error.message, hint="send fewer rows at once: --chunk-rows") from error
+    return rows[widest]

@@ -13,7 +13,10 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, flock
+from functools import partial
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, TextIO
@@ -40,16 +43,20 @@ class Rejects:
         self._path = path
         if path is not None:
             try:
-                kept = self._kept(path, done)
-                self._file = _anew(path, kept)
+                if path.exists() and not path.is_file():  # /dev/null, a pipe: nothing is to be put in its place.
+                    self._file = path.open("w", encoding="utf-8")
+                    return
+                with _anew(path) as replace:
+                    kept = self._kept(path, done)
+                    self._file = replace(kept)
             except OSError as error:
                 raise LoadError(f'cannot write the rejects to "{path}": {error.strerror}') from error
             self.count = len(kept)
 
     def _kept(self, path: Path, done: int) -> list[str]:
-        if not path.is_file():
-            return []
         kept: list[str] = []
+        if not path.exists():
+            return kept
         for line in path.read_text("utf-8", "replace").splitlines():
             try:
                 known = json.loads(line)
@@ -107,12 +114,42 @@ class Rejects:
             self._file.close()
 
 
-def _anew(path: Path, lines: list[str]) -> TextIO:
-    """The file with these lines, replaced as a whole and open for more."""
-    if path.exists() and not path.is_file():
-        return path.open("w", encoding="utf-8")  # /dev/null, a pipe: nothing is to be put in its place.
+@contextmanager
+def _anew(path: Path) -> Iterator[Callable[[list[str]], TextIO]]:
+    """The file is this load's from here on; what it is given makes it anew with these lines, open for more.
+
+    A lock goes with each of the two files, the one that is there and the one beside it that takes its place. Whoever
+    begins locks the latter first, so that of two loads that begin at once one is refused, and then the former, which
+    a load that is under way has locked.
+
+    :raises LoadError: another load writes to it.
+    """
     beside = path.with_name(path.name + ".new")
-    file = beside.open("w", encoding="utf-8")
+    file = _locked(beside, path)
+    try:
+        if path.exists():
+            _locked(path, path).close()
+        yield partial(_replaced, file, beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        file.close()
+        raise
+
+
+def _locked(file: Path, path: Path) -> TextIO:
+    opened = file.open("a", encoding="utf-8")
+    try:
+        flock(opened, LOCK_EX | LOCK_NB)
+    except OSError as error:
+        opened.close()
+        raise LoadError(
+            f'another load writes its rejects to "{path}"', hint="give each load a file of its own by --rejects"
+        ) from error
+    return opened
+
+
+def _replaced(file: TextIO, beside: Path, path: Path, lines: list[str]) -> TextIO:
+    file.truncate(0)
     file.writelines(f"{line}\n" for line in lines)
     _sync(file)
     beside.replace(path)

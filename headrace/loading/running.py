@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from stat import S_ISREG
 from typing import TypeVar
 
 from headrace.client.connection import Connection
@@ -89,12 +90,13 @@ class _Load:
         for file in request.files:
             if not request.options.format:
                 format_of(file)
-        try:
-            total = sum(file.stat().st_size for file in request.files)
-        except OSError as error:
-            raise LoadError(f'cannot read file "{error.filename}": {error.strerror}') from error
-        self.progress = Progress(total)
+        self.progress = Progress(sum(_size_of(file) for file in request.files))
         self._table = read_table(connection, request.table)
+        self._sources = Sources(Columns(self._table, request.options.mapping), request.options)
+        for file in request.files:
+            self._note(f"checks the quotes of {file.name}")
+            self._sources.check_quotes(file)
+        self._note("")
         stream = stream_of(request.files, self._table.name, request.options, self._identifying, request.stream)
         self.progress.stream = stream
         self.progress.bytes_read, self.progress.identified = 0, True
@@ -170,15 +172,28 @@ class _Load:
     def _read_here(self) -> None:
         request = self._request
         checker = Checker(self._table, request.options)
-        sources = Sources(Columns(self._table, request.options.mapping), request.options)
 
         def chunks() -> Iterator[list[SourceRow]]:
             before = 0
             for file in request.files:
-                yield from cut(sources.rows(file, partial(self._read, before)), request.options.chunk_rows)
+                yield from cut(self._sources.rows(file, partial(self._read, before)), request.options.chunk_rows)
                 before += file.stat().st_size
 
         self._post_all(chunks(), checker.chunk)
 
     def _read(self, before: int, position: int) -> None:
         self.progress.bytes_read = before + position
+
+
+def _size_of(file: Path) -> int:
+    """:raises LoadError: it is not there, or is no file that can be read twice."""
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise LoadError(f'cannot read file "{file}": {error.strerror}') from error
+    if not S_ISREG(found.st_mode):
+        raise LoadError(
+            f'"{file}" is no regular file, and a load reads its files twice: for their digest, and for their rows',
+            hint="write what comes out of a pipe into a file first",
+        )
+    return found.st_size

@@ -185,3 +185,11 @@ def test_moments_go_in_and_come_out(type: SqlType, text: str) -> None:
     assert archive is not None
     assert restore is not None
     assert restore(archive(text)) == text
+
+
+@pytest.mark.parametrize("file", ["../other/log.parquet", "/etc/passwd", "table=votes/../../x", "table=votes//x", "."])
+def test_a_manifest_names_no_file_outside_of_its_archive(file: str) -> None:
+    document = manifest_to_json(manifest(*LOGS))
+    document["segments"][0]["file"] = file
+    with pytest.raises(ManifestDamaged, match="outside"):
+        manifest_from_json(document, "table=votes/shard=1/manifest.json")

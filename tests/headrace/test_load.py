@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -262,3 +263,16 @@ def test_a_server_that_stays_away_is_told_of(db: Embedded, tmp_path: Path, monke
     monkeypatch.setattr(db, "send", away)
     with pytest.raises(ConnectionFailed):
         load(db, Request("votes", [file], patience=0.2))
+
+
+def test_a_pipe_is_refused_and_a_quote_that_is_not_closed_stores_nothing(db: Embedded, tmp_path: Path) -> None:
+    pipe = tmp_path / "votes.csv"
+    os.mkfifo(pipe)
+    with pytest.raises(LoadError, match="no regular file"):
+        load(db, Request("votes", [pipe]))
+    whole, broken = tmp_path / "a.csv", tmp_path / "b.csv"
+    whole.write_text("story_id,user_id\n1,2\n")
+    broken.write_text('story_id,user_id\n3,"4\n5,6\n')
+    with pytest.raises(LoadError, match=r"b\.csv.*line 2"):
+        load(db, Request("votes", [whole, broken]))
+    assert db.execute("SELECT COUNT(*) FROM votes").rows == ((0,),)

@@ -71,6 +71,43 @@ def test_csv_nulls_quotes_and_records_that_do_not_fit(tmp_path: Path) -> None:
     assert [row.values["name"] for row in rows] == [None, ""]
 
 
+def check_quotes(file: Path, options: Options | None = None) -> None:
+    options = options or Options()
+    Sources(Columns(TABLE, options.mapping), options).check_quotes(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('id,name\n1,a\n2,"b\n3,c\n4,d\n', 3),  # The rest of the file would be one field.
+        ('id,name\n1,"a\n2,"b"\n3,c\n', 2),  # Row 2 would be part of row 1.
+        ('id,name\n1,"two\nlines"\n2,"b" x\n', 4),
+        ('id,name\r\n1,"a\r\n', 2),
+        ('id,name\n1,"a', 2),
+    ],
+)
+def test_a_quote_that_is_not_closed_is_refused_with_its_line(tmp_path: Path, text: str, line: int) -> None:
+    with pytest.raises(LoadError, match=f"begins in line {line} "):
+        check_quotes(written(tmp_path, "t.csv", text))
+    with pytest.raises(LoadError, match=f"begins in line {line} "):
+        check_quotes(written(tmp_path, "t.csv.gz", gzip.compress(text.encode())))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\ufeff"id","name"\n1,"a ""b"", c"\n2,"two\nlines"\n',
+        'id,name\n1,5" pipe\n',
+        "id,name\n1,a\n",
+        b'id\n"\xff\xfe"\n',
+        "",
+    ],
+)
+def test_quotes_that_close_are_taken(tmp_path: Path, text: str | bytes) -> None:
+    check_quotes(written(tmp_path, "t.csv", text))
+    check_quotes(written(tmp_path, "t.jsonl", '{"id": "'))
+
+
 @pytest.mark.parametrize("text", ["id,name", "id,name\n", "id,name\r\n", "\ufeffid,name"])
 def test_csv_of_a_header_alone_has_no_rows(tmp_path: Path, text: str) -> None:
     assert read(written(tmp_path, "t.csv", text)) == []
@@ -262,6 +299,18 @@ def test_the_streams_name_is_that_of_the_content(tmp_path: Path) -> None:
     assert len({name, *others}) == 7
 
 
+def test_a_flipped_bit_in_a_page_of_parquet_is_told_of(tmp_path: Path) -> None:
+    """Where the writer has put checksums beside the pages."""
+    file = tmp_path / "t.parquet"
+    values = pa.table({"id": pa.array(range(5_000), pa.int64())})
+    pq.write_table(values, file, write_page_checksum=True, compression="none", use_dictionary=False)
+    whole = file.read_bytes()
+    at = whole.index((2_500).to_bytes(8, "little"))
+    file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+    with pytest.raises(LoadError, match="cannot be read"):
+        read(file)
+
+
 # --- rejects ------------------------------------------------------------------------------------------------------
 
 
@@ -295,6 +344,19 @@ def test_rejects_of_chunks_that_were_not_done_are_dropped(tmp_path: Path) -> Non
     assert foreign.read_text() == "do not overwrite me\n"
     with pytest.raises(LoadError, match="another load"):
         Rejects(written(tmp_path, "photo.jpg", b"\xff\xd8\xff"), 10, "s", 0)
+
+
+def test_two_loads_do_not_write_to_one_file_of_rejects(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    first = Rejects(path, 10, "s", 0)
+    for stream in ("s", "another"):  # Also of the same files: the second would replace the file of the first.
+        with pytest.raises(LoadError, match="another load writes"):
+            Rejects(path, 10, stream, 0)
+    first.add(1, [reject(1)])
+    first.close()
+    assert len(path.read_text().splitlines()) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["bad.jsonl"]
+    Rejects(path, 10, "s", 1).close()
 
 
 def test_rejects_into_what_is_no_file_leave_it_there(tmp_path: Path) -> None:
