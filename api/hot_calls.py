@@ -117,9 +117,7 @@ class HotCalls:
     # --- what each begins -----------------------------------------------------------------------------------------
 
     def _begin_page(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
-        parameters = parse_query(query)
-        page = None if token is not None else self._lookups.try_page(view, parameters)
-        return self._lookups.page(view, parameters, token) if page is None else page
+        return self._lookups.page(view, parse_query(query), token)
 
     def _begin_lookup(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
         found = None if token is not None else self._lookups.try_numbers(view, body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from api.encoding import listed, parse_numbers
@@ -20,14 +20,18 @@ class Lookups:
         self._prepared = PreparedViews(deployment)
         self.many = ManyLookups(deployment, self._prepared)
 
-    def try_page(self, view: str, parameters: Mapping[str, Sequence[str]]) -> bytes | None:
-        """The body ``{"rows":[…]}`` if the answer is there, else None: also where the view is not known *yet*."""
-        rows = if_known(lambda: self._prepared.get(view).try_page(parameters))
-        return None if rows is None else b'{"rows":[' + rows + b"]}"
-
-    async def page(self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None) -> bytes:
-        """The same, awaited: fills a hole, and waits until the view has reached the token."""
-        return b'{"rows":[' + await self._deployment.page(view, parameters, token=token) + b"]}"
+    def page(
+        self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None
+    ) -> bytes | Coroutine[Any, Any, bytes]:
+        """The body ``{"rows":[…]}`` if the answer is there. Else what awaits it: it fills a hole, or waits until the
+        view has reached the token, or is known."""
+        lookup = None if token is not None else if_known(lambda: self._prepared.get(view))
+        if lookup is None:
+            return _awaited_rows(self._deployment.page(view, parameters, token=token))
+        found = lookup.try_page(parameters)
+        if isinstance(found, bytes):
+            return b'{"rows":[' + found + b"]}"
+        return _awaited_rows(self._deployment.fill_page(lookup, found, parameters))
 
     def try_numbers(self, view: str, body: bytes) -> bytes | None:
         """What ``pages`` gives, if the body's keys are a whole number each and all their rows are there; else None."""
@@ -44,13 +48,18 @@ class Lookups:
             return _results(await self._deployment.pages(view, keys, token=token))
         missed = [key for key, page in zip(keys, found, strict=True) if page is None]
         if missed:
-            filled = iter(await self._deployment.pages(view, missed))
+            (pages,) = await self._deployment.fill([(view, missed)])
+            filled = iter(pages)
             found = [next(filled) if page is None else page for page in found]
         return _results(found)
 
     def _tried(self, view: str, keys: list[Any]) -> Pages | None:
         """What is there now; None where the view is not known yet."""
         return if_known(lambda: in_one_state(lambda reading: self._prepared.get(view).try_pages(keys, reading)))
+
+
+async def _awaited_rows(coming: Awaitable[bytes]) -> bytes:
+    return b'{"rows":[' + await coming + b"]}"
 
 
 def _results(pages: Sequence[bytes | None]) -> bytes:

@@ -16,7 +16,7 @@ from domains.graph import Parameter
 from domains.packets import Clock, Once
 from domains.types import Column, Row, TableSchema
 from migrations.statements.duplicates import REFUSED, OnDuplicate
-from worker.reader_map import Reading, in_one_state
+from worker.reader_map import BoundLookup, Reading, in_one_state
 
 __all__ = [
     "REFUSED",
@@ -136,8 +136,10 @@ class PreparedLookup(Protocol):
     info: ViewInfo
     stale: bool
 
-    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | None:
-        """The rows as comma-joined JSON objects for query-string values, or None on a miss. Never blocks.
+    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | BoundLookup:
+        """The rows as comma-joined JSON objects for query-string values; on a miss, what ``fill_page`` is to be given.
+
+        Never blocks.
 
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
@@ -186,6 +188,9 @@ class Deployment(Protocol):
 
     async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
         """Like ``try_page``, but fills holes and waits for the token."""
+
+    async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
+        """The page that ``try_page`` of this look-up has just missed for ``text``: not tried again, but filled."""
 
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         """Like ``try_pages``, but fills holes and waits for the token."""

@@ -15,7 +15,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any, TypeVar
 
 from controller.binding import Binding
-from controller.deployment import REFUSED, OnDuplicate, StatementResult, ViewInfo, WriteResult, numbered_upsert
+from controller.deployment import (
+    REFUSED,
+    OnDuplicate,
+    PreparedLookup,
+    StatementResult,
+    ViewInfo,
+    WriteResult,
+    numbered_upsert,
+)
 from controller.held_view import held_lines
 from controller.hosts import Asked, Hosts, SchemaChanged
 from controller.listing import info_of, table_of, view_of
@@ -139,11 +147,11 @@ class Serving(ABC):
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         lookup = await self._ready(view)
         if token and not lookup.has_reached(self._checked(token), map(lookup.binding.from_json, keys)):
-            return await self._filled(view, lambda binding: [binding.from_json(key) for key in keys], token)
+            return await self._filled_keys(view, keys, token)
         found = in_one_state(lambda reading: lookup.try_pages(keys, reading))
         if None in found:
             missed = [key for key, page in zip(keys, found, strict=True) if page is None]
-            filled = iter(await self._filled(view, lambda binding: [binding.from_json(key) for key in missed], token))
+            filled = iter(await self._filled_keys(view, missed, token))
             found = [next(filled) if page is None else page for page in found]
         return [page for page in found if page is not None]
 
@@ -170,8 +178,14 @@ class Serving(ABC):
         answers: dict[int, Sequence[bytes | None]] = {**found, **dict(zip(others, filled, strict=True))}
         return [[page for page in answers[place] if page is not None] for place in range(len(wanted))]
 
-    def _filled_keys(self, view: str, keys: Sequence[Any]) -> Awaitable[list[bytes]]:
-        return self._filled(view, lambda binding: [binding.from_json(key) for key in keys], None)
+    def _filled_keys(self, view: str, keys: Sequence[Any], token: Clock | None = None) -> Awaitable[list[bytes]]:
+        return self._filled(view, lambda binding: [binding.from_json(key) for key in keys], token)
+
+    async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
+        assert isinstance(lookup, ViewLookup)
+        name = lookup.info.name
+        (page,) = await self._filled(name, lambda binding: [binding.from_text(text)], None, (lookup, [missed]))
+        return page
 
     async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes:
         """One look-up: waits for the token, fills holes. Raises ReadTimeout after ``read_timeout``."""
@@ -181,7 +195,7 @@ class Serving(ABC):
         if not token or lookup.has_reached(self._checked(token), [bound]):
             page = in_one_state(lambda reading: lookup.read(bound, reading))
         if page is None:
-            (page,) = await self._filled(view, lambda binding: [bind(binding)], token)
+            (page,) = await self._filled(view, lambda binding: [bind(binding)], token, (lookup, [bound]))
         return page
 
     def _checked(self, token: Clock) -> Clock:
@@ -201,13 +215,23 @@ class Serving(ABC):
         return lookup
 
     async def _filled(
-        self, view: str, bind: Callable[[Binding], Sequence[BoundLookup]], token: Clock | None
+        self,
+        view: str,
+        bind: Callable[[Binding], Sequence[BoundLookup]],
+        token: Clock | None,
+        bound: tuple[ViewLookup, Sequence[BoundLookup]] | None = None,
     ) -> list[bytes]:
-        """Have the keys filled, and what they hold then. Tried again only where the reader was replaced meanwhile."""
+        """Have the keys filled, and what they hold then. Tried again only where the reader was replaced meanwhile.
+
+        ``bound``: what they are of a look-up, where the caller has that already.
+        """
         deadline = self._loop.time() + self.read_timeout
         while True:
-            lookup = await self._ready(view)
-            bounds = bind(lookup.binding)
+            if bound is None or bound[0].stale or not bound[0].shards:
+                lookup = await self._ready(view)
+                bound = lookup, bind(lookup.binding)
+            lookup, bounds = bound
+            bound = None
             try:
                 pages = await lookup.fill(bounds, token or {}, deadline)
             except TimeoutError as error:

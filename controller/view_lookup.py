@@ -49,16 +49,19 @@ class ViewLookup:
         self._many = self._single and shards[0].layout.by_integer
         self._name = binding.parameters[0].name if binding.single_key else ""
 
-    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | None:
+    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | BoundLookup:
         if self._single and len(text) == 1:
             values = text.get(self._name)
             # The common case, 2 µs less than the general one: one whole number.
             if values is not None and len(values) == 1:
                 value = values[0]
                 if value.isascii() and value.isdigit() and len(value) < 19:
-                    return self._counted_page((int(value),))
+                    key = (int(value),)
+                    page = self._counted_page(key)
+                    return BoundLookup((key,)) if page is None else page
         bound = self.binding.from_text(text)
-        return in_one_state(lambda reading: self.read(bound, reading))
+        page = in_one_state(lambda reading: self.read(bound, reading))
+        return bound if page is None else page
 
     def _counted_page(self, key: Row) -> bytes | None:
         # By hand what ``look`` does, without asking for the shard: 0.2 µs, a seventh of it all.

@@ -49,11 +49,8 @@ async def list_views(deployment: Serving) -> Response:
 @router.get("/v1/views/{view}", response_model=PageAnswer, openapi_extra=PARAMETERS)
 async def page(view: str, request: Request, lookups: Looking, token: Token) -> Response:
     """The rows of one view for these parameters; a miss is filled first."""
-    parameters = parse_query(request.scope["query_string"])
-    body = None if token is not None else lookups.try_page(view, parameters)
-    if body is None:
-        body = await lookups.page(view, parameters, token)
-    return Response(body, media_type="application/json")
+    body = lookups.page(view, parse_query(request.scope["query_string"]), token)
+    return Response(body if isinstance(body, bytes) else await body, media_type="application/json")
 
 
 @router.post("/v1/views/{view}/lookup", response_model=PagesAnswer, openapi_extra=documented(KeysRequest))

@@ -21,6 +21,7 @@ from controller.deployment import (
     Archived,
     MigrationStatus,
     OnDuplicate,
+    PreparedLookup,
     Reading,
     StatementResult,
     ViewInfo,
@@ -45,6 +46,7 @@ from domains.errors import (
 from domains.graph import Parameter, ParameterKind
 from domains.packets import Clock, Once
 from domains.types import BIGINT, TEXT, Column, Row, SqlType, TableColumn, TableSchema
+from worker.reader_map import BoundLookup
 
 VIEW = re.compile(r"CREATE\s+(?:EXT\s+)?VIEW\s+(\w+)\s+AS\s+(.*)", re.I | re.S)
 PARAMETER = re.compile(r"([\w.]+)\s*(=|>=|<=|>|<|IN)\s*\(?\?", re.I)
@@ -67,8 +69,10 @@ class FakeLookup:
         self.info = info
         self.stale = False
 
-    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | None:
-        return self._hit(self._deployment.key_of_text(self.info, text))
+    def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | BoundLookup:
+        key = self._deployment.key_of_text(self.info, text)
+        page = self._hit(key)
+        return BoundLookup((key,)) if page is None else page
 
     def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> list[bytes | None]:
         return [self._hit(self._deployment.key_of_json(self.info, key)) for key in keys]
@@ -148,6 +152,10 @@ class FakeDeployment:
         await self._reached(token)
         info = self._view(view)
         return self._fill(info, self.key_of_text(info, text))
+
+    async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
+        (key,) = missed.keys
+        return self._fill(lookup.info, key)
 
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         await self._reached(token)

@@ -61,7 +61,8 @@ def held(deployment: LocalDeployment, view: str) -> set[Any]:
 
 def there(deployment: LocalDeployment, user: int, *stories: int) -> bytes | None:
     """What the reader map has of a look-up; nothing is filled."""
-    return deployment.prepare("listed").try_page({"user": [str(user)], "story": list(map(str, stories))})
+    found = deployment.prepare("listed").try_page({"user": [str(user)], "story": list(map(str, stories))})
+    return found if isinstance(found, bytes) else None
 
 
 def rows(pages: list[bytes]) -> list[Any]:

@@ -17,10 +17,10 @@ TOLD = 16_384
 """Keys remembered as told, then all are forgotten: about 2 MB to a view. With twice as many, what is read all the time
 is told of too seldom for a small memory limit (0.3 % fewer hits with room for 20,000 keys); with a quarter, half as
 many again are told of for no more hits."""
-HITS_PER_MISS = 32
+HITS_PER_MISS = 64
 """Hits that are looked at for each miss. Without misses there is no pressure, and what goes first does not matter:
-reads that all hit pay nothing. A miss and the eviction for it cost some 400 µs, to look at 32 hits 2 µs, to tell of
-them all (one in six is usual) 70. At three misses in a hundred or more, all hits are looked at."""
+reads that all hit pay nothing. A miss and the eviction for it cost some 400 µs, to look at 64 hits 4 µs, to tell of
+them all (one in six is usual) 140. At three misses in two hundred or more, all hits are looked at."""
 OWED = 4_096
 """Hits that may be looked at for the misses so far: a burst of misses is not paid for long after it."""
 

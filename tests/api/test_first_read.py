@@ -1,0 +1,77 @@
+"""The first read of a key: bound once, looked for once before its domain is asked, counted as one miss."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.lookups import Lookups
+from controller.binding import Binding
+from controller.local import LocalDeployment
+from worker.reader_map import ReaderSnapshot
+from worker.reader_map.telling import HITS_PER_MISS
+
+
+@pytest.fixture
+async def deployment(tmp_path: Path) -> AsyncIterator[LocalDeployment]:
+    opened = await LocalDeployment.open(tmp_path)
+    await opened.execute(
+        """
+        CREATE TABLE t (id INT PRIMARY KEY, word VARCHAR(20), KEY (word));
+        INSERT INTO t VALUES (1, 'a'), (2, 'b');
+        CREATE EXT VIEW ById AS SELECT id, word FROM t WHERE id = ?;
+        CREATE EXT VIEW ByWord AS SELECT id, word FROM t WHERE word = ?;
+        """
+    )
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize(("view", "name", "key"), [("ById", "id", 2), ("ByWord", "word", "b")])
+@pytest.mark.parametrize("many", [False, True], ids=["page", "lookup"])
+async def test_a_miss_is_bound_looked_for_and_counted_once(
+    deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch, view: str, name: str, key: Any, many: bool
+) -> None:
+    lookups = Lookups(deployment)
+    other = {"ById": 1, "ByWord": "a"}[view]
+    await deployment.page(view, {name: [str(other)]})  # The view has its reader now.
+    done: Counter[str] = Counter()
+
+    def spy(owner: Any, method: str, what: str) -> None:
+        original: Callable[..., Any] = getattr(owner, method)
+
+        def spied(*args: Any) -> Any:
+            done[what] += 1
+            return original(*args)
+
+        monkeypatch.setattr(owner, method, spied)
+
+    for method in ("from_text", "from_json"):
+        spy(Binding, method, "bound")
+    spy(ReaderSnapshot, "page", "looked for")
+    owed = deployment.prepare(view)._telling.owed
+    misses = deployment.counted()[1]
+    if many:
+        body = await lookups.pages(view, [[key]], None)
+        assert body == b'{"results":[[{"id":2,"word":"b"}]]}'
+    else:
+        coming = lookups.page(view, {name: [str(key)]}, None)
+        assert not isinstance(coming, bytes), "nobody has asked for it"
+        assert await coming == b'{"rows":[{"id":2,"word":"b"}]}'
+    assert deployment.counted()[1] == misses + 1
+    assert deployment.prepare(view)._telling.owed == owed + HITS_PER_MISS
+    assert done["looked for"] <= 2, "once before it is filled, once after"
+    assert done["bound"] <= (2 if many and view == "ByWord" else 1)
+
+
+async def test_a_view_that_is_replaced_between_miss_and_fill_answers_as_it_is_now(deployment: LocalDeployment) -> None:
+    lookups = Lookups(deployment)
+    await deployment.page("ById", {"id": ["1"]})
+    coming = lookups.page("ById", {"id": ["2"]}, None)
+    assert not isinstance(coming, bytes)
+    await deployment.execute("DROP VIEW ById; CREATE EXT VIEW ById AS SELECT word FROM t WHERE id = ?")
+    assert await coming == b'{"rows":[{"word":"b"}]}'
