@@ -7,6 +7,8 @@ memory that cost three of a hundred hits.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from domains import graph
 from domains.expressions import Field
 from domains.graph import Columns
@@ -61,5 +63,7 @@ def _sources(vertex: Vertex, columns: Columns) -> list[tuple[Vertex, Columns]]:
             return [(parents[side], above) for side, above in sides if -1 not in above]
         case graph.Base() | graph.Ingress():
             return []
-        case _:
+        case graph.Filter() | graph.Union() | graph.TopK() | graph.Egress() | graph.Reader():
             return [(parent, columns) for parent in parents]
+        case _:
+            assert_never(operator)

@@ -247,8 +247,8 @@ _EXACTLY = {(Kind.INTEGER, Kind.DECIMAL), (Kind.DATE, Kind.DATETIME), (Kind.TEXT
 
 def are_alike(one: SqlType, other: SqlType) -> bool:
     """Whether two columns that equal one value equal each other, so that a parameter may be compared with both."""
-    kinds = {one.kind, other.kind}
-    return len(kinds) == 1 or kinds <= _EXACT or kinds <= _TEMPORAL
+    kinds = {one.kind, other.kind} - {Kind.NULL}
+    return len(kinds) <= 1 or kinds <= _EXACT or kinds <= _TEMPORAL
 
 
 # --- as functions -----------------------------------------------------------------------------------------------

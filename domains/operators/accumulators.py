@@ -227,6 +227,7 @@ class Multiset(Accumulator):
             total = adder._plus(total, value, 1)
         if function is AggregateFunction.SUM_DISTINCT:
             return sum_value(self.kind, total)
+        assert function is AggregateFunction.AVG_DISTINCT, f"{function} is not of distinct values"
         return average_value(self.kind, total, len(values), self.call.type.scale)
 
 

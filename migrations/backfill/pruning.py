@@ -14,12 +14,14 @@ one, their weights summed. That is most of a bulk job's speed where a large tabl
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from domains.deltas import Entry, add_row
 from domains.graph import (
     Aggregate,
     Base,
     Columns,
+    Egress,
     Filter,
     Ingress,
     Join,
@@ -27,6 +29,8 @@ from domains.graph import (
     Node,
     NodeIndex,
     Project,
+    Reader,
+    TopK,
     Union,
 )
 from domains.rewriting import fields_of
@@ -73,8 +77,12 @@ def _of_parents(node: Node, wanted: set[int], widths: Sequence[int]) -> list[set
         case Aggregate(group=group, calls=calls):
             ordered = {term.column for call in calls for term in call.order}
             return [{*group, *(call.argument for call in calls if call.argument is not None), *ordered}]
-        case _:  # What is ranked is ranked by whole rows, and what leaves the domain does so whole.
+        case TopK() | Egress() | Reader():  # Rows are ranked whole, and leave the domain whole.
             return [set(range(width)) for width in widths]
+        case Base() | Ingress():
+            return []
+        case _:
+            assert_never(node.operator)
 
 
 def pruned(rows: Iterable[Delta], columns: Columns, width: int) -> list[Delta]:

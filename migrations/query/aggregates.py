@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Constant, Expression
@@ -24,7 +25,13 @@ _DISTINCT = {
     AggregateFunction.AVG: AggregateFunction.AVG_DISTINCT,
     AggregateFunction.GROUP_CONCAT: AggregateFunction.GROUP_CONCAT_DISTINCT,
 }
-_COUNTS = frozenset([AggregateFunction.COUNT_ROWS, AggregateFunction.COUNT, AggregateFunction.COUNT_DISTINCT])
+_FUNCTIONS: dict[type[exp.Expr], AggregateFunction] = {
+    exp.Min: AggregateFunction.MIN,
+    exp.Max: AggregateFunction.MAX,
+    exp.Sum: AggregateFunction.SUM,
+    exp.Avg: AggregateFunction.AVG,
+}
+"""Those of one argument."""
 Translate = Callable[[exp.Expr], Expression]
 
 
@@ -43,7 +50,17 @@ class Summary:
     @property
     def of_nothing(self) -> Value:
         """Its value over no rows."""
-        return 0 if self.function in _COUNTS else None
+        match self.function:
+            case AggregateFunction.COUNT_ROWS | AggregateFunction.COUNT | AggregateFunction.COUNT_DISTINCT:
+                return 0
+            case AggregateFunction.SUM | AggregateFunction.SUM_DISTINCT | AggregateFunction.MIN | AggregateFunction.MAX:
+                return None
+            case AggregateFunction.AVG | AggregateFunction.AVG_DISTINCT:
+                return None
+            case AggregateFunction.GROUP_CONCAT | AggregateFunction.GROUP_CONCAT_DISTINCT:
+                return None
+            case _:
+                assert_never(self.function)
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -89,11 +106,10 @@ def summary(node: exp.Expr, translate: Translate, *, is_operand: bool = False) -
     if len(parts) != 1 or isinstance(parts[0], exp.Star):
         raise SqlError(f"{text_of(node)}: one argument is wanted")
     argument = translate(parts[0])
-    if isinstance(node, (exp.Min, exp.Max)):
-        function = AggregateFunction.MIN if isinstance(node, exp.Min) else AggregateFunction.MAX
+    function = _FUNCTIONS[node.__class__]
+    if function in (AggregateFunction.MIN, AggregateFunction.MAX):
         fine = precise(argument)
         return Summary(function, fine, fine.type, shown=argument.type)
-    function = AggregateFunction.SUM if isinstance(node, exp.Sum) else AggregateFunction.AVG
     argument = _number(argument)
     fine, shown = precise(argument), _sum_type(function, argument.type)
     type = _sum_type(function, fine.type)

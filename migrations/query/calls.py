@@ -70,6 +70,7 @@ _WITHOUT_PARENTHESES: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "curdate",
     exp.CurrentTime: "curtime",
     exp.CurrentUser: "current_user",
+    **dict.fromkeys((exp.CurrentTimestamp, exp.Localtime, exp.Localtimestamp), "now"),
 }
 
 
@@ -87,7 +88,7 @@ def spelled(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
         return "locate", [part for part in (node.args.get("substr"), node.this, node.args.get("position")) if part]
     if isinstance(node, exp.Extract):
         return "extract", [node.this, node.args["expression"]]
-    return _WITHOUT_PARENTHESES.get(type(node), "now"), []
+    return _WITHOUT_PARENTHESES[type(node)], []
 
 
 def check(name: str) -> None:

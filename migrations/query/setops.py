@@ -8,6 +8,7 @@ from dataclasses import replace
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Expression
 from domains.functions import call, common_type
+from domains.functions.comparands import are_alike
 from domains.rewriting import fold
 from domains.types import Column, Kind, SqlType
 from migrations.parse import exp
@@ -83,6 +84,12 @@ def _aligned(branches: Sequence[Relation]) -> list[Relation]:
     outputs = range(len(branches[0].outputs))
     types = [common_type([branch.outputs[i].expression.type for branch in branches]) for i in outputs]
     keys = [[branch.plan.field(c.column) for c in _by_place(branch.carried)] for branch in branches]
+    for compared in zip(*keys, strict=True):
+        if not all(are_alike(compared[0].type, key.type) for key in compared):
+            raise Unsupported(
+                "a UNION in which one parameter is compared with columns of several kinds",
+                hint="CAST the columns to one type",
+            )
     key_types = [common_type([key[i].type for key in keys]) for i in range(len(slots))]
     places = [_place(i, branches, keys) for i in range(len(slots))]
     hidden = [i for i, place in enumerate(places) if place is None]

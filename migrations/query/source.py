@@ -127,8 +127,10 @@ class FromClause:
         side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
         if side == "FULL":
             raise Unsupported("FULL JOIN", hint="UNION ALL a LEFT JOIN and the rows of the right side without a match")
-        if kind in ("SEMI", "ANTI", "ASOF") or str(join.method or "").upper() == "ASOF":
-            raise Unsupported(f"{kind} JOIN", hint="use IN or NOT IN (SELECT …)")
+        method = str(join.method or "").upper()
+        if side not in ("", "LEFT", "RIGHT") or kind not in _INNER or method not in _METHODS:
+            name = " ".join(word for word in (method, side, kind) if word)
+            raise Unsupported(f"{name} JOIN", hint="use IN or NOT IN (SELECT …)" if kind in ("SEMI", "ANTI") else None)
         right = self._item(join.this)
         _refuse_same_alias(left, right)
         shared = self._shared_names(left, right, join)
@@ -201,6 +203,11 @@ def named_columns(relation: Relation, names: Sequence[str], of: str) -> Relation
 def _shifted(leaf: Leaf, expression: Expression) -> Field:
     assert isinstance(expression, Field)
     return wide(leaf, expression.position)
+
+
+_INNER = ("", "INNER", "CROSS", "STRAIGHT_JOIN", "OUTER")
+"""Words that say nothing but the side: LEFT OUTER JOIN is LEFT JOIN."""
+_METHODS = ("", "NATURAL")
 
 
 def _without_alias(node: exp.Subquery) -> exp.Expr:

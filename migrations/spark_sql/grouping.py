@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from domains.errors import Unsupported
 from domains.expressions import Constant
 from domains.graph import AggregateFunction
-from domains.types import DOUBLE, TEXT, Kind
+from domains.types import TEXT, Kind
 from migrations.query.aggregates import Summary
 from migrations.spark_sql.expressions import Names
 from migrations.spark_sql.values import decimal, quoted
 
-_SUMS = (AggregateFunction.SUM, AggregateFunction.SUM_DISTINCT)
-_DISTINCT = {
-    AggregateFunction.COUNT_DISTINCT,
-    AggregateFunction.SUM_DISTINCT,
-    AggregateFunction.AVG_DISTINCT,
-    AggregateFunction.GROUP_CONCAT_DISTINCT,
-}
+_DISTINCT = "DISTINCT "
 
 
 def aggregate(summary: Summary, names: Names) -> str:
@@ -26,38 +22,53 @@ def aggregate(summary: Summary, names: Names) -> str:
     """
     function, argument = summary.function, summary.argument
     if argument is None:
+        assert function is AggregateFunction.COUNT_ROWS, f"{function} has an argument"
         return "count(1)"
-    word = "DISTINCT " if function in _DISTINCT else ""
     text = names.value(argument)
     match function:
-        case AggregateFunction.COUNT | AggregateFunction.COUNT_DISTINCT:
-            return f"count({word}{text})"
+        case AggregateFunction.COUNT_ROWS:
+            return "count(1)"
+        case AggregateFunction.COUNT:
+            return f"count({text})"
+        case AggregateFunction.COUNT_DISTINCT:
+            return f"count({_DISTINCT}{text})"
+        case AggregateFunction.SUM:
+            return _sum(summary, text)
+        case AggregateFunction.SUM_DISTINCT:
+            return _sum(summary, text, _DISTINCT)
+        case AggregateFunction.AVG:
+            return _mean(summary, text)
+        case AggregateFunction.AVG_DISTINCT:
+            return _mean(summary, text, _DISTINCT)
         case AggregateFunction.MIN:
             return f"min({text})"
         case AggregateFunction.MAX:
             return f"max({text})"
-        case AggregateFunction.GROUP_CONCAT | AggregateFunction.GROUP_CONCAT_DISTINCT:
-            return _joined(summary, names, word)
+        case AggregateFunction.GROUP_CONCAT:
+            return _joined(summary, names, "")
+        case AggregateFunction.GROUP_CONCAT_DISTINCT:
+            return _joined(summary, names, _DISTINCT)
         case _:
-            return _summed(summary, f"{word}{text}", function in _SUMS)
+            assert_never(function)
 
 
-def _summed(summary: Summary, text: str, is_sum: bool) -> str:
-    """A DECIMAL's sum has ten digits more to Spark, and is brought back; a mean is the exact quotient, rounded once."""
-    if summary.type.kind is Kind.INTEGER:
-        return f"sum({text})"
-    if summary.type is DOUBLE or summary.type.kind is Kind.DOUBLE:
-        return f"sum({text})" if is_sum else f"avg({text})"
-    if is_sum:
-        return f"CAST(sum({text}) AS {decimal(summary.type.scale)})"
+def _sum(summary: Summary, number: str, word: str = "") -> str:
+    """A DECIMAL's sum has ten digits more to Spark, and is brought back."""
+    text = f"sum({word}{number})"
+    return f"CAST({text} AS {decimal(summary.type.scale)})" if summary.type.kind is Kind.DECIMAL else text
+
+
+def _mean(summary: Summary, number: str, word: str = "") -> str:
+    """Of exact numbers the exact quotient, rounded once."""
+    if summary.type.kind is Kind.DOUBLE:
+        return f"avg({word}{number})"
     assert summary.argument is not None
     own = summary.argument.type.scale
     if own > 6:
         raise Unsupported("AVG of numbers with many digits after the point, which Spark rounds")
-    number = text.removeprefix("DISTINCT ")
-    word = text[: len(text) - len(number)]
     exact = f"CAST(sum({word}CAST({number} AS {decimal(own, 18)})) AS {decimal(own, 18)})"
-    return f"CAST({exact} / NULLIF(CAST(count({text}) AS DECIMAL(12,0)), 0) AS {decimal(summary.type.scale)})"
+    count = f"count({word}{number})"
+    return f"CAST({exact} / NULLIF(CAST({count} AS DECIMAL(12,0)), 0) AS {decimal(summary.type.scale)})"
 
 
 def _joined(summary: Summary, names: Names, word: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, Unsupported
 from domains.functions import common_type
+from domains.functions.comparands import are_alike
 from domains.graph import ParameterKind
 from domains.types import Column, SqlType
 from migrations.catalog import Catalog
@@ -160,6 +161,8 @@ def _unified(ours: Sequence[Slot], theirs: Sequence[Slot]) -> list[Slot]:
     """The k-th parameter of each branch is one."""
     if [(s.name.lower(), s.kind) for s in ours] != [(s.name.lower(), s.kind) for s in theirs]:
         raise Unsupported("a UNION whose branches have different parameters")
+    if not all(are_alike(a.type, b.type) for a, b in zip(ours, theirs, strict=True)):
+        raise Unsupported("a UNION in which one parameter is compared with columns of several kinds")
     pairs = zip(ours, theirs, strict=True)
     return [replace(a, marks=tuple(dict.fromkeys((*a.marks, *b.marks)))) for a, b in pairs]
 

@@ -14,8 +14,9 @@ from domains.functions.comparands import comparand, equal_value
 from domains.graph import Columns
 from domains.packets import Access
 from domains.selecting import keys_of
-from domains.types import Row, SqlType, TableSchema, Value
+from domains.types import Kind, Row, SqlType, TableSchema, Value
 from migrations.query.terms import and_parts
+from migrations.statements.constants import constant_of
 
 _MOST_KEYS = 100_000
 """That an OR may come to: two lists in one of its branches are as many keys as their product."""
@@ -89,6 +90,11 @@ def _exact_values(constants: Sequence[Constant], type: SqlType) -> tuple[Value, 
     return tuple(values)
 
 
-def exact_value(constant: Constant, type: SqlType) -> Value:
-    """The one value of ``type`` that ``=`` finds equal to the constant; None where there is none, or more than one."""
-    return equal_value(constant.type, type, constant.value)
+def exact_value(value: Value, type: SqlType) -> Value:
+    """The one value of ``type`` that ``=`` finds equal to the constant; None where there is none, or more than one.
+
+    Also None for bytes among numbers: those of a literal (``x'41'``) are a number there, those of a parameter a text.
+    """
+    if isinstance(value, bytes) and type.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE):
+        return None
+    return equal_value(constant_of(value).type, type, value)

@@ -29,7 +29,7 @@ from migrations.query.literals import literal
 from migrations.query.scalar import conjuncts
 from migrations.statements.access import exact_value
 from migrations.statements.arguments import AdHoc, Given, Part, exact_arguments
-from migrations.statements.constants import Argument, constant_of, placeholders
+from migrations.statements.constants import Argument, placeholders
 from migrations.statements.literal_nodes import literal_node
 from migrations.statements.names import AD_HOC_PREFIX
 from migrations.statements.sources import Sources, read_sources
@@ -217,7 +217,7 @@ def _fits(argument: tuple[Part, ...], type: SqlType | None) -> bool:
     values = [part for part in argument if not isinstance(part, Given)]
     if type is None:
         return all(isinstance(value, (int, str)) for value in values)
-    return all(exact_value(constant_of(value), type) is not None for value in values)
+    return all(exact_value(value, type) is not None for value in values)
 
 
 def _is_row_by_row(select: exp.Select) -> bool:

@@ -11,7 +11,7 @@ from domains.types import Kind, SqlType, Value
 from migrations.catalog import ViewDefinition
 from migrations.parse import parse_select
 from migrations.statements.access import exact_value
-from migrations.statements.constants import Argument, constant_of
+from migrations.statements.constants import Argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _exact(value: Value, type: SqlType) -> Value:
     if value is None:
         return None
     # A computed column without a type of its own (NULL) and BOOL results compare as what they are given.
-    return value if type.kind is Kind.NULL else exact_value(constant_of(value), type)
+    return value if type.kind is Kind.NULL else exact_value(value, type)
 
 
 def _exact_list(values: tuple[Value, ...], type: SqlType) -> tuple[Value, ...] | None:

@@ -15,7 +15,8 @@ def literal_node(value: Value) -> exp.Expr:
     if isinstance(value, str):
         return exp.Literal.string(value)
     if isinstance(value, bytes):
-        return exp.HexString(this=value.hex())
+        # Bare it would be a number among numbers.
+        return exp.Cast(this=exp.HexString(this=value.hex()), to=exp.DataType.build("BINARY", dialect="mysql"))
     negative = value < 0
     text = _digits(-value if negative else value)
     node = exp.Literal(this=text, is_string=False)

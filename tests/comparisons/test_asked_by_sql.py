@@ -62,6 +62,9 @@ SELECTS: list[tuple[str, tuple[Any, ...], list[int]]] = [
     ("SELECT n FROM sn WHERE id NOT IN (SELECT name FROM named)", (), [3, 4]),
     ("SELECT n FROM sn JOIN named ON sn.id = named.name", (), [1, 2, 5, 5]),
     ("SELECT n FROM named LEFT JOIN sn ON sn.id = named.name WHERE n IS NOT NULL", (), [1, 2, 5, 5]),
+    ("SELECT n FROM sn WHERE id = ?", (b"7",), [5]),
+    ("SELECT n FROM sn WHERE id < ? + 1", (b"7",), [5]),
+    ("SELECT n FROM sn WHERE id = x'07'", (), [5]),
     ("SELECT COUNT(*) FROM un WHERE id = '18446744073709551615'", (), [1]),
     ("SELECT COUNT(*) FROM wide WHERE id = ?", (str(WIDE),), [1]),
     ("SELECT COUNT(*) FROM wide JOIN named ON wide.id = named.name", (), [1]),
@@ -118,3 +121,9 @@ async def test_one_parameter_for_a_number_and_a_text(deployment: LocalDeployment
     """Given '07', a 7 and a '7' are equal to each other, and not both to the value."""
     with pytest.raises(Unsupported, match="columns of the types"):
         await deployment.execute("CREATE EXT VIEW v AS SELECT n FROM sn, named WHERE id = :x AND name = :x")
+
+
+async def test_one_parameter_of_a_union_for_a_number_and_a_text(deployment: LocalDeployment) -> None:
+    union = "SELECT n AS one FROM sn WHERE id = :x UNION SELECT name FROM named WHERE name = :x"
+    with pytest.raises(Unsupported, match="columns of several kinds"):
+        await deployment.execute(f"CREATE EXT VIEW v AS {union}")
