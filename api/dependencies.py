@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Response
+from headrace_client import tokens
 from pydantic import BaseModel, ValidationError
 
-from api import tokens
 from api.encoding import parse, serialize
 from api.lookups import Lookups
 from api.metrics import Metrics

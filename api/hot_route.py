@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
+from headrace_client import tokens
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api import tokens
 from api.dependencies import checked
 from api.hot_calls import Call, HotCalls, Write
 from api.limits import read_body

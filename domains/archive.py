@@ -23,7 +23,42 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 from urllib.parse import quote
 
-from domains.errors import StorageFailure
+from domains.errors import (
+    ArchiveAhead as ArchiveAhead,
+)
+from domains.errors import (
+    ArchiveError as ArchiveError,
+)
+from domains.errors import (
+    ArchiveFenced as ArchiveFenced,
+)
+from domains.errors import (
+    ArchiveGap as ArchiveGap,
+)
+from domains.errors import (
+    ArchiveUnreachable as ArchiveUnreachable,
+)
+from domains.errors import (
+    ArchiveUnusable as ArchiveUnusable,
+)
+from domains.errors import (
+    ManifestDamaged as ManifestDamaged,
+)
+from domains.errors import (
+    NotArchivedYet as NotArchivedYet,
+)
+from domains.errors import (
+    OtherTable as OtherTable,
+)
+from domains.errors import (
+    SegmentCorrupt as SegmentCorrupt,
+)
+from domains.errors import (
+    SegmentMissing as SegmentMissing,
+)
+from domains.errors import (
+    SegmentTruncated as SegmentTruncated,
+)
 from domains.schema_json import schema_from_json, schema_to_json
 from domains.sharding import base_shard
 from domains.storage import added_values
@@ -33,70 +68,6 @@ FORMAT = 1
 """Of manifests and segments. Raised with any change that an older reader would misread."""
 
 MANIFEST = "manifest.json"
-
-
-class ArchiveError(StorageFailure):
-    """Something is wrong with the archive. The message names the file or the table's shard."""
-
-    code = "archive_error"
-
-
-class ArchiveGap(ArchiveError):
-    """Log entries that a fold needs are in no segment."""
-
-    code = "archive_gap"
-
-
-class NotArchivedYet(ArchiveError):
-    """The position is beyond the last one that is archived."""
-
-    code = "not_archived_yet"
-
-
-class ArchiveUnreachable(ArchiveError):
-    """The directory or the server behind the URL does not do what it was asked: no access, disk full, not there."""
-
-    code = "archive_unreachable"
-
-
-class ArchiveUnusable(ArchiveUnreachable):
-    """No file system here is for such a URL, or its library is missing. That does not pass by itself."""
-
-    code = "archive_unusable"
-
-
-class ArchiveAhead(ArchiveError):
-    """It has more of the table than the table itself: the data directory is an older copy."""
-
-    code = "archive_ahead"
-
-
-class SegmentMissing(ArchiveError):
-    code = "segment_missing"
-
-
-class SegmentTruncated(ArchiveError):
-    code = "segment_truncated"
-
-
-class SegmentCorrupt(ArchiveError):
-    code = "segment_corrupt"
-
-
-class ManifestDamaged(ArchiveError):
-    code = "manifest_damaged"
-
-
-class OtherTable(ArchiveError):
-    """It belongs to a table of the same name that was dropped, or to other shards."""
-
-    code = "other_table"
-
-
-class ArchiveFenced(ArchiveError):
-    """A later epoch has taken the shard's archive over."""
-
-    code = "archive_fenced"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@
 ``connect_async`` has the same surface with ``await``. ``embedded(path)`` runs the whole system in this process and
 gives the same surface as ``connect``. What goes wrong is raised as one of ``headrace.errors``.
 
-This room composes the others: ``client/`` speaks HTTP, ``server.py`` and ``embedding.py`` put a deployment behind it,
-``cli/`` is the terminal's door to both, ``settings.py`` is read by all. Each is loaded only where it is asked for: a
-client starts without the engine, and a part of a cluster without the client.
+The client is a distribution of its own (``headrace_client``), which an application installs without all that is here;
+``headrace.client`` is the same. This room composes the others: ``server.py`` and ``embedding.py`` put a deployment
+behind HTTP, ``cli/`` is the terminal's door to it, ``settings.py`` is read by all. Each is loaded only where it is
+asked for: a client starts without the engine, and a part of a cluster without the client.
 """
 
 from __future__ import annotations
@@ -22,40 +23,28 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from headrace_client import connect, connect_async
+
 if TYPE_CHECKING:
-    from headrace import errors
-    from headrace.client.async_connection import AsyncConnection
-    from headrace.client.connection import Connection
+    from headrace_client import AsyncConnection, Connection
+
+    from headrace import client, errors
     from headrace.embedding import Embedded, embedded
 
-__all__ = ["AsyncConnection", "Connection", "Embedded", "connect", "connect_async", "embedded", "errors"]
+__all__ = ["AsyncConnection", "Connection", "Embedded", "client", "connect", "connect_async", "embedded", "errors"]
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AsyncConnection": "headrace.client.async_connection",
-    "Connection": "headrace.client.connection",
+    "AsyncConnection": "headrace_client",
+    "Connection": "headrace_client",
     "Embedded": "headrace.embedding",
     "embedded": "headrace.embedding",
 }
 
 
-def connect(url: str, *, read_your_writes: bool = False, timeout: float = 60.0) -> Connection:
-    """A blocking client of the server at ``url``. Nothing is sent before the first call."""
-    from headrace.client.connection import Connection
-
-    return Connection(url, read_your_writes=read_your_writes, timeout=timeout)
-
-
-def connect_async(url: str, *, read_your_writes: bool = False, timeout: float = 60.0) -> AsyncConnection:
-    """The same to be awaited: ``async with connect_async(url) as db: await db.view("V").lookup(id=7)``."""
-    from headrace.client.async_connection import AsyncConnection
-
-    return AsyncConnection(url, read_your_writes=read_your_writes, timeout=timeout)
-
-
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name == "errors":
-        return import_module("headrace.errors")
+    if name in ("client", "errors"):
+        return import_module(f"headrace.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,11 +18,11 @@ from threading import Thread
 from typing import Any, TypeVar
 
 import httpx
+from headrace_client.connection import Connection
 
 from api.app import create_app
 from controller.deployment import Deployment
 from headrace import settings as settings_module
-from headrace.client.connection import Connection
 from headrace.opening import open_deployment
 from headrace.settings import Settings
 

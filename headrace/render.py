@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headrace_client.results import Result
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.client.results import Result
 from headrace.sizes import format_size
 
 NUMBERS = ("INT", "BOOL", "FLOAT", "DOUBLE", "DECIMAL")

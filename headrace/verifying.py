@@ -20,8 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from headrace.client.calls import Call
-from headrace.client.connection import Connection
+from headrace_client.calls import Call
+from headrace_client.connection import Connection
+
 from headrace.errors import BadRequest, Unavailable
 from migrations.backfill.spark.launching import SparkJob
 from migrations.backfill.spark.settings import SparkSettings

@@ -26,7 +26,7 @@ class ToldProcess:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python", "PYTHONUNBUFFERED": "1", **environment},
             cwd=cwd,
         )
         self.lines: list[str] = []

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 from fastapi import APIRouter, Response
+from headrace_client import tokens
 
-from api import tokens
 from api.dependencies import Serving, answer
 from api.schemas import ArchiveAnswer
 from controller.deployment import Archived

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
+from headrace_client import tokens
 
-from api import tokens
 from api.dependencies import Serving, answer, documented, json_body
 from api.schemas import (
     DeleteRequest,

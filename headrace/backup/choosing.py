@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from api import tokens
+from headrace_client import tokens
+
 from domains.archive import ArchiveError, ArchiveGap, ShardManifest
 from domains.errors import NotFound
 from domains.packets import Clock

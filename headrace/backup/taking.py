@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from headrace_client import calls
+from headrace_client.connection import Connection
+
 from domains.archive import ArchiveError, SegmentCorrupt, SegmentMissing, ShardManifest, manifest_file
 from headrace.backup.contents import Contents, read_contents
-from headrace.client import calls
-from headrace.client.connection import Connection
 from headrace.errors import AlreadyExists, NotFound
 from worker.archive.manifests import all_manifests, write_manifest
 from worker.archive.place import Place

@@ -25,6 +25,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from headrace_client.calls import Call
+from headrace_client.connection import Connection
+from headrace_client.encoding import to_json
+from headrace_client.results import Progress
 from rich.table import Table
 
 from domains.sharding import shard_of
@@ -35,10 +39,6 @@ from headrace.bench.rebuild_processes import Processes, Taken
 from headrace.bench.replay_data import Tell, seldom
 from headrace.cli.draining import leader_url
 from headrace.cli.rebuild import Operation
-from headrace.client.calls import Call
-from headrace.client.connection import Connection
-from headrace.client.encoding import to_json
-from headrace.client.results import Progress
 from headrace.errors import BadRequest, ServerFault, Unavailable
 from headrace.render import console
 from headrace.sizes import format_size

@@ -14,8 +14,9 @@ from itertools import islice
 from random import Random
 from typing import Any
 
+from headrace_client.connection import Connection
+
 from headrace.bench.replay_data import Tell, seldom
-from headrace.client.connection import Connection
 
 PROGRAM = """
 CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20));

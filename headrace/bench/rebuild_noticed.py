@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from threading import Event, Thread
 from typing import Any
 
+from headrace_client.connection import Connection
+
 from headrace.bench.beside import Beside, p99_ms
-from headrace.client.connection import Connection
 from headrace.errors import HeadraceError
 
 READS_PER_SECOND = 50

@@ -24,15 +24,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from headrace_client.calls import Call
+from headrace_client.connection import Connection, Migration
+from headrace_client.results import Progress
 from rich.table import Table
 
 from headrace.bench.beside import p99_ms
 from headrace.bench.replay_data import Tell, ready, seldom
 from headrace.bench.replay_noticed import Noticed
 from headrace.bench.replay_server import Used, Watched, serving
-from headrace.client.calls import Call
-from headrace.client.connection import Connection, Migration
-from headrace.client.results import Progress
 from headrace.errors import BadRequest
 from headrace.render import console
 from headrace.sizes import format_size

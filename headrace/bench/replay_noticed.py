@@ -6,8 +6,9 @@ import time
 from array import array
 from random import Random
 
+from headrace_client.connection import Connection
+
 from headrace.bench.beside import Beside
-from headrace.client.connection import Connection
 
 KEYS_READ = 1000
 """Of the view, all of them filled before: what is measured is how long a read that hits takes."""

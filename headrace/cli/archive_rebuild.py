@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from headrace_client import tokens
 
-from api import tokens
 from headrace.cli.queries import AsJson, Config
 from headrace.cli.serving import Archive, SparkMaster, setting_help
 from headrace.errors import BadRequest

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
+from headrace_client.calls import Call
 
 from headrace import connect
 from headrace.cli.queries import Url
 from headrace.cli.serving import Config
-from headrace.client.calls import Call
 from headrace.errors import BadRequest, Unavailable
 from headrace.settings import load
 from zookeeper.address import joined

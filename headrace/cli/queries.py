@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from headrace_client.results import Result
 
 from headrace import connect
 from headrace.cli.watching import creates_view, watched
-from headrace.client.results import Result
 from headrace.errors import BadRequest
 from headrace.render import console, result_lines, status_tables
 from headrace.settings import load

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
+from headrace_client import tokens
+from headrace_client.calls import Call, progress
+from headrace_client.encoding import to_json
+from headrace_client.results import Progress
 
-from api import tokens
 from headrace import connect
 from headrace.cli.draining import cluster_of, leader_url
 from headrace.cli.queries import AsJson, Url
 from headrace.cli.serving import Config
 from headrace.cli.watching import watched
-from headrace.client.calls import Call, progress
-from headrace.client.encoding import to_json
-from headrace.client.results import Progress
 from headrace.errors import BadRequest, ConnectionFailed, NotFound, Unavailable
 from headrace.render import console
 from headrace.settings import load
 from migrations.backfill.threshold import By
 
 if TYPE_CHECKING:
-    from headrace.client.connection import Connection
+    from headrace_client.connection import Connection
 
 LOOK_SECONDS = 0.2
 """Between two looks how far it is."""

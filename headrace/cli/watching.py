@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from headrace_client.results import Progress
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
-
-from headrace.client.results import Progress
 
 _CREATE_VIEW = re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?(EXT\s+)?VIEW\b[^;]*;?\s*", re.IGNORECASE)
 

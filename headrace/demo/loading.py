@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from headrace.client.connection import Connection
+from headrace_client.connection import Connection
+
 from headrace.demo.printing import Printer
 from loadgen.lobsters import program
 from loadgen.lobsters.data import Data

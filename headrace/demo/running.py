@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Thread
 
+from headrace_client.connection import Connection
+
 from headrace import settings as settings_module
-from headrace.client.connection import Connection
 from headrace.demo import directory as directories
 from headrace.demo.directory import Contents
 from headrace.demo.loading import describe, load, make_program

@@ -13,10 +13,10 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 import orjson
+from headrace_client.connection import Connection
+from headrace_client.results import Record
 from rich.text import Text
 
-from headrace.client.connection import Connection
-from headrace.client.results import Record
 from headrace.demo.printing import Printer
 from headrace.settings import Settings
 from loadgen.lobsters.data import Data

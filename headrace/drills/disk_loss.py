@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from headrace_client import tokens
 
-from api import tokens
 from domains.errors import Unavailable
 from domains.packets import Clock
 from headrace.drills.cluster import Cluster, missing
@@ -123,7 +123,7 @@ async def _write_tail(client: httpx.AsyncClient, first: int) -> list[Written]:
         tail.append(Written(number, base, position))
         clock[base] = position
     keys = [[mark] for mark in range(MARKS)]
-    headers = {"Headrace-Token": tokens.encode(clock)}
+    headers = {"Headrace-Token": str(tokens.encode(clock))}
     await _asked(client, "/v1/views/TailMarks/lookup", {"keys": keys}, headers)
     return tail
 

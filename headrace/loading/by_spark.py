@@ -15,7 +15,7 @@ from migrations.backfill.spark.launching import SparkJob
 from migrations.backfill.spark.settings import SparkSettings
 
 FUNCTION = "headrace.loading.preparing:prepare"
-PACKAGES = ("headrace", "api", "controller", "worker", "migrations", "domains", "zookeeper")
+PACKAGES = ("headrace", "api", "controller", "worker", "migrations", "domains", "zookeeper", "headrace_client")
 """What the function imports, and what that imports."""
 LOOK_SECONDS = 0.5
 

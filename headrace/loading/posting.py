@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.client.connection import Connection
+from headrace_client.connection import Connection
+
 from headrace.errors import ConnectionFailed, LimitExceeded, Overloaded, ReadTimeout, RowsRefused, Unavailable
 from headrace.loading.chunks import Ready, Reject
 from headrace.loading.rejects import shown

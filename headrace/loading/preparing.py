@@ -22,8 +22,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+from headrace_client.encoding import to_json
 
-from headrace.client.encoding import to_json
 from headrace.loading.checking import Checker
 from headrace.loading.chunks import Checked, Ready, Reject, SourceRow, cut
 from headrace.loading.columns import Columns

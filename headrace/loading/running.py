@@ -11,7 +11,8 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import TypeVar
 
-from headrace.client.connection import Connection
+from headrace_client.connection import Connection
+
 from headrace.loading.by_spark import Prepared
 from headrace.loading.checking import Checker
 from headrace.loading.chunks import Checked, Ready, SourceRow, cut

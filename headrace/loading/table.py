@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from headrace_client.connection import Connection
+from headrace_client.results import Record
+
 from domains.types import SqlType
-from headrace.client.connection import Connection
-from headrace.client.results import Record
 from headrace.errors import NotFound
 from migrations.change import change_of
 from migrations.plan import State, one_domain

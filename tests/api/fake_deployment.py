@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from typing import Any
 
 import orjson
+from headrace_client.tokens import merge
 
-from api.tokens import merge
 from controller.deployment import (
     REFUSED,
     Archived,

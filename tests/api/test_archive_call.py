@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 from cluster_deployment import open_cluster
+from headrace_client import tokens
 
-from api import tokens
 from api.app import create_app
 from controller.deployment import Deployment
 from controller.local import LocalDeployment

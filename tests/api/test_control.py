@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from headrace_client.calls import progress
 
 from api import control
 from api.control import create_control_app
@@ -14,7 +15,6 @@ from controller.cluster.candidate import Candidate, NotLeading
 from controller.cluster.rebuild_progress import Rebuilding
 from controller.cluster.rebuild_way import Way
 from domains.errors import Unavailable
-from headrace.client.calls import progress
 
 
 class Broken:

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 from fake_deployment import FakeDeployment
+from headrace_client.tokens import decode, encode
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from api.gate import HUNG_UP, UNMATCHED, Gate
 from api.metrics import Requests
 from api.statuses import STATUSES, describe
-from api.tokens import decode, encode
 from controller.deployment import Deployment
 from domains import errors
 from domains.errors import HeadraceError

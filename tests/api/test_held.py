@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from cluster_deployment import open_cluster
+from headrace_client import tokens
 
 import headrace
-from api import tokens
 from domains.decoding import decode_key
 from domains.encoding import encode_key
 from domains.types import BIGINT, BLOB, DOUBLE, TEXT, Kind, SqlType

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from headrace_client.tokens import decode, encode, merge
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.tokens import decode, encode, merge
 from domains.errors import BadRequest
 
 clocks = st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 2**63))

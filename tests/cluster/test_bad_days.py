@@ -15,10 +15,10 @@ from typing import Any
 
 import httpx
 import pytest
+from headrace_client.connection import Connection
 from running_cluster import Launch, Running, launching, until
 
 from headrace import connect
-from headrace.client.connection import Connection
 from headrace.errors import ConnectionFailed, HeadraceError, Unavailable
 from worker.messages import Ping, Role
 from worker.wire import greeting

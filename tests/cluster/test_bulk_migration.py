@@ -9,11 +9,11 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from headrace_client.connection import Connection
+from headrace_client.results import Progress
 from running_cluster import Running, until
 
 from headrace import connect
-from headrace.client.connection import Connection
-from headrace.client.results import Progress
 from headrace.errors import NotFound, Unavailable
 
 Launch = Callable[..., Running]

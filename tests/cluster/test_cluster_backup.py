@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client import calls
+from headrace_client.connection import Connection
 from running_cluster import Running, until
 
 from headrace import connect
 from headrace.backup.restoring import restore
 from headrace.backup.taking import back_up_running
-from headrace.client import calls
-from headrace.client.connection import Connection
 from headrace.errors import HeadraceError
 from worker.archive.checking import check_archive
 from worker.archive.manifests import all_manifests

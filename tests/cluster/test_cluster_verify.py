@@ -13,10 +13,10 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from headrace_client.connection import Connection
 from running_cluster import Running, until
 
 from headrace import connect
-from headrace.client.connection import Connection
 from headrace.errors import Unavailable
 from tests.migrations.spark.conftest import SMALL
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client.connection import Connection
 from running_cluster import DEADLINE, ROOT, Running, launching, until
 
 from headrace import connect
-from headrace.client.connection import Connection
 from headrace.errors import Unavailable
 from tests.told_process import ToldProcess
 
@@ -39,7 +39,7 @@ def headrace(*arguments: str, **environment: str) -> tuple[int, str, str]:
         capture_output=True,
         text=True,
         timeout=DEADLINE,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python", **environment},
     )
     return done.returncode, done.stdout, done.stderr
 

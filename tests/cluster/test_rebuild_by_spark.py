@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client.calls import Call
+from headrace_client.connection import Connection
+from headrace_client.encoding import to_json
+from headrace_client.results import Progress
 from running_cluster import NO_JAVA, Running, until
 
 from headrace import connect
 from headrace.cli.draining import leader_url
 from headrace.cli.rebuild import Operation
-from headrace.client.calls import Call
-from headrace.client.connection import Connection
-from headrace.client.encoding import to_json
-from headrace.client.results import Progress
 from headrace.errors import BadRequest, Unavailable
 from migrations.backfill.runner import BulkFailed
 from tests.told_process import ToldProcess

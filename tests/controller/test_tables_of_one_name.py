@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client import tokens
 
-from api import tokens
 from controller.local import LocalDeployment
 from domains.packets import Clock
 

@@ -25,7 +25,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         [*command, "--shards", "4"],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python", "PYTHONUNBUFFERED": "1"},
         cwd=tmp_path,
     )
     assert process.stdout is not None

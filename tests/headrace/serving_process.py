@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+from headrace_client import tokens
 
-from api import tokens
 from tests.told_process import ToldProcess
 
 ROOT = Path(__file__).parents[2]

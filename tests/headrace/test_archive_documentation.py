@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client import calls
 from serving_process import ROOT
 
 import headrace
 from headrace.cli import app
-from headrace.client import calls
 from headrace.embedding import Embedded
 from headrace.settings import Settings
 from worker.archive.compacting import compact_now

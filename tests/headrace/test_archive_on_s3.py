@@ -11,13 +11,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from headrace_client import calls
 from serving_process import ROOT
 from typer.testing import CliRunner
 
 import headrace
 from headrace.backup.taking import back_up_running
 from headrace.cli import app
-from headrace.client import calls
 from headrace.embedding import Embedded
 from headrace.errors import ArchiveError, NotFound
 from tests.object_store import ObjectStore

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client import calls
 from typer.testing import CliRunner
 
 import headrace
@@ -24,7 +25,6 @@ from headrace.backup.contents import read_contents
 from headrace.backup.restoring import restore
 from headrace.backup.taking import back_up_running, back_up_stopped
 from headrace.cli import app
-from headrace.client import calls
 from headrace.embedding import Embedded
 from headrace.errors import AlreadyExists, ArchiveError, BadRequest, NotFound, OutOfOrder, StorageFailure
 from worker.archive.manifests import all_manifests

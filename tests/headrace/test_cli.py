@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client.results import Column, Result
 from serving_process import ROOT, SCHEMA
 from typer.testing import CliRunner
 
 from headrace import __version__
 from headrace.cli import app, main
-from headrace.client.results import Column, Result
 from headrace.render import console, result_lines, status_tables
 
 runner = CliRunner()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from math import inf, nan
 from pathlib import Path
@@ -13,14 +13,15 @@ from uuid import UUID
 
 import pytest
 from fake_deployment import FakeDeployment
+from headrace_client import calls, references
+from headrace_client.calls import read_answer
+from headrace_client.connection import Connection
+from headrace_client.encoding import to_json, to_text
+from headrace_client.tokens import Token, decode, merge
 from serving_process import SCHEMA, Launch, ahead_of
 
 import headrace
 from headrace import connect, connect_async, errors
-from headrace.client import calls, references
-from headrace.client.calls import read_answer
-from headrace.client.connection import Connection
-from headrace.client.encoding import to_json, to_text
 from headrace.embedding import embedded
 from headrace.opening import open_deployment
 from headrace.settings import Settings
@@ -156,6 +157,50 @@ def test_read_your_writes(served: str) -> None:
         assert db.view("StoriesWithVC").lookup(id=1)[0]["vcount"] == 1
 
 
+def test_tokens_merge(served_local: str) -> None:
+    with connect(served_local) as db:
+        db.execute(SCHEMA)
+        story = db.table("stories").insert({"id": 1, "title": "one"}).token
+        vote = db.execute("INSERT INTO votes (story_id, user_id) VALUES (1, 2)").token
+        assert decode(story | vote) == merge(decode(story), decode(vote)) == decode(vote | story)
+        assert db.view("StoriesWithVC").lookup(id=1, token=story | vote) == [{"id": 1, "title": "one", "vcount": 1}]
+        assert isinstance(str(vote) | story, Token)
+        with pytest.raises(errors.BadRequest, match="token"):
+            story | "nonsense"
+
+
+def test_a_session_waits_for_its_own_writes_alone(hasty: Connection) -> None:
+    """Two users of one web application share its connections, and not what they wait for."""
+    hasty.execute(SCHEMA)
+    ann, bob = hasty.session(), hasty.session()
+    written = ann.table("stories").insert({"id": 1, "title": "one"})
+    assert (ann.token, bob.token, hasty.token) == (written.token, None, None)
+    assert bob.view("ByIds").lookup(id=9) == []
+    later = hasty.session(ann.token)
+    assert later.view("StoriesWithVC").lookup(id=1) == [{"id": 1, "title": "one", "vcount": 0}]
+    unreached = hasty.session(ahead_of(written.token))
+    for given in (None, written.token):  # What is remembered holds beside what a call is given.
+        with pytest.raises(errors.ReadTimeout):
+            unreached.view("ByIds").lookup(id=1, token=given)
+    with pytest.raises(errors.BadRequest, match="token"):
+        hasty.session("nonsense")
+    with ann:
+        pass
+    assert bob.view("ByIds").lookup(id=1) == [{"id": 1}]
+    hasty.close()
+    with pytest.raises(errors.ConnectionFailed, match="closed"):
+        bob.status()
+
+
+async def test_an_awaited_session(served_local: str) -> None:
+    async with connect_async(served_local) as db:
+        await db.execute(SCHEMA)
+        async with db.session() as ann:
+            written = await ann.table("stories").insert({"id": 1, "title": "one"})
+            assert (ann.token, db.token) == (written.token, None)
+        assert await db.session(ann.token).view("ByIds").lookup(id=1) == [{"id": 1}]
+
+
 def test_embedded_is_used_by_many_threads(tmp_path: Path) -> None:
     with embedded(tmp_path, opener=open_fake) as db:
         db.execute(SCHEMA)
@@ -227,7 +272,7 @@ async def test_what_a_reader_holds(served_local: str) -> None:
 
 
 def test_both_clients_have_the_same_surface() -> None:
-    from headrace.client import async_connection, connection
+    from headrace_client import async_connection, connection
 
     for name in ("Connection", "View", "Table", "Migration"):
         blocking, awaited = getattr(connection, name), getattr(async_connection, f"Async{name}")
@@ -261,18 +306,24 @@ def test_every_error_comes_back_as_itself() -> None:
 def test_values() -> None:
     values: list[Any] = [Decimal("1E+2"), datetime(2026, 1, 31, 8), date(2026, 1, 31), b"\xff", True, 2**70]
     assert to_json(values) == (
-        b'["100", "2026-01-31 08:00:00", "2026-01-31", {"BLOB": "/w=="}, true, 1180591620717411303424]'
+        b'["100","2026-01-31 08:00:00","2026-01-31",{"BLOB":"/w=="},true,1180591620717411303424]'
     )
     assert to_json(values[:-1]) == b'["100","2026-01-31 08:00:00","2026-01-31",{"BLOB":"/w=="},true]'
     assert [to_text(each) for each in values[:5]] == ["100", "2026-01-31 08:00:00", "2026-01-31", "/w==", "1"]
     assert to_json([None, 1]) == b"[null,1]"
     assert to_json([None, UUID(int=1)]) == b'[null,"00000000-0000-0000-0000-000000000001"]'
     assert to_text(UUID(int=1)) == "00000000-0000-0000-0000-000000000001"
-    for wrong in (object(), {1: 2}, "\ud800", [nan], [{"x": -inf}], [2**70, nan], Decimal("NaN")):
+    for wrong in (object(), {(): 2}, "\ud800", [nan], [{"x": -inf}], [2**70, nan], Decimal("NaN")):
         with pytest.raises(errors.BadRequest):
             to_json(wrong)
-    with pytest.raises(errors.BadRequest, match="time zone"):
-        to_json([datetime(2026, 1, 31, 8, tzinfo=UTC)])
+
+
+def test_datetimes_with_a_zone_are_taken_to_utc() -> None:
+    berlin = timezone(timedelta(hours=2))
+    assert to_json([datetime(2026, 1, 31, 1, 30, tzinfo=berlin)]) == b'["2026-01-30 23:30:00"]'
+    assert to_text(datetime(2026, 1, 31, 8, tzinfo=UTC)) == "2026-01-31 08:00:00"
+    with pytest.raises(errors.BadRequest, match="years 1 to 9999"):
+        to_json([datetime(1, 1, 1, tzinfo=berlin)])
 
 
 def test_parameters_keep_their_types(tmp_path: Path) -> None:

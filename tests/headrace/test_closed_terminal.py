@@ -25,7 +25,7 @@ def on_a_terminal(*arguments: str, until: bytes) -> int:
         stdin=its,
         stdout=its,
         stderr=its,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python"},
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # The system hangs up on whose terminal it is.
     )

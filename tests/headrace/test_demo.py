@@ -34,7 +34,11 @@ def command(*options: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
 
 
 def test_once_it_ends_by_itself_and_leaves_nothing(tmp_path: Path) -> None:

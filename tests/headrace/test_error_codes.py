@@ -8,12 +8,12 @@ import pkgutil
 from collections.abc import Iterator
 
 import pytest
+from headrace_client import calls
+from headrace_client.calls import read_answer
 
 from api.statuses import status_of
 from domains.errors import HeadraceError, Unavailable
 from headrace import errors
-from headrace.client import calls
-from headrace.client.calls import read_answer
 
 ROOMS = ("api", "controller", "domains", "migrations", "worker")
 
@@ -34,7 +34,8 @@ def _below(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
 
 def test_every_code_comes_back_with_its_status() -> None:
     _import_all()
-    kinds = [kind for kind in _below(HeadraceError) if kind.__module__.partition(".")[0] in ROOMS]
+    rooms = (*ROOMS, "headrace_client")
+    kinds = [kind for kind in _below(HeadraceError) if kind.__module__.partition(".")[0] in rooms]
     assert {"bulk_failed", "spark_failed", "stale_epoch", "archive_gap"} <= {kind.code for kind in kinds}
     for kind in kinds:
         again = errors.rebuild(kind.code, "broke", "mend it")

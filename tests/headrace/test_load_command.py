@@ -31,7 +31,12 @@ def test_what_the_documentation_shows(launch_local: Launch, tmp_path: Path) -> N
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace "$@"\n')
     command.chmod(0o755)
     path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HEADRACE_URL": launch_local().url}
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python",
+        "HEADRACE_URL": launch_local().url,
+    }
     examples = EXAMPLE.findall(LOADING)
     assert len(examples) == 3
     for script, expected in examples:

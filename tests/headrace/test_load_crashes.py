@@ -14,9 +14,8 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
+from headrace_client.connection import Connection
 from serving_process import ROOT, Launch
-
-from headrace.client.connection import Connection
 
 ROWS = 8_000
 CHUNK = 100
@@ -39,7 +38,7 @@ class Loader:
         self.popen = subprocess.Popen(
             [sys.executable, str(WAITING), "load", table, str(file), *options],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "LAST_CHUNK": str(last)},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python", "LAST_CHUNK": str(last)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -3,8 +3,8 @@
 from typing import Any, cast
 
 import pytest
+from headrace_client.connection import Connection
 
-from headrace.client.connection import Connection
 from headrace.errors import HeadraceError, LimitExceeded, Overloaded, Unavailable
 from headrace.loading import posting
 from headrace.loading.chunks import Ready, SourceRow

@@ -41,7 +41,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace "$@"\n')
     command.chmod(0o755)
     given = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    return {**given, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    return {**given, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python", "PYTHONUNBUFFERED": "1"}
 
 
 @contextlib.contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from headrace_client.calls import Call
+from headrace_client.results import Progress
 
 from headrace.cli.rebuild import Operation, rebuild, told
-from headrace.client.calls import Call
-from headrace.client.results import Progress
 from headrace.errors import BadRequest, ConnectionFailed, HeadraceError, NotFound, Unavailable
 
 TABLE = {"shard": 2, "worker": "w3", "base": "votes@2", "position": 41_200, "rows": 39_007}

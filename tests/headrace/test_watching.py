@@ -7,10 +7,10 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
+from headrace_client.results import Progress
 from rich.console import Console
 
 from headrace.cli.watching import creates_view, details, watched
-from headrace.client.results import Progress
 from headrace.errors import Cancelled
 
 BEGUN = Progress("1", "CREATE VIEW v AS SELECT 1", "running", "load full states", 0.5, ("load full states",), None)

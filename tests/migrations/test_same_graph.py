@@ -66,7 +66,7 @@ def played(seed: int, shards: int) -> Iterator[str]:
 
 def printed(hash_seed: int) -> str:
     root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(root)}
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": f"{root}:{root}/clients/python"}
     command = [sys.executable, "-m", "tests.migrations.test_same_graph"]
     run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True, timeout=300)
     return run.stdout

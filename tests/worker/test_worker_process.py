@@ -354,7 +354,7 @@ async def children(data: Path, *names: str, bug: bool = False) -> AsyncIterator[
                 *(["bug"] if bug else []),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": root},
+                env={**os.environ, "PYTHONPATH": f"{root}:{root}/clients/python"},
             )
             assert process.stdout is not None
             line = await asyncio.wait_for(process.stdout.readline(), 60)

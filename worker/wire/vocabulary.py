@@ -14,7 +14,7 @@ from enum import Enum
 from typing import get_args
 from zlib import crc32
 
-from domains import archive, commands, errors, expressions, graph, packets, types
+from domains import commands, errors, expressions, graph, packets, types
 from domains.errors import HeadraceError
 from worker import messages
 from worker.messages import Message, NotHere, StaleEpoch
@@ -56,9 +56,7 @@ CLASSES: tuple[type, ...] = (*TYPES, *EXPRESSIONS, *GRAPH, *PACKETS, *COMMANDS, 
 
 
 def _errors() -> Iterator[type[HeadraceError]]:
-    for room in (errors, archive):
-        found = (each for each in vars(room).values() if inspect.isclass(each) and issubclass(each, HeadraceError))
-        yield from (each for each in found if each.__module__ == room.__name__)
+    yield from (each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, HeadraceError))
     yield from (NotHere, StaleEpoch, ConnectionLost, ProtocolError, RemoteFault, WrongDeployment)
 
 

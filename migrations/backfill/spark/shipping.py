@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-PACKAGES = ("domains", "migrations")
-"""What tasks import. They are pure, so nothing else of ours comes along."""
+PACKAGES = ("domains", "migrations", "headrace_client")
+"""What tasks import. They are pure, so nothing else of ours comes along; of the client they have the errors."""
 
 ARCHIVE = "headrace-code.zip"
 

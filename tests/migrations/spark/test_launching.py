@@ -85,7 +85,7 @@ def nothing_outlives_its_parent(folder: Path, settings: str, waits: str) -> None
         "print(job.process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    environment = {**os.environ, "PYTHONPATH": f"{os.getcwd()}:{os.getcwd()}/clients/python"}
     parent = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, env=environment)
     family: list[psutil.Process] = []
     try:

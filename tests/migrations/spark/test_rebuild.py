@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client.calls import Call
 from pyspark.sql import SparkSession
 
 import headrace
 from domains.archive import SegmentCorrupt
 from headrace import rebuilding
-from headrace.client.calls import Call
 from headrace.errors import BadRequest
 from headrace.rebuilding import rebuild, report
 from migrations.backfill.spark.rebuild import run

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client.calls import Call
 from pyspark.sql import SparkSession
 
 import headrace
 from domains.types import TableSchema
-from headrace.client.calls import Call
 from migrations.backfill.spark.rebuild import run
 from migrations.backfill.spark.reporting import Reporter
 from worker.archive.lost_shard import archived_shard, rebuild_shard

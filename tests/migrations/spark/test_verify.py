@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace_client.calls import Call
 from pyspark.sql import SparkSession
 
 import headrace
 from domains.packets import Publish
 from domains.types import Row
-from headrace.client.calls import Call
 from headrace.embedding import Embedded
 from migrations.backfill.spark.canonical import matched, text_of_key, text_of_row
 from migrations.backfill.spark.held import HeldView

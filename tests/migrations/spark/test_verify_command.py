@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from headrace_client.connection import Connection
 
-from headrace.client.connection import Connection
 from tests.migrations.spark.conftest import SMALL
 
 PROGRAM = """

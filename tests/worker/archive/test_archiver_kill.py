@@ -30,7 +30,7 @@ def acknowledged(directory: Path, first: int, count: int) -> int:
         [sys.executable, str(Path(__file__).with_name("archiving_child.py")), str(directory), str(first)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/clients/python"},
     )
     assert child.stdout
     assert child.stdout.readline() == "ready\n"

@@ -9,11 +9,12 @@ from typing import Any, Self
 
 import httpx
 
-from headrace.client import calls
-from headrace.client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
-from headrace.client.results import Progress, Record, Result, Written
-from headrace.client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options
-from headrace.errors import ConnectionFailed, ReadTimeout
+from headrace_client import calls
+from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
+from headrace_client.errors import ConnectionFailed, ReadTimeout
+from headrace_client.results import Progress, Record, Result, Written
+from headrace_client.session import FIRST_POLL_SECONDS, LAST_POLL_SECONDS, Session, options
+from headrace_client.tokens import Token
 
 
 class Connection:
@@ -31,6 +32,7 @@ class Connection:
         self._session = Session(url, read_your_writes)
         with self._session.translated():
             self._http = httpx.Client(transport=transport, **options(url, timeout))
+        self._shares = False
 
     def __enter__(self) -> Self:
         return self
@@ -41,10 +43,21 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        self._http.close()
+        """Close the pool, with all sessions of it; of a session, nothing."""
+        if not self._shares:
+            self._http.close()
+
+    def session(self, token: str | None = None) -> Connection:
+        """A connection for one user of a web application: it shares this one's pool, and each of its reads waits for
+        its own earlier writes, and no other user's. ``token`` is where the user's last request left off: what
+        ``token`` of that session was. It need not be closed."""
+        child = Connection.__new__(Connection)
+        child._http, child._shares = self._http, True
+        child._session = Session(self._session.url, True, token)
+        return child
 
     @property
-    def token(self) -> str | None:
+    def token(self) -> Token | None:
         """With ``read_your_writes``, what has been remembered."""
         return self._session.token
 
@@ -64,7 +77,7 @@ class Connection:
     ) -> list[list[list[Record]]]:
         """For each of several views its rows for each of its keys, in one request: ``[("v", [[1], [2]]), …]``.
 
-        A value may stand for values out of the answer of an earlier one of them: see ``headrace.client.references``."""
+        A value may stand for values out of the answer of an earlier one of them: see ``headrace_client.references``."""
         return self.send(calls.lookups(wanted), token)
 
     def table(self, name: str) -> Table:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-import orjson
-
-from headrace.errors import BadRequest
+from headrace_client.errors import BadRequest
 
 NOT_FINITE = "a value cannot be sent: NaN and infinities are no SQL values"
 
@@ -23,15 +20,13 @@ def to_json(value: Any) -> bytes:
     :raises BadRequest: a value that JSON or SQL has not.
     """
     try:
-        text = orjson.dumps(value, default=_named, option=orjson.OPT_PASSTHROUGH_DATETIME)
-        if b"null" in text:  # So orjson writes NaN and infinities, too.
-            _slowly(value, lambda _: None)
-        return text
-    except TypeError as error:
-        if "64-bit" not in str(error):
-            told = error.__cause__ if isinstance(error.__cause__, BadRequest) else None
-            raise told or BadRequest(f"a value cannot be sent: {error}") from error
-        return _slowly(value, _named)
+        return _dumps(value).encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"a value cannot be sent: {error}", hint="a text has half of a surrogate pair") from error
+    except ValueError as error:
+        raise BadRequest(NOT_FINITE if "float" in str(error) else f"a value cannot be sent: {error}") from error
+    except (TypeError, RecursionError) as error:
+        raise BadRequest(f"a value cannot be sent: {error}") from error
 
 
 def sql_value(value: Any) -> Any:
@@ -39,14 +34,6 @@ def sql_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [sql_value(each) for each in value]
     return {"DECIMAL": _plain(value)} if isinstance(value, Decimal) else value
-
-
-def _slowly(value: Any, default: Callable[[Any], Any]) -> bytes:
-    """Where orjson is not enough."""
-    try:
-        return json.dumps(value, default=default, allow_nan=False).encode()
-    except ValueError as error:
-        raise BadRequest(NOT_FINITE) from error
 
 
 def to_text(value: Any) -> str:
@@ -64,15 +51,17 @@ def _named(value: Any) -> Any:
     return {"BLOB": _plain(value)} if isinstance(value, bytes) else _plain(value)
 
 
+_dumps = json.JSONEncoder(default=_named, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+"""Without spaces: the server knows a look-up that was answered before by its text."""
+
+
 def _plain(value: Any) -> str:
     if isinstance(value, Decimal):
         if not value.is_finite():
             raise BadRequest(NOT_FINITE)
         return format(value, "f")
     if isinstance(value, datetime):
-        if value.tzinfo is not None:
-            raise BadRequest(f"{value!r} has a time zone, DATETIME has none", hint="convert it first, say to UTC")
-        return value.isoformat(" ")
+        return _in_utc(value).isoformat(" ")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -80,3 +69,13 @@ def _plain(value: Any) -> str:
     if isinstance(value, UUID):
         return str(value)
     raise BadRequest(f"a {type(value).__name__} is no SQL value")
+
+
+def _in_utc(value: datetime) -> datetime:
+    """DATETIME has no zone: a value that has one is taken to UTC, one without is sent as it is."""
+    if value.tzinfo is None:
+        return value
+    try:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError as error:
+        raise BadRequest(f"{value!r} is outside of the years 1 to 9999 in UTC") from error

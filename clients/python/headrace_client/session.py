@@ -9,10 +9,11 @@ from typing import Any
 
 import httpx
 
-from api import tokens
-from headrace.client.calls import Call
-from headrace.client.results import Result, Written
-from headrace.errors import ConnectionFailed
+from headrace_client import tokens
+from headrace_client.calls import Call
+from headrace_client.errors import ConnectionFailed
+from headrace_client.results import Result, Written
+from headrace_client.tokens import Clock, Token
 
 CONNECT_SECONDS = 5.0
 FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.02, 0.5
@@ -22,22 +23,28 @@ FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.02, 0.5
 class Session:
     """Remembers, where asked to, the newest token, and gives it to every read (read-your-writes)."""
 
-    def __init__(self, url: str, read_your_writes: bool) -> None:
+    def __init__(self, url: str, read_your_writes: bool, token: str | None = None) -> None:
+        """Raises BadRequest where ``token`` is none."""
         self.url = url
         self._remembering = read_your_writes
-        self._clock: dict[str, int] = {}
+        self._clock: Clock = {} if token is None else tokens.decode(token)
         self._lock = Lock()
 
     @property
-    def token(self) -> str | None:
+    def token(self) -> Token | None:
         """What reads are given: the merge of the tokens seen so far."""
         return tokens.encode(self._clock) if self._clock else None
 
     def headers(self, call: Call[Any], token: str | None) -> dict[str, str]:
         headers = {} if call.body is None else {"content-type": "application/json"}
-        if call.consistent and (chosen := token or self.token):
+        if call.consistent and (chosen := self._both(token)):
             headers["Headrace-Token"] = chosen
         return headers
+
+    def _both(self, token: str | None) -> str | None:
+        """The one that a call was given, and what is remembered."""
+        remembered = self.token
+        return token or remembered if remembered is None or not token else remembered | token
 
     def remember(self, answer: Any) -> None:
         if not self._remembering:

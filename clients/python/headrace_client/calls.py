@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
-from api.encoding import loads
-from headrace.client.encoding import sql_value, to_json, to_text
-from headrace.client.references import Reference
-from headrace.client.results import Archived, Column, Progress, Record, Result, Written
-from headrace.errors import BadRequest, ConnectionFailed, HeadraceError, rebuild
+from headrace_client.encoding import sql_value, to_json, to_text
+from headrace_client.errors import BadRequest, ConnectionFailed, HeadraceError, rebuild
+from headrace_client.references import Reference
+from headrace_client.results import Archived, Column, Progress, Record, Result, Written
+from headrace_client.tokens import Token
 
 Answer = TypeVar("Answer")
 Key = Any
@@ -92,7 +93,7 @@ def held_path(view: str) -> str:
 
 
 def archive() -> Call[Archived]:
-    return Call("POST", "/v1/archive", lambda answer: Archived(**answer))
+    return Call("POST", "/v1/archive", lambda answer: Archived(**{**answer, "token": Token(answer["token"])}))
 
 
 def insert(
@@ -155,7 +156,7 @@ def show(path: str) -> Call[dict[str, Any]]:
 def read_answer(call: Call[Answer], status: int, content: bytes) -> Answer:
     """The call's answer; raises the server's error."""
     try:
-        answer = loads(content)
+        answer = json.loads(content)
         if status < 400:
             return call.read(answer)
         error = rebuild(**answer["error"], status=status)
@@ -203,7 +204,7 @@ def _results(answer: Any) -> list[Result]:
             tuple(Column(column["name"], column["type"]) for column in each["columns"]),
             tuple(map(tuple, each["rows"])),
             each["rows_affected"],
-            answer["token"],
+            Token(answer["token"]),
             each.get("first_id"),
         )
         for each in answer["results"]
@@ -211,7 +212,8 @@ def _results(answer: Any) -> list[Result]:
 
 
 def _written(answer: Any) -> Written:
-    return Written(answer["rows_affected"], answer["token"], answer.get("first_id"), answer.get("repeated", False))
+    token, first_id = Token(answer["token"]), answer.get("first_id")
+    return Written(answer["rows_affected"], token, first_id, answer.get("repeated", False))
 
 
 def progress(answer: Any) -> Progress:

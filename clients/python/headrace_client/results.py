@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headrace import errors
-from headrace.errors import HeadraceError
+from headrace_client import errors
+from headrace_client.errors import HeadraceError
+from headrace_client.tokens import Token
 
 Record = dict[str, Any]
 
@@ -24,7 +25,7 @@ class Result:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
     rows_affected: int
-    token: str
+    token: Token
     first_id: int | None = None
     """The first AUTO_INCREMENT value that an INSERT was given."""
 
@@ -45,7 +46,7 @@ class Written:
     """A write through ``db.table(…)``."""
 
     rows_affected: int
-    token: str
+    token: Token
     first_id: int | None = None
     repeated: bool = False
     """It was done before, under its number: nothing was changed now."""
@@ -97,7 +98,7 @@ class Archived:
     url: str
     positions: dict[str, int]
     """Of each base shard."""
-    token: str
+    token: Token
     """The same, as ``headrace restore --as-of`` takes it."""
     shards: int
     recipe: dict[str, Any]

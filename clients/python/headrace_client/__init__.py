@@ -1,0 +1,75 @@
+"""The Python client of Headrace: its HTTP calls as typed methods, blocking or awaited.
+
+It stands alone: it needs httpx and nothing of the server, so that an application installs it beside whatever else it
+has. What a call sends and how its answer is read is written once, as a value (``calls.py``); the two connections only
+differ in how they carry it (``connection.py`` blocks, ``async_connection.py`` awaits). Look-ups of one request may
+refer to one another's answers (``references.py``). What goes wrong is raised as one of ``errors.py``, the tree that the
+server raises, too; what both call a token is in ``tokens.py``.
+
+::
+
+    db.view("V").lookup(id=7) ─► calls.lookup("V", {"id": 7}) ─► Call(method, path, …, read) ─► httpx ─► read(answer)
+
+The connections are loaded where they are asked for: the server's engine has its errors from here, and no use for httpx.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace_client import errors
+    from headrace_client.async_connection import AsyncConnection
+    from headrace_client.connection import Connection
+    from headrace_client.references import all_of, each, first
+    from headrace_client.results import Column, Progress, Record, Result, Written
+    from headrace_client.tokens import Token
+
+__all__ = [
+    "AsyncConnection",
+    "Column",
+    "Connection",
+    "Progress",
+    "Record",
+    "Result",
+    "Token",
+    "Written",
+    "all_of",
+    "connect",
+    "connect_async",
+    "each",
+    "errors",
+    "first",
+]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AsyncConnection": "async_connection",
+    "Connection": "connection",
+    **dict.fromkeys(("all_of", "each", "first"), "references"),
+    **dict.fromkeys(("Column", "Progress", "Record", "Result", "Written"), "results"),
+    "Token": "tokens",
+}
+
+
+def connect(url: str, *, read_your_writes: bool = False, timeout: float = 60.0) -> Connection:
+    """A blocking client of the server at ``url``. Nothing is sent before the first call."""
+    from headrace_client.connection import Connection
+
+    return Connection(url, read_your_writes=read_your_writes, timeout=timeout)
+
+
+def connect_async(url: str, *, read_your_writes: bool = False, timeout: float = 60.0) -> AsyncConnection:
+    """The same to be awaited: ``async with connect_async(url) as db: await db.view("V").lookup(id=7)``."""
+    from headrace_client.async_connection import AsyncConnection
+
+    return AsyncConnection(url, read_your_writes=read_your_writes, timeout=timeout)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name == "errors":
+        return import_module(f"{__name__}.errors")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
