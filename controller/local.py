@@ -33,6 +33,7 @@ from migrations.recipe import Entry, Recipe
 from worker.archiving import ArchiveOptions, start_archiver
 from worker.dataflow import Dataflow
 from worker.embedded import open_embedded, shards_of
+from worker.rocks.opening import losses
 from zookeeper.authority import LocalAuthority
 from zookeeper.belonging import FILE as CLUSTER
 
@@ -211,6 +212,8 @@ class LocalDeployment(Serving):
         shown = status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())
         if (building := self.migrator.unbuilt.status()) is not None:
             shown["building"] = building
+        if told := await asyncio.to_thread(losses, self.path):
+            shown["storage"] = {"alarm": "; ".join(told)}
         return shown if self.archiver is None else {**shown, "archive": self.archiver.status()}
 
     # --- the archive ----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from headrace.cli import (
     drilling,
     load,
     loadgen,
+    losses,
     queries,
     rebuild,
     serving,
@@ -40,6 +41,8 @@ app.command()(verifying.verify)
 archiving.archive.command()(archive_rebuild.rebuild)
 app.command()(archiving.backup)
 app.command()(archiving.restore)
+app.command()(losses.accept_loss)
+app.command()(losses.acknowledge_loss)
 app.add_typer(archiving.archive, name="archive")
 app.add_typer(showing.bench, name="bench")
 app.add_typer(loadgen.loadgen, name="loadgen")

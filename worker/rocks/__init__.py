@@ -10,8 +10,10 @@ entries, counters and positions, so a crash leaves whole steps only::
 ``commit`` never waits for the disk; ``sync`` may run in another thread meanwhile, and one sync serves every step that
 was committed before it. Whoever holds effects back until ``sync`` returns has told nobody of a step that could be lost.
 
-==============  ================================================================================================
+================  ================================================================================================
 ``store.py``    :class:`RocksStore`, the tables together: catalog, commit, log, sync
+``opening.py``  what can be reached is compared with what was acknowledged, before RocksDB may change a file
+``acknowledged``  the record of what was acknowledged: two slots in a file beside the database
 ``table.py``    :class:`RocksTable`, one table: stage, find, scan
 ``indexes.py``  the secondary indexes of a table, their building and how a look-up picks one
 ``layout.py``   which bytes stand for what: the prefixes, the keys of rows and index entries
@@ -20,7 +22,7 @@ was committed before it. Whoever holds effects back until ``sync`` returns has t
 ``cut.py``       what is there of a table between two steps, for the archive to read in another thread
 ``codec.py``    rows as bytes
 ``database.py`` the only module that imports rocksdict: options, iteration, errors
-==============  ================================================================================================
+================  ================================================================================================
 
 Its twin is :class:`domains.memory_store.MemoryStore`; one suite of tests runs against both.
 """

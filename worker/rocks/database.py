@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from weakref import WeakSet
 
 from rocksdict import (
+    AccessType,
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
@@ -112,8 +113,10 @@ class DatabaseView:
 class Database:
     """A RocksDB of raw keys and values. One thread reads and writes; ``sync`` may be called from another."""
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:
+        """``read_only`` changes no file, and shows what can be reached of the log; it takes no lock."""
         self.path = path
+        self._read_only = read_only
         self._failed: StorageFailure | None = None
         self._flushing = Lock()
         """The binding refuses to close what is being flushed."""
@@ -125,7 +128,8 @@ class Database:
             options = _options(create)
             # Said for the one family, too: else what is there gets the options of its own file, which has neither the
             # cache's size nor the Bloom filter.
-            self._db = Rdict(str(path), options, column_families={"default": options})
+            access = AccessType.read_only() if read_only else AccessType.read_write()
+            self._db = Rdict(str(path), options, column_families={"default": options}, access_type=access)
         except Exception as error:
             raise _failure_of_open(path, error) from error
         self._get: Callable[[Any], Any] = self._db.get
@@ -190,6 +194,10 @@ class Database:
             raise StorageFailure(f"cannot read from {self.path}: {error}") from error
         return answers
 
+    def sequence(self) -> int:
+        """How many changes of keys there have been since the database was made, those of this moment's writes aside."""
+        return int(self._db.latest_sequence_number())
+
     # --- writing ------------------------------------------------------------------------------------------------
 
     def write(
@@ -230,8 +238,9 @@ class Database:
         except Exception as error:
             self._fail("flush", error)
 
-    def close(self) -> None:
-        """Sync what was written, unless writing has failed, and release the directory."""
+    def close(self) -> bool:
+        """Sync what was written, unless writing has failed, and release the directory; answers whether it was
+        synced."""
         failed_before = self._failed is not None
         try:
             with self._flushing:
@@ -239,13 +248,15 @@ class Database:
                 for view in list(self._views):
                     view.close()
                 try:
-                    self._db.flush_wal(True)
+                    if not self._read_only:
+                        self._db.flush_wal(True)
                 finally:
                     self._db.close()
         except Exception as error:
             # After a failure RocksDB says the same again, and whoever closes has been told.
             if not failed_before:
                 self._fail("close", error)
+        return not failed_before
 
     def _refuse_after_failure(self) -> None:
         if self._failed is not None:
@@ -253,6 +264,10 @@ class Database:
                 f"storage at {self.path} takes no writes since it failed: {self._failed.message}",
                 hint="make room or repair the disk, then restart",
             )
+
+    def fail(self, what: str, error: Exception) -> NoReturn:
+        """What belongs to the database has failed beside it: it takes no more writes."""
+        self._fail(what, error)
 
     def _fail(self, what: str, error: Exception) -> NoReturn:
         full = "No space left" in str(error)
@@ -292,10 +307,14 @@ def _cannot_read(path: Path, error: Exception) -> StorageFailure:
     return StorageFailure(f"cannot read from {path}: {error}")
 
 
+def in_use(path: Path) -> StorageInUse:
+    return StorageInUse(f"{path} is in use by another process", hint="stop it, or choose another data directory")
+
+
 def _failure_of_open(path: Path, error: Exception) -> StorageFailure:
     text = str(error)
     if "lock file" in text or "lock hold" in text:
-        return StorageInUse(f"{path} is in use by another process", hint="stop it, or choose another data directory")
+        return in_use(path)
     if "create_if_missing is false" in text:
         return StorageFailure(f"no database in {path}")
     if "Corruption" in text:

@@ -17,17 +17,19 @@ from domains.schema_json import schema_from_json, value_from_json
 from domains.storage import declared_indexes
 from domains.types import Delta, TableSchema
 from worker.rocks import layout
+from worker.rocks.acknowledged import Acknowledged
 from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.cut import TableCut
-from worker.rocks.database import Database
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.log import log_key, read_log, trim_log
 from worker.rocks.numbers import StreamNumbers
+from worker.rocks.opening import RECORDED, Loss, open_database
 from worker.rocks.row_cache import CacheRoom
 from worker.rocks.table import Counters, Pending, RocksTable
 
-FORMAT = 1
-"""Of everything in ``layout.py`` and ``codec.py``. Raised with any change that an older program would misread."""
+FORMAT = RECORDED
+"""Of everything in ``layout.py`` and ``codec.py``. Raised with any change that an older program would misread, and when
+the record of what was acknowledged came, without which a store of format 2 is damaged. Format 1 opens, and gets one."""
 
 IDENTITY_BYTES = 8
 """Of a table's identity: no two tables that an archive ever meets have the same."""
@@ -44,17 +46,24 @@ class RocksStore:
     the failed write reached the disk; opening it again keeps whole steps only.
     """
 
-    def __init__(self, path: str | Path, *, create: bool = True, keep_log: bool = True) -> None:
+    def __init__(
+        self, path: str | Path, *, create: bool = True, keep_log: bool = True, accept_loss: bool = False
+    ) -> None:
         self._keep_log = keep_log
         self._pending: Pending = {}
         self._tables: dict[str, RocksTable] = {}
         self._room = CacheRoom()
         self._next_table = 1
-        self._database = Database(Path(path), create=create)
+        opened = open_database(Path(path), create=create, accept_loss=accept_loss)
+        self._database, self._record, self.loss = opened.database, opened.record, opened.loss
+        """``loss``: what was acknowledged, is missing, and was accepted to be."""
         try:
             self._load()
+            if self.loss is not None:
+                self._go_on_without(self.loss)
         except BaseException:
             self._database.close()
+            self._record.close()
             raise
 
     def _load(self) -> None:
@@ -63,11 +72,13 @@ class RocksStore:
             self._save_header()
             return
         version, self._next_table = marshal.loads(header)
-        if version != FORMAT:
+        if version not in (1, FORMAT):
             raise StorageFailure(
                 f"the database in {self._database.path} has format {version}, this program reads {FORMAT}",
                 hint="open it with the version of headrace that wrote it",
             )
+        if version != FORMAT:
+            self._save_header()
         for key, value in self._database.items(layout.CATALOG, layout.prefix_end(layout.CATALOG)):
             number = int.from_bytes(key[len(layout.CATALOG) :], "big")
             entry = json.loads(value)
@@ -89,6 +100,18 @@ class RocksStore:
             )
             if "identity" not in entry:  # An earlier version wrote it.
                 self._save_catalog(self._tables[schema.name], ())
+
+    def _go_on_without(self, loss: Loss) -> None:
+        """A position that was lost is not given again: a token of a lost write never stands for another one. What is
+        left of the log goes, and the next position leaves a gap, so that an archive goes on with a snapshot, also one
+        that has the lost writes."""
+        for name, (_, last) in loss.positions.items():
+            if name in self._tables:
+                self.trim_log(name, last)
+                self.commit([(name, last + 2, [])])
+        reached = self._reached()
+        self._database.sync()
+        self._record.write(reached, back=True)
 
     # --- tables -------------------------------------------------------------------------------------------------
 
@@ -197,7 +220,20 @@ class RocksStore:
 
         StorageFailure: the disk refused, and none of the steps since the last sync may be told to anyone.
         """
+        reached = self._reached()
         self._database.sync()
+        self._note(reached)
+
+    def _reached(self) -> Acknowledged:
+        """To be taken before a sync, which may serve later steps as well: the record is never ahead of it."""
+        positions = {name: table.committed_position for name, table in list(self._tables.items())}
+        return Acknowledged(self._database.sequence(), positions)
+
+    def _note(self, reached: Acknowledged) -> None:
+        try:
+            self._record.write(reached)
+        except OSError as error:
+            self._database.fail("sync", error)
 
     def flush(self) -> None:
         """Sort to files what is in memory. Any thread; commits go on meanwhile."""
@@ -206,7 +242,14 @@ class RocksStore:
     def close(self) -> None:
         """Sync, and release the directory. A step that was not committed is forgotten."""
         self._pending.clear()
-        self._database.close()
+        try:
+            reached = self._reached()
+            if self._database.close():
+                self._record.write(reached)
+        except OSError as error:
+            raise StorageFailure(f"cannot close {self._database.path}: {error.strerror or error}") from error
+        finally:
+            self._record.close()
 
     # --- log ----------------------------------------------------------------------------------------------------
 

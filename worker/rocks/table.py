@@ -220,6 +220,11 @@ class RocksTable:
         return layout.bag_place(self.codec.encode(row))
 
     @property
+    def committed_position(self) -> int:
+        """Of the last step that RocksDB has taken. Any thread."""
+        return self._committed[-1]
+
+    @property
     def row_count(self) -> int:
         return self.counters.rows
 

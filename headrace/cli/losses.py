@@ -1,0 +1,50 @@
+"""``headrace accept-loss`` and ``acknowledge-loss``: go on where acknowledged writes cannot be read any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.serving import Config, setting_help
+from headrace.errors import NotFound
+from headrace.settings import load
+
+Data = Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))]
+
+
+def accept_loss(data: Data = None, config: Config = None) -> None:
+    """Go on without acknowledged writes that a damaged disk has taken from a data directory that nobody uses.
+
+    A server that misses some of them does not start, and says how many of which tables. They may be in its archive or
+    in a back-up: restore it, or rebuild the shard, where you can. This command copies the damaged files aside and
+    makes the directory usable without them. The status has an alarm until headrace acknowledge-loss.
+
+    Examples:
+
+      headrace accept-loss --data /var/lib/headrace
+    """
+    from worker.rocks.store import RocksStore  # Late: it loads the storage library.
+
+    directory = load(config, data=data).data
+    found = [each for each in (directory / "base", *sorted(directory.glob("shards/*/base"))) if each.exists()]
+    if not found:
+        raise NotFound(f'"{directory}" has no tables', hint="--data is the directory that headrace serve or up has")
+    for base in found:
+        store = RocksStore(base, create=False, accept_loss=True)
+        store.close()
+        typer.echo(f"{base}: {store.loss or 'nothing is missing'}")
+
+
+def acknowledge_loss(data: Data = None, config: Config = None) -> None:
+    """End the alarm of losses that were accepted; the server may run. What was kept aside stays where it is.
+
+    Examples:
+
+      headrace acknowledge-loss --data /var/lib/headrace
+    """
+    from worker.rocks.opening import acknowledge_losses  # Late, as above.
+
+    for told in acknowledge_losses(load(config, data=data).data) or ["there is no loss to acknowledge"]:
+        typer.echo(told)

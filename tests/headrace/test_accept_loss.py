@@ -1,0 +1,51 @@
+"""A server whose disk has lost acknowledged writes: refused at start, accepted by a command, an alarm until told."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace import embedded
+from headrace.cli import app
+from headrace.errors import StorageFailure
+
+runner = CliRunner()
+
+
+def run(*arguments: str) -> str:
+    result = runner.invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_loss_is_refused_accepted_and_acknowledged(tmp_path: Path, shards: int) -> None:
+    data = tmp_path / "data"
+    with embedded(tmp_path / "live", shards=shards) as db:
+        db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+        for at in range(50):
+            db.execute(f"INSERT INTO t VALUES ({at}, 1), ({at + 1000}, 2)")
+        shutil.copytree(tmp_path / "live", data, ignore=shutil.ignore_patterns("readers"))
+    log = max(data.rglob("0*.log"), key=lambda path: path.stat().st_size)
+    content = bytearray(log.read_bytes())
+    content[len(content) * 3 // 10] ^= 0xFF
+    log.write_bytes(content)
+    with pytest.raises(StorageFailure, match='of table "t"') as refused:
+        embedded(data)
+    assert refused.value.hint is not None
+    assert refused.value.hint.endswith(f"headrace accept-loss --data {data}")
+    assert 'of table "t"' in run("accept-loss", "--data", str(data))
+    assert run("accept-loss", "--data", str(data)).count("nothing is missing") == shards
+    for _ in range(2):
+        with embedded(data) as db:
+            assert 'of table "t"' in db.status()["storage"]["alarm"]
+            ((count,),) = db.execute("SELECT COUNT(*) FROM t").rows
+            assert 0 < count < 100
+            db.execute(f"REPLACE INTO t VALUES ({2000}, 3)")
+    assert 'of table "t"' in run("acknowledge-loss", "--data", str(data))
+    assert "no loss" in run("acknowledge-loss", "--data", str(data))
+    with embedded(data) as db:
+        assert "storage" not in db.status()
