@@ -10,7 +10,8 @@ The domains are pure; everything that touches the world is here. One thread runs
                                                                                     4. send to domains elsewhere
 
 Effects are held back until the sync has returned, so what anybody has seen is durable; meanwhile the dataflow thread
-goes on with the next steps, and one sync serves all the writes that were gathered. Reads that hit never come here:
+goes on with the next steps, and one sync serves all the writes that were gathered. Where none waits, and the process
+hosts every domain, the dataflow thread flushes its batch itself. Reads that hit never come here:
 they are look-ups in the reader map (``reader_map/``).
 
 The embedded server hosts all domains in its own process (``embedded.py``). In a cluster a worker is a process of its

@@ -73,6 +73,8 @@ class Dataflow:
         self.failed: HeadraceError | None = None
         self.listeners: list[Callable[[], None]] = []
         """Called from the flusher after each run of batches, and when a step has failed."""
+        self._alone = deliver is nowhere
+        """No other worker waits for what this thread has to say while it would flush a batch itself."""
         self._paces = Paces()
         self._inbox = Inbox(outbound_waiting)
         self._wanted = 0
@@ -316,7 +318,7 @@ class Dataflow:
                 self._fail(error, [*taken, *inputs])
                 return
             if batch:
-                self.flusher.hand(batch)
+                self.flusher.hand(batch, at_once=self._alone and not (inputs or len(self._inbox)))
 
     def _take(self, one: Input, batch: Batch) -> None:
         try:

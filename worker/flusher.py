@@ -1,4 +1,6 @@
-"""The second thread: makes batches durable, then visible, then answers and sends, strictly in order.
+"""Makes batches durable, then visible, then answers and sends, strictly in order: the second thread, or the first.
+
+While the dataflow thread has more to do, this is another thread's; where it has nothing else to do it does it itself.
 
 Invariant: an effect is performed only after a sync that began after its step was written. Since the dataflow thread
 hands a batch over after its writes, and batches are taken in order, one sync of each store at the front of a run of
@@ -37,6 +39,8 @@ class Flusher:
         self._deliver = deliver
         self._on_progress = on_progress
         self._batches: deque[Batch] = deque()
+        self._flushing = False
+        """Whether the flusher's thread has taken batches that are not flushed yet."""
         self._changed = Condition()
         self._stopping = False
         self.published: dict[DomainIndex, Clock] = {}
@@ -48,13 +52,21 @@ class Flusher:
     def start(self) -> None:
         self._thread.start()
 
-    def hand(self, batch: Batch) -> None:
-        """Called by the dataflow thread; waits while too many batches wait for the disk."""
+    def hand(self, batch: Batch, *, at_once: bool = False) -> None:
+        """Called by the dataflow thread; waits while too many batches wait for the disk.
+
+        ``at_once``: the caller has nothing else to do, and flushes the batch itself where no other is before it. That
+        spares a client who is alone the way to another thread, some 25 µs.
+        """
         with self._changed:
-            while len(self._batches) >= BATCHES_WAITING and self.failed is None:
-                self._changed.wait()
-            self._batches.append(batch)
-            self._changed.notify_all()
+            if not at_once or self._batches or self._flushing:
+                while len(self._batches) >= BATCHES_WAITING and self.failed is None:
+                    self._changed.wait()
+                self._batches.append(batch)
+                self._changed.notify_all()
+                return
+        # Only the caller hands batches over, so the flusher's thread has none before this one is done.
+        self._perform([batch])
 
     def stop(self) -> None:
         """Flush what was handed over, then end."""
@@ -66,25 +78,30 @@ class Flusher:
     def _run(self) -> None:
         while True:
             with self._changed:
+                self._flushing = False
                 while not self._batches and not self._stopping:
                     self._changed.wait()
                 run = list(self._batches)
                 self._batches.clear()
+                self._flushing = True
                 self._changed.notify_all()
             if not run:
                 return
-            try:
-                if self.failed is None:
-                    self._flush(run)
-            except Exception as error:
-                # Whatever it is, memory is now ahead of what anyone may see: nothing may be performed any more.
-                _log.exception("the worker stops: a batch could not be made durable and visible")
-                self.failed = error if isinstance(error, HeadraceError) else Unavailable(f"the worker stopped: {error}")
-            if self.failed is not None:
-                for batch in run:
-                    for answer, _ in batch.answers:
-                        answer(Failed(self.failed))
-            self._on_progress()
+            self._perform(run)
+
+    def _perform(self, run: list[Batch]) -> None:
+        try:
+            if self.failed is None:
+                self._flush(run)
+        except Exception as error:
+            # Whatever it is, memory is now ahead of what anyone may see: nothing may be performed any more.
+            _log.exception("the worker stops: a batch could not be made durable and visible")
+            self.failed = error if isinstance(error, HeadraceError) else Unavailable(f"the worker stopped: {error}")
+        if self.failed is not None:
+            for batch in run:
+                for answer, _ in batch.answers:
+                    answer(Failed(self.failed))
+        self._on_progress()
 
     def _flush(self, run: list[Batch]) -> None:
         for sync in dict.fromkeys(sync for batch in run for sync in batch.syncs):

@@ -1,0 +1,74 @@
+"""Which thread flushes a batch: the dataflow's own where nothing else waits, and never one batch before another."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from domains.commands import CreateTable
+from domains.errors import StorageFailure
+from domains.graph import DomainIndex
+from domains.memory_store import MemoryStore
+from domains.packets import Filled, Insert
+from tests.worker.leading_workers import planned
+from worker.batch import Batch
+from worker.dataflow import Dataflow, nowhere
+from worker.flusher import Flusher
+from worker.reader_map import ReaderMap
+
+BASE = DomainIndex(0)
+PATIENCE = 10.0
+
+
+@pytest.mark.parametrize(
+    ("given", "thread"),
+    [({}, "headrace-dataflow"), ({"deliver": lambda sends: None}, "headrace-flusher")],
+    ids=["alone", "in a cluster"],
+)
+def test_a_lone_request_is_flushed_by_the_thread_that_took_it(tmp_path: Path, given: Any, thread: str) -> None:
+    """Where others may ask something of the dataflow thread meanwhile, it does not wait for a disk."""
+    own, syncs = Dataflow(tmp_path / "readers", memory_limit=2**30, **given), list[str]()
+    own.hosted.open(BASE, MemoryStore(), linked=True, sync=lambda: syncs.append(threading.current_thread().name))
+    own.start()
+    try:
+        table = planned("CREATE TABLE t (a INT)", 1, 1).catalog.table("t")
+        own.command(BASE, CreateTable(table)).result(PATIENCE)
+        own.write(BASE, Insert("t", ((1,),))).result(PATIENCE)
+    finally:
+        own.close()
+    assert set(syncs) == {thread}
+
+
+def test_no_batch_is_flushed_before_one_that_was_handed_over_earlier() -> None:
+    flusher = Flusher(cast(ReaderMap, None), nowhere, lambda: None)
+    flusher.start()
+    begun, go_on, done = threading.Event(), threading.Event(), list[str]()
+
+    def first(_: object) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        done.append("first")
+
+    flusher.hand(Batch(answers=[(first, Filled())]))
+    assert begun.wait(PATIENCE)
+    flusher.hand(Batch(answers=[(lambda _: done.append("second"), Filled())]), at_once=True)
+    assert done == []
+    go_on.set()
+    flusher.stop()
+    assert done == ["first", "second"]
+
+
+def test_after_a_failed_sync_no_thread_performs_anything() -> None:
+    flusher = Flusher(cast(ReaderMap, None), nowhere, lambda: None)
+    told: list[Any] = []
+
+    def fails() -> None:
+        raise StorageFailure("the disk is gone")
+
+    flusher.hand(Batch(syncs={fails: None}, answers=[(told.append, Filled())]), at_once=True)
+    flusher.hand(Batch(answers=[(told.append, Filled())]), at_once=True)
+    assert [type(each).__name__ for each in told] == ["Failed", "Failed"]
+    assert isinstance(flusher.failed, StorageFailure)
