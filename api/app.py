@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from api import pages
 from api.error_answers import answer_errors
 from api.gate import Gate
 from api.hot_route import HotRoute
@@ -29,12 +30,18 @@ def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES) -> Hot
     """The ASGI application for a deployment that is open. Closing it stays with the caller."""
     requests, lookups = Requests(), Lookups(deployment)
     fastapi = FastAPI(
-        title="Headrace", version=VERSION, description=DESCRIPTION, responses=ERRORS, redirect_slashes=False
+        title="Headrace",
+        version=VERSION,
+        description=DESCRIPTION,
+        responses=ERRORS,
+        redirect_slashes=False,
+        docs_url=None,  # See pages.py.
+        redoc_url=None,
     )
     fastapi.state.deployment = deployment
     fastapi.state.lookups = lookups
     fastapi.state.metrics = Metrics(deployment, requests)
-    for router in ROUTERS:
+    for router in (*ROUTERS, pages.router):
         fastapi.include_router(router)
     fastapi.add_middleware(Gate, requests=requests, max_body=max_body)
     answer_errors(fastapi)

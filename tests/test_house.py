@@ -152,7 +152,7 @@ def test_nothing_is_left_undone() -> None:
 def test_nothing_mentions_where_it_was_written() -> None:
     found = []
     for path in tracked():
-        if path == Path(__file__):
+        if path == Path(__file__) or path.is_relative_to(ROOT / "api" / "swagger"):  # Others' code, as it comes.
             continue
         for number, line in enumerate(path.read_text("utf-8", errors="ignore").splitlines(), 1):
             if PLACES.search(line):
