@@ -36,6 +36,7 @@ from worker.embedded import open_embedded, shards_of
 from worker.rocks.opening import losses
 from zookeeper.authority import LocalAuthority
 from zookeeper.belonging import FILE as CLUSTER
+from zookeeper.errors import SlotsDamaged
 
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
@@ -122,7 +123,10 @@ class LocalDeployment(Serving):
     async def _recover(self, placement: Placement, partial: bool, shards: int) -> Unbuilt:
         """Bring tables to what the recipe says, and beside them all of the dataflow that need not be fed. The rest."""
         authority = LocalAuthority(self.path / "recipe.json")
-        data, version = await authority.read()
+        try:
+            data, version = await authority.read()
+        except SlotsDamaged as error:
+            raise StorageFailure(error.message, hint=error.hint) from error
         recipe = Recipe() if data is None else without_forgotten(Recipe.from_json(data))
         bases = [physical(BASES, shard, shards) for shard in range(shards)]
         stored = {schema.name for base in bases for schema in self.dataflow.stores[base].tables()}

@@ -1,7 +1,7 @@
 """The recipe: every migration so far, in order, as SQL. It is all that a new leader needs.
 
 Playing a recipe gives the same catalog and the same dataflow, node for node, because planning is a function of what
-came before. It is kept as JSON.
+came before. It is kept as JSON, with a checksum: one bit makes ``score > 3`` into ``score > 2``.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 from domains.errors import StorageFailure
 
-FORMAT = 1
+FORMAT = 2
+"""From here on with a checksum. One of format 1 has none, and is read all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +41,27 @@ class Recipe:
     def to_json(self) -> bytes:
         """One line an entry."""
         lines = ",\n".join(map(_line, self.entries))
-        return f'{{"format": {FORMAT}, "entries": [\n{lines}\n]}}\n'.encode()
+        return f'{{"format": {FORMAT}, "checksum": "{self._checksum()}", "entries": [\n{lines}\n]}}\n'.encode()
+
+    def _checksum(self) -> str:
+        """Of the entries, however they are spaced: in a cluster they are part of a larger document."""
+        lines = "\n".join(map(_line, self.entries))
+        return f"{crc32(lines.encode()):08x}"
 
     @classmethod
     def from_json(cls, data: bytes) -> Recipe:
         """:raises StorageFailure: it is damaged, or of a later version of Headrace."""
         try:
             document = json.loads(data)
-            if document["format"] != FORMAT:
+            if document["format"] not in (1, FORMAT):
                 raise StorageFailure(
                     f"the recipe has format {document['format']}, and this version reads {FORMAT}",
                     hint="use the version of Headrace that wrote it",
                 )
-            return cls(tuple(_entry(entry) for entry in document["entries"]))
+            found = cls(tuple(_entry(entry) for entry in document["entries"]))
+            if ("checksum" in document or document["format"] != 1) and document["checksum"] != found._checksum():
+                raise ValueError("its checksum is another")
+            return found
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StorageFailure(f"the recipe is damaged: {error}", hint="restore it from a back-up") from error
 

@@ -11,6 +11,7 @@
     ├── NameTaken              another live process is registered under the name
     │   └── Superseded         and it is this worker, started again
     ├── StateTooLarge          a named limit was passed
+    ├── SlotsDamaged           the file of a single process's state is damaged
     └── ServerFailed           the bundled server does not start
 
 This room stands on the same floor as ``domains``, so it has a tree of its own; whoever answers a user turns these into
@@ -74,3 +75,7 @@ class StateTooLarge(AuthorityError):
 
 class ServerFailed(AuthorityError):
     pass
+
+
+class SlotsDamaged(AuthorityError):
+    """What followed the file's state cannot be read."""

@@ -1,8 +1,11 @@
-"""Two slots in a file, a new state written over the older of the two: one sync, where replacing a file takes two.
+"""Two slots in a file, a new state written over the older of the two, and then over the other.
 
 The bytes were allocated and synced when the file was made, so a write changes no file system's tables and waits for the
-disk alone: 0.13 ms where a new file, its name and its directory take 1.4, and a quarter of it on a busy disk. A crash
-meanwhile tears the slot that was written, which its checksum tells, and the other one is whole.
+disk alone: 0.13 ms each where a new file, its name and its directory take 1.4, and a quarter of it on a busy disk. A
+crash meanwhile tears the slot that is written, which its checksum tells, and the other one is whole.
+
+The state is told when it is in both slots. So a slot that is torn was told of to nobody, or the other one has the same
+state: what is damaged later never brings an older state back. Both damaged, cut or deleted, they are refused.
 
 A record counts while the file is as it was that it goes on from (``base``, its checksum): whoever puts another file in
 its place means that one.
@@ -15,6 +18,8 @@ from pathlib import Path
 from struct import Struct
 from zlib import crc32
 
+from zookeeper.errors import SlotsDamaged
+
 SLOT = 256 * 2**10
 """Bytes of one. The recipe of a site with 75 views is a sixth of it; what is larger is left to the file."""
 
@@ -24,6 +29,8 @@ _MAGIC = b"hrslot1\n"
 
 Record = tuple[int, int, bytes]
 """Base, number and state; the number decides the slot, so that neighbours never share one."""
+
+_RESTORE = "restore the file beside it from a back-up, and remove this one: what it says then counts"
 
 _sync = getattr(os, "fdatasync", os.fsync)
 """The file's length and place stay, so its data are all that has to be synced."""
@@ -41,10 +48,12 @@ class Slots:
         """Have the file there, synced, with all its bytes allocated; its name is for the caller to sync."""
         if self._path.exists() and self._path.stat().st_size == 2 * SLOT:
             return
-        with self._path.open("wb") as file:
+        beside = self._path.with_suffix(".slots.new")  # Never under its name in part: that would be damage.
+        with beside.open("wb") as file:
             file.write(bytes(2 * SLOT))
             file.flush()
             os.fsync(file.fileno())
+        beside.replace(self._path)
         self._number = 0
 
     def forget(self, base: int) -> None:
@@ -60,8 +69,9 @@ class Slots:
         """False, and nothing is written, where there is no room. Raises OSError: then it is there or not."""
         if len(state) > SLOT - _HEADER.size or not self._path.exists():
             return False
-        self._overwrite(self._number + 1, _record(base, self._number + 1, state))
-        self._number += 1
+        for _ in range(2):
+            self._overwrite(self._number + 1, _record(base, self._number + 1, state))
+            self._number += 1
         return True
 
     def _overwrite(self, number: int, data: bytes) -> None:
@@ -81,12 +91,18 @@ class Slots:
         return newest[2] if newest is not None else None
 
     def _records(self) -> list[Record]:
+        """Those that are whole. Raises SlotsDamaged where there is none, and no crash leaves it so."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
             return []
-        found = [_parsed(data[start : start + SLOT]) for start in (0, SLOT)]
-        return [each for each in found if each is not None]
+        if len(data) != 2 * SLOT:
+            raise SlotsDamaged(f'"{self._path}" is damaged: it has another length', hint=_RESTORE)
+        slots = [data[:SLOT], data[SLOT:]]
+        records = [each for each in map(_parsed, slots) if each is not None]
+        if not records and all(slot[: _HEADER.size] != bytes(_HEADER.size) for slot in slots):
+            raise SlotsDamaged(f'"{self._path}" is damaged: neither of its slots is whole', hint=_RESTORE)
+        return records
 
 
 def _record(base: int, number: int, state: bytes) -> bytes:

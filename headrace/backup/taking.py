@@ -14,7 +14,7 @@ from headrace_client.connection import Connection
 
 from domains.archive import ArchiveError, SegmentCorrupt, SegmentMissing, ShardManifest, manifest_file
 from headrace.backup.contents import Contents, read_contents
-from headrace.errors import AlreadyExists, NotFound
+from headrace.errors import AlreadyExists, NotFound, StorageFailure
 from worker.archive.manifests import all_manifests, write_manifest
 from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook, RecipeRecord
@@ -23,6 +23,7 @@ from worker.archive.times import time_text
 from worker.embedded import base_directories
 from worker.rocks.store import RocksStore
 from zookeeper.authority import stored_state
+from zookeeper.errors import SlotsDamaged
 
 TRIES = 3
 """To copy what a manifest names: the archive may let a file go between the look and the copy, once an hour at most."""
@@ -73,7 +74,14 @@ def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Co
                 manifests.append(archive.manifest)
                 tell(f"{archive.manifest.base}: {sum(each.rows for each in archive.manifest.segments):,} rows")
     files = {segment.file: segment.digest for manifest in manifests for segment in manifest.segments}
-    return _finish(target, manifests, shards, stored_state(recipe).decode(), files)
+    return _finish(target, manifests, shards, _stored(recipe), files)
+
+
+def _stored(recipe: Path) -> str:
+    try:
+        return stored_state(recipe).decode()
+    except SlotsDamaged as error:
+        raise StorageFailure(error.message, hint=error.hint) from error
 
 
 def _empty(dest: str) -> Place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from domains.errors import HeadraceError, LimitExceeded
+from domains.errors import HeadraceError, LimitExceeded, StorageFailure
 from migrations.change import Change, change_of
 from migrations.explain import explain
 from migrations.plan import State, one_domain
@@ -72,3 +72,22 @@ def test_a_dataflow_deeper_than_the_stack_is_refused_by_name() -> None:
     joins = "".join(f" JOIN u u{n} ON u{n}.id = t.id" for n in range(180))
     with pytest.raises(LimitExceeded, match="too deep"):
         changed(TABLES_ONLY, f"CREATE VIEW v AS SELECT t.id FROM t{joins} WHERE t.id = ?")
+
+
+def test_a_recipe_of_which_a_bit_has_turned_is_refused() -> None:
+    """One makes "score > 3" into "score > 2"."""
+    data = Recipe((Entry(("CREATE VIEW v AS SELECT a FROM t WHERE score > 3",)), Entry(readers=("v",)))).to_json()
+    assert len(Recipe.from_json(data).entries) == 2
+    for at in range(8 * len(data)):
+        turned = bytearray(data)
+        turned[at // 8] ^= 1 << at % 8
+        try:
+            found = Recipe.from_json(bytes(turned))
+        except StorageFailure:
+            continue
+        assert found == Recipe.from_json(data)
+
+
+def test_a_recipe_of_the_first_format_has_no_checksum() -> None:
+    found = Recipe.from_json(b'{"format": 1, "entries": [{"statements": ["CREATE TABLE t (a INT)"]}]}')
+    assert found == Recipe((Entry(("CREATE TABLE t (a INT)",)),))

@@ -10,7 +10,8 @@ import pytest
 
 from zookeeper import slots
 from zookeeper.authority import LocalAuthority, stored_state
-from zookeeper.slots import SLOT
+from zookeeper.errors import SlotsDamaged
+from zookeeper.slots import SLOT, Slots
 
 
 @pytest.fixture
@@ -36,23 +37,49 @@ async def test_the_file_has_the_first_state_and_slots_the_next(path: Path) -> No
     assert stored_state(path) == b"four"
 
 
-async def test_a_torn_write_leaves_the_state_before_it(path: Path) -> None:
+async def test_a_torn_write_leaves_the_state_before_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the slot that is written over, any part of the new bytes may be there, in any order."""
     file = path.with_suffix(".slots")
     await write(path, b"one", b"two " * 300, b"three " * 100)
-    before = file.read_bytes()
+    images, overwrite = [file.read_bytes()], Slots._overwrite
+
+    def photographed(slots: Slots, number: int, data: bytes) -> None:
+        overwrite(slots, number, data)
+        images.append(file.read_bytes())
+
+    monkeypatch.setattr(Slots, "_overwrite", photographed)
     await write(path, b"four " * 200)
-    after = file.read_bytes()
-    changed = [at for at in range(len(after)) if after[at] != before[at]]
     chance = random.Random(5)
-    for _ in range(200):
-        torn = bytearray(before)
-        for at in chance.sample(changed, chance.randrange(len(changed))):
-            torn[at] = after[at]
-        file.write_bytes(torn)
-        assert stored_state(path) == b"three " * 100
-    file.write_bytes(after)
+    for before, after, state in zip(images, images[1:], (b"three " * 100, b"four " * 200), strict=False):
+        changed = [at for at in range(len(after)) if after[at] != before[at]]
+        for _ in range(200):
+            torn = bytearray(before)
+            for at in chance.sample(changed, chance.randrange(len(changed))):
+                torn[at] = after[at]
+            file.write_bytes(torn)
+            assert stored_state(path) == state
+    file.write_bytes(images[-1])
     assert stored_state(path) == b"four " * 200
+
+
+async def test_damage_of_one_slot_brings_no_older_state_back(path: Path) -> None:
+    """A flip in the newer one let every change since the older one go, without a word."""
+    file = path.with_suffix(".slots")
+    await write(path, b"one", b"two", b"three")
+    whole = file.read_bytes()
+    for slot in (0, SLOT):
+        for at in range(45):
+            damaged = bytearray(whole)
+            damaged[slot + at] ^= 1 << at % 8
+            file.write_bytes(damaged)
+            assert stored_state(path) == b"three"
+    both = bytearray(whole)
+    both[20] ^= 1
+    both[SLOT + 20] ^= 1
+    for damaged in (both, whole[:-1], b""):
+        file.write_bytes(damaged)
+        with pytest.raises(SlotsDamaged, match="is damaged"):
+            stored_state(path)
 
 
 async def test_a_file_that_is_put_in_its_place_is_what_is_meant(path: Path) -> None:
