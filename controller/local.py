@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from controller.deployment import Archived, MigrationStatus, not_archived
 from controller.executor import LocalBook, LocalExecutor
 from controller.local_hosts import LocalHosts
 from controller.migrator import Migrator
+from controller.opening import Opening
 from controller.serving import Serving
 from controller.status import graph_of, health_of, held_by, status_of
 from controller.unbuilt import Unbuilt
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MEMORY_LIMIT = 512 * 2**20
 
-_log = logging.getLogger("headrace.controller")
-
 
 class LocalDeployment(Serving):
     """See :class:`controller.deployment.Deployment`, which it implements. All its methods run on one event loop."""
@@ -72,17 +71,18 @@ class LocalDeployment(Serving):
         archive: ArchiveOptions | None = None,
         runners: Sequence[BulkRunner] = (),
         spark_threshold: int = SPARK_THRESHOLD,
-        behind: bool = False,
+        opening: Opening | None = None,
     ) -> LocalDeployment:
         """Open or make a data directory, bring back its dataflow, and begin to serve.
 
         Nodes stand in ``domains`` groups of ``shards`` domains each; how many shards is decided when the directory is
         made, 1 unless given, and need not be given again. ``partial=False`` keeps every view full, to compare with.
         ``archive`` is where base tables are archived; the first of ``runners`` that can computes from there full state
-        of more than ``spark_threshold`` base rows. ``behind``: return as soon as tables and partial views serve, and
-        build full state behind that; reads of it wait.
+        of more than ``spark_threshold`` base rows. ``opening`` hears how far this is, and may give it up; with it this
+        returns as soon as tables and partial views serve, and full state is built behind that: reads of it wait.
 
         :raises StorageFailure: the directory is in use by another process, damaged, or cannot be written.
+        :raises Cancelled: the opening was given up.
         """
         path = Path(path)
         try:
@@ -95,16 +95,24 @@ class LocalDeployment(Serving):
                 hint="start it with headrace up, or choose another directory with --data",
             )
         shards = shards_of(path, shards)
+        behind, opening = opening is not None, opening or Opening()
+        opening.begin(f"opening the tables in {path}")
         dataflow = await asyncio.to_thread(
             open_embedded, path, groups=domains, memory_limit=memory_limit, shards=shards
         )
         try:
             self = cls(path, dataflow, read_timeout)
-            unbuilt = await self._recover(one_domain if domains == 1 else spread_over(domains), partial, shards)
+            unbuilt = await self._recover(
+                opening, one_domain if domains == 1 else spread_over(domains), partial, shards
+            )
+            if archive is not None:
+                await asyncio.to_thread(import_module, "worker.archive.archiver")  # It loads pyarrow.
             self.archiver = start_archiver(dataflow, archive, self._recipe_text)
             self.migrator.threshold = spark_threshold
             if self.archiver is not None and runners:
                 self._build_in_bulk(self.archiver, runners)
+            left = sum(len(part.views) for part in unbuilt.parts)
+            opening.begin(f"serving; full state of {left} of {len(self.state.catalog.views)} views is yet to be built")
             if behind:
                 self.migrator.build_behind(unbuilt)
             else:
@@ -120,7 +128,7 @@ class LocalDeployment(Serving):
 
         self.migrator.builder = BulkBuilder(LocalExecutor(self.dataflow), LocalSource(archiver), runners)
 
-    async def _recover(self, placement: Placement, partial: bool, shards: int) -> Unbuilt:
+    async def _recover(self, opening: Opening, placement: Placement, partial: bool, shards: int) -> Unbuilt:
         """Bring tables to what the recipe says, and beside them all of the dataflow that need not be fed. The rest."""
         authority = LocalAuthority(self.path / "recipe.json")
         try:
@@ -130,9 +138,8 @@ class LocalDeployment(Serving):
         recipe = Recipe() if data is None else without_forgotten(Recipe.from_json(data))
         bases = [physical(BASES, shard, shards) for shard in range(shards)]
         stored = {schema.name for base in bases for schema in self.dataflow.stores[base].tables()}
-        began = time.monotonic()
-        state = await asyncio.to_thread(_played, recipe, State(partial=partial, shards=shards), placement, stored)
-        _log.info("planned %d views in %.1f s", len(state.catalog.views), time.monotonic() - began)
+        empty = State(partial=partial, shards=shards)
+        state = await asyncio.to_thread(_played, recipe, empty, placement, stored, opening)
         self.dataflow.start()
         wanted = state.catalog.tables.values()
         for shard, base in enumerate(bases):
@@ -141,8 +148,11 @@ class LocalDeployment(Serving):
         late = {index for part in parts for index in part.nodes}
         # An index that a crash left half built is built now.
         indexes = [build_index(schema, columns, state.shards) for schema in wanted for columns in schema.indexes]
-        for step in (*(step for steps in indexes for step in steps), *plan_start(state.flow, late).steps):
+        steps = (*(step for steps in indexes for step in steps), *plan_start(state.flow, late).steps)
+        opening.begin("bringing nodes and indexes into the domains", len(steps))
+        for number, step in enumerate(steps):
             while True:
+                opening.went(number)
                 progress = await asyncio.wrap_future(self.dataflow.command(step.domain, step.command))
                 if progress.finished or not step.sliced:
                     break
@@ -242,19 +252,21 @@ class LocalDeployment(Serving):
         await asyncio.to_thread(self.dataflow.close)
 
 
-def _played(recipe: Recipe, state: State, placement: Placement, stored: Iterable[str]) -> State:
+def _played(recipe: Recipe, state: State, placement: Placement, stored: Iterable[str], opening: Opening) -> State:
     """The state that the recipe comes to, beginning with that of an empty deployment.
 
     A table is created by its recipe entry first, so one that is stored and that no entry ever had means that the recipe
     is not the one of these tables. To drop them, as tables that were dropped are, would lose them.
     """
     known: set[str] = set()
-    try:
-        for entry in recipe.entries:
+    opening.begin("planning the tables and views of the recipe", len(recipe.entries))
+    for number, entry in enumerate(recipe.entries):
+        opening.went(number)
+        try:
             state = change_of(state, entry, placement).state
-            known |= {schema.name for schema in state.catalog.tables.values()}
-    except HeadraceError as error:
-        raise StorageFailure(f"the recipe cannot be played again: {error}", hint=_RESTORE) from error
+        except HeadraceError as error:
+            raise StorageFailure(f"the recipe cannot be played again: {error}", hint=_RESTORE) from error
+        known |= {schema.name for schema in state.catalog.tables.values()}
     unknown = sorted(set(stored) - known)
     if unknown:
         raise StorageFailure(f'the recipe does not have the stored table "{unknown[0]}"', hint=_RESTORE)

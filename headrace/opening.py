@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from importlib import import_module
+
 from controller.deployment import Deployment
+from controller.opening import Opening
 from headrace.settings import Settings
 from migrations.backfill.runner import BulkRunner, Folder
 from worker.archiving import ArchiveOptions
@@ -27,9 +31,15 @@ def rebuild_folder(settings: Settings) -> Folder | None:
     return None if settings.spark_master == NO_SPARK else SparkFolder(settings.spark())
 
 
-async def open_deployment(settings: Settings, *, behind: bool = False) -> Deployment:
-    """Raises StorageFailure, or OSError where the data directory cannot be made. ``behind``: full state comes later."""
-    from controller.local import LocalDeployment  # Late: it loads the storage libraries, which a client has no use for.
+async def open_deployment(settings: Settings, opening: Opening | None = None) -> Deployment:
+    """Raises StorageFailure, or OSError where the data directory cannot be made.
+
+    ``opening`` hears how far it is; then full state is built when this has returned, and reads of it wait.
+    """
+    # Late: it loads the storage libraries, which a client has no use for. In a thread, since others are answered.
+    runners = await asyncio.to_thread(bulk_runners, settings)
+    await asyncio.to_thread(import_module, "controller.local")
+    from controller.local import LocalDeployment
 
     return await LocalDeployment.open(
         settings.data,
@@ -39,7 +49,7 @@ async def open_deployment(settings: Settings, *, behind: bool = False) -> Deploy
         read_timeout=settings.read_timeout,
         partial=settings.state == "partial",
         archive=ArchiveOptions.of(settings),
-        runners=bulk_runners(settings),
+        runners=runners,
         spark_threshold=settings.spark_threshold,
-        behind=behind,
+        opening=opening,
     )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import uvicorn
 
 from api.app import create_app
+from api.door import Door
+from controller.deployment import Deployment
+from controller.opening import Opening
+from domains.errors import Cancelled
 from headrace.errors import HeadraceError
 from headrace.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error
 from headrace.opening import open_deployment
@@ -19,7 +23,7 @@ from headrace.settings import Settings
 from headrace.short_protocol import ShortProtocol
 from worker.allocator import give_back_early
 from worker.garbage import expect_long_lives
-from worker.stopping import stop_signals
+from worker.stopping import end_at_once, stop_signals
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients and proxies keep an idle connection (5 to 60 s), so that it is they who close it: a server that
@@ -68,7 +72,8 @@ class Server(uvicorn.Server):
             yield
         finally:
             for each, handler in before.items():
-                signal.signal(each, handler)
+                # A second signal, while all is closed, is not a start that is given up.
+                signal.signal(each, signal.SIG_DFL if handler is end_at_once else handler)
 
 
 def config(app: object, settings: Settings) -> uvicorn.Config:
@@ -87,7 +92,7 @@ def config(app: object, settings: Settings) -> uvicorn.Config:
 
 
 def serve(settings: Settings, started: Callable[[Running], None]) -> None:
-    """Serve until SIGINT, SIGTERM, SIGHUP or ``Running.stop``; ``started`` is called once, when requests are taken.
+    """Serve until SIGINT, SIGTERM, SIGHUP or ``Running.stop``; ``started`` is called once, when the deployment serves.
 
     Raises StartFailed. On a stop no new connections are taken, migrations are cancelled, other requests under way are
     finished, and the deployment is closed.
@@ -101,16 +106,58 @@ def serve(settings: Settings, started: Callable[[Running], None]) -> None:
 
 async def _serve(settings: Settings, listening: socket.socket, started: Callable[[Running], None]) -> None:
     try:
-        deployment = await open_deployment(settings, behind=True)
+        await answer(settings, listening, started, lambda opening: open_deployment(settings, opening))
     except HeadraceError as error:
         raise StartFailed(str(error)) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise StartFailed(f'cannot use the data directory "{settings.data}": {reason}') from error
+
+
+async def answer(
+    settings: Settings,
+    listening: socket.socket,
+    started: Callable[[Running], None],
+    open_it: Callable[[Opening], Awaitable[Deployment]],
+) -> None:
+    """Answer from the first moment on: how far the start is, and once a deployment is open, for that.
+
+    Raises what keeps it from being opened. A stop before that gives the start up, which is no error.
+    """
+    door = Door(Opening())
+    tasks: list[asyncio.Task[Deployment]] = []
+
+    async def open_behind(running: Running) -> Deployment:
+        try:
+            deployment = await open_it(door.opening)
+        except BaseException:
+            running.stop()
+            raise
+        if not door.opening.given_up:
+            door.app = create_app(deployment, max_body=settings.max_body_size)
+            expect_long_lives()
+            started(running)
+        return deployment
+
+    def stopping() -> None:
+        door.opening.give_up()
+        for task in tasks:
+            if task.done() and task.exception() is None:
+                task.result().stopping()
+
+    server = Server(
+        config(door, settings),
+        address(listening),
+        lambda running: tasks.append(asyncio.create_task(open_behind(running))),
+        stopping,
+    )
     try:
-        app = create_app(deployment, max_body=settings.max_body_size)
-        server = Server(config(app, settings), address(listening), started, deployment.stopping)
-        expect_long_lives()
         await server.serve([listening])
     finally:
-        await deployment.close()
+        door.opening.give_up()
+        for task in tasks:
+            try:
+                deployment = await task
+            except Cancelled:
+                continue
+            await deployment.close()

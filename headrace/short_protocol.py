@@ -119,6 +119,8 @@ class ShortProtocol(HttpProtocol):
     def _is_idle(self) -> bool:
         """Whether uvicorn has nothing under way, so that an answer may leave now."""
         under_way = self.cycle is not None and not self.cycle.response_complete
+        if self._calls is None:  # The connection is older than what is served.
+            self._calls = getattr(self.app, "calls", None)
         return not (self._calls is None or self._inside or under_way or self.flow.write_paused)
 
     def _answered(self, data: bytes) -> bytes | None:

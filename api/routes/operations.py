@@ -25,6 +25,12 @@ async def health(deployment: Serving) -> Response:
     return answer({"status": state})
 
 
+@router.get("/livez", response_model=HealthAnswer)
+async def alive() -> Response:
+    """200 as long as the process answers, whatever it serves."""
+    return answer({"status": HEALTHY})
+
+
 @router.get("/v1/status", response_model=dict[str, Any])
 async def status(deployment: Serving) -> Response:
     """Version, health, memory, counters, uptime."""

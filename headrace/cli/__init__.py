@@ -6,20 +6,28 @@ A command's module declares its options and says what it prints; the rest is in 
 
 from __future__ import annotations
 
+import signal
 import sys
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from headrace.last_words import is_unheard
+from worker.stopping import end_at_once, stop_signals
 
 if TYPE_CHECKING:
     from headrace.cli.commands import app
 
 __all__ = ["app", "main"]
 
+ENDLESS = ("serve", "up", "api", "worker", "controller")
+"""Commands that run until a signal stops them, and then end with 0: from the first moment on."""
+
 
 def main() -> None:
     """The ``headrace`` command."""
+    if sys.argv[1:2] and sys.argv[1] in ENDLESS:
+        for each in stop_signals():
+            signal.signal(each, end_at_once)
     # A terminal without Unicode is told of an arrow as "\\u2192", which JSON reads as one, too.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # Nobody has put something else in its place.

@@ -246,6 +246,7 @@ async def test_head_is_get_without_its_body(http: httpx.AsyncClient) -> None:
 
 async def test_operations(http: httpx.AsyncClient) -> None:
     assert (await http.get("/healthz")).json() == {"status": "ok"}
+    assert (await http.get("/livez")).json() == {"status": "ok"}
     status = (await http.get("/v1/status")).json()
     assert "counters" in status
     assert status["version"] == headrace.__version__
@@ -317,6 +318,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "GET /v1/graph",
         "GET /v1/status",
         "GET /healthz",
+        "GET /livez",
         "GET /metrics",
     }
     assert (await http.get("/docs")).status_code == 200

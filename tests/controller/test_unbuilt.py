@@ -14,6 +14,7 @@ import pytest
 
 from controller.local import LocalDeployment
 from controller.migrator import Migrator
+from controller.opening import Opening
 from controller.unbuilt import Part
 from domains.errors import NotFound, StorageFailure, Unavailable
 
@@ -36,7 +37,7 @@ Open = Callable[..., Awaitable[LocalDeployment]]
 @asynccontextmanager
 async def opened(path: Path, *, held: bool = False, **options: Any) -> AsyncIterator[LocalDeployment]:
     """``held``: nothing is built before the migrator's turn is given back."""
-    deployment = await LocalDeployment.open(path, behind=True, **options)
+    deployment = await LocalDeployment.open(path, opening=Opening(), **options)
     if held:
         assert not deployment.migrator._turn.locked()
         await deployment.migrator._turn.acquire()
@@ -86,6 +87,7 @@ async def test_what_is_ready_serves_before_full_state_is_built(tmp_path: Path, l
             await read(deployment, "Totals")
         with pytest.raises(Unavailable, match='view "Totals" is still being built after the start'):
             await anext(deployment.held("Totals"))
+        deployment.read_timeout = 60
         reading = asyncio.create_task(read(deployment, "Totals"))
         await asyncio.sleep(0)
         deployment.migrator._turn.release()

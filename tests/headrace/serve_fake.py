@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 from fake_deployment import FakeDeployment
 
 from controller.deployment import Deployment, StatementResult
+from controller.opening import Opening
 from domains.errors import Cancelled, StorageFailure
 from domains.packets import Clock
 from headrace import server
@@ -50,10 +51,15 @@ class SlowDeployment(FakeDeployment):
         print("deployment closed", flush=True)
 
 
-async def open_fake(settings: Settings, *, behind: bool = False) -> Deployment:
+async def open_fake(settings: Settings, opening: Opening) -> Deployment:
     settings.data.mkdir(parents=True, exist_ok=True)
     if (settings.data / "LOCK").exists():
         raise StorageFailure(f'the data directory "{settings.data}" is in use', hint="stop the other server first")
+    if os.environ.get("WAITS"):
+        opening.begin("planning views", 500)
+        while not (settings.data / "GO").exists():
+            opening.went(opening.done + 1)
+            await asyncio.sleep(0.01)
     return SlowDeployment(read_timeout=settings.read_timeout)
 
 

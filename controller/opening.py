@@ -1,0 +1,58 @@
+"""How far a start is, for who asks meanwhile, and for the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from domains.errors import Cancelled
+
+TELL_SECONDS = 3.0
+"""Between two lines of the log about one phase."""
+
+_log = logging.getLogger("headrace.start")
+
+
+class Opening:
+    """The phases of one start. The threads that open it tell, and the event loop reads; each field is set at once."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.phase = "starting"
+        self.done = 0
+        self.total = 0
+        """Of the phase; 0 where that is not known."""
+        self.given_up = False
+        self._told = self.began
+
+    def begin(self, phase: str, total: int = 0) -> None:
+        """The next phase. Raises Cancelled where the start was given up."""
+        self.phase, self.done, self.total = phase, 0, total
+        self._tell()
+        self.check()
+
+    def went(self, done: int) -> None:
+        """So much of the phase is done. Raises Cancelled where the start was given up."""
+        self.done = done
+        if time.monotonic() - self._told >= TELL_SECONDS:
+            self._tell()
+        self.check()
+
+    def check(self) -> None:
+        if self.given_up:
+            raise Cancelled("the start was given up")
+
+    def give_up(self) -> None:
+        """Whoever opens hears of it at the next step."""
+        self.given_up = True
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def text(self) -> str:
+        return f"{self.phase}: {self.done} of {self.total}" if self.total else self.phase
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        _log.info("%s (%.1f s)", self.text(), self.seconds)
