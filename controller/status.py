@@ -21,8 +21,7 @@ Held = dict[NodeIndex, tuple[int, int]]
 
 
 def health_of(dataflow: Dataflow) -> str:
-    failed = dataflow.failed or dataflow.flusher.failed
-    return "ok" if failed is None else failed.message
+    return dataflow.health
 
 
 def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses: int) -> dict[str, Any]:
@@ -46,6 +45,7 @@ def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses
         )
     return {
         "health": health_of(dataflow),
+        "storage_alarms": dataflow.alarms(),
         "uptime": round(uptime, 3),
         "memory": {
             **memory_of(sum(each["bytes"] for each in domains), full, dataflow.memory_limit),

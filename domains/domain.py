@@ -83,11 +83,29 @@ class Domain:
         self.awaiting: list[Read | Upquery] = []
         """Reads and upqueries of what is held, or being built."""
         self.counters = Counters()
+        self.broken: HeadraceError | None = None
+        """What broke a step off in the middle: rows are ahead of the state then, and it is to be opened again."""
 
     def handle(self, packet: Packet) -> list[Effect]:
-        """Process one packet to completion."""
+        """Process one packet to completion.
+
+        What the store cannot read for a read, or for a write before it is committed, is told to whoever asked. Past
+        that a step must reach its end.
+
+        :raises HeadraceError: it could not. The domain takes nothing more.
+        """
+        if self.broken is not None:
+            raise self.broken
         self.counters.steps += 1
         step = Step(self.index)
+        try:
+            self._take_step(packet, step)
+            return self.close(step)
+        except HeadraceError as error:
+            self.broken = error
+            raise
+
+    def _take_step(self, packet: Packet, step: Step) -> None:
         match packet:
             case Write():
                 self._write(packet, step)
@@ -108,7 +126,6 @@ class Domain:
                 self._reset(packet, step)
             case _:
                 assert_never(packet)
-        return self.close(step)
 
     def _touch(self, reader: Vertex, keys: Sequence[Row]) -> None:
         for columns in reader.indexes:
@@ -264,10 +281,15 @@ class Domain:
 
     def answer(self, packet: Read | Upquery, step: Step) -> None:
         pull = Pull(self.store)
-        if isinstance(packet, Read):
-            done = self._read(packet, pull, step)
-        else:
-            done = self._upquery(packet, pull, step)
+        try:
+            done = self._read(packet, pull, step) if isinstance(packet, Read) else self._upquery(packet, pull, step)
+        except HeadraceError as error:
+            # Nothing is wrong with the state: look-ups only fill, and each fill stands by itself. An upquery has no
+            # way to say so, and stays unanswered until its link begins again: those who wait for it reach their time.
+            done = isinstance(packet, Read)
+            if isinstance(packet, Read):
+                step.replies.append(Reply(packet.request, Failed(error)))
+            pull.misses.clear()
         self.counters.fills += pull.filled
         if done:
             return

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,18 +23,19 @@ from typing import Any, TypeVar
 
 from domains.commands import Command, Feed, Follow, Progress
 from domains.domain import Domain
-from domains.errors import HeadraceError, Unavailable
+from domains.errors import HeadraceError, OutcomeUnknown, Unavailable
 from domains.graph import DomainIndex, NodeIndex
 from domains.packets import Clock, Failed, Filled, Once, Operation, Outcome
 from domains.storage import Store
 from domains.types import Row
 from worker.batch import Answerer, Batch, LinkPacket, Look
 from worker.flusher import Deliver, Flusher
-from worker.hosted import Hosted
+from worker.hosted import Hosted, StepBroken
 from worker.inbox import Inbox, Input, Run
 from worker.pace import Paces, Sliced, Stretch
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap, ReaderSnapshot
 from worker.reading_together import Together, Wanted
+from worker.rocks.store import RocksStore
 from worker.token_waits import TokenWait
 
 BATCH_SECONDS = 0.05
@@ -134,6 +135,20 @@ class Dataflow:
     def failure(self) -> HeadraceError | None:
         """What stopped it, for good."""
         return self.failed or self.flusher.failed
+
+    @property
+    def health(self) -> str:
+        """ "ok", or what is wrong."""
+        broken = [store.failure for store in self._rocks() if store.failure is not None]
+        wrong = self.failure or (broken[0] if broken else None)
+        return "ok" if wrong is None else wrong.message
+
+    def alarms(self) -> list[dict[str, str]]:
+        """Of the storage, JSON-ready."""
+        return [alarm for store in self._rocks() for alarm in store.alarms()]
+
+    def _rocks(self) -> list[RocksStore]:
+        return [store for store in self.stores.values() if isinstance(store, RocksStore)]
 
     @property
     def waiting_inputs(self) -> int:
@@ -315,7 +330,7 @@ class Dataflow:
                     self._take(taken[-1], batch)
                 self.hosted.finish(batch)
             except Exception as error:
-                self._fail(error, [*taken, *inputs])
+                self._fail(error, taken, inputs)
                 return
             if batch:
                 self.flusher.hand(batch, at_once=self._alone and not (inputs or len(self._inbox)))
@@ -326,11 +341,16 @@ class Dataflow:
         except HeadraceError as error:
             one.answer(Failed(error))
 
-    def _fail(self, error: Exception, inputs: list[Input]) -> None:
-        """What cannot happen has happened: this batch's effects are not performed, and nothing more is taken."""
+    def _fail(self, error: Exception, taken: list[Input], waiting: Iterable[Input]) -> None:
+        """What cannot happen has happened, or the disk let a step down in the middle: this batch's effects are not
+        performed, and nothing more is taken. Hits go on: the readers are as the last batch left them, and agree."""
         _log.exception("the worker stops: a step failed")
-        self.failed = Unavailable(f"the worker stopped on an internal error: {error}", hint="see its log; restart")
-        for one in [*inputs, *self._inbox.fail(self.failed)]:
+        why = f"the disk failed it: {error}" if isinstance(error, StepBroken) else f"an internal error: {error}"
+        self.failed = Unavailable(f"the worker stopped on {why}", hint="see its log; restart")
+        lost = OutcomeUnknown(self.failed.message, hint="a write may be there or not: look before it is sent again")
+        for one in taken:
+            one.answer(Failed(lost))
+        for one in [*waiting, *self._inbox.fail(self.failed)]:
             one.answer(Failed(self.failed))
         self.hosted.fail(self.failed)
         self._progressed()

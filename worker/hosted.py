@@ -52,6 +52,11 @@ from worker.schema_version import version_of
 from worker.token_waits import TokenWait, TokenWaits
 
 
+class StepBroken(Exception):
+    """A domain could not end a step that had begun to change it. Not an error that whoever asked is told as his own:
+    what he wrote may be there."""
+
+
 @dataclass(slots=True)
 class LinkCounters:
     """Of packets of links; all only grow."""
@@ -315,7 +320,11 @@ class Hosted:
 
     def _handle(self, host: HostedDomain, packet: Packet, batch: Batch) -> None:
         host.weighed = False
-        self._perform(host, host.domain.handle(packet), batch)
+        try:
+            effects = host.domain.handle(packet)
+        except HeadraceError as error:
+            raise StepBroken(error) from error
+        self._perform(host, effects, batch)
 
     def _perform(self, host: HostedDomain, effects: list[Effect], batch: Batch) -> None:
         for effect in effects:

@@ -20,6 +20,7 @@ from worker.rocks import layout
 from worker.rocks.acknowledged import Acknowledged
 from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.cut import TableCut
+from worker.rocks.database import DISK_RESERVE
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.log import log_key, read_log, trim_log
 from worker.rocks.numbers import StreamNumbers
@@ -36,7 +37,8 @@ IDENTITY_BYTES = 8
 
 
 class RocksStore:
-    """Opens or makes the database in directory ``path``.
+    """Opens or makes the database in directory ``path``. Writes are refused while its disk has less than ``reserve``
+    bytes free, and taken again as soon as it has more.
 
     ``keep_log=False`` writes no log (scratch tables of a backfill). StorageFailure where another process has the
     directory, where it is corrupt, of another format, or missing with ``create=False``.
@@ -47,7 +49,13 @@ class RocksStore:
     """
 
     def __init__(
-        self, path: str | Path, *, create: bool = True, keep_log: bool = True, accept_loss: bool = False
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        keep_log: bool = True,
+        accept_loss: bool = False,
+        reserve: int = DISK_RESERVE,
     ) -> None:
         self._keep_log = keep_log
         self._pending: Pending = {}
@@ -57,6 +65,7 @@ class RocksStore:
         opened = open_database(Path(path), create=create, accept_loss=accept_loss)
         self._database, self._record, self.loss = opened.database, opened.record, opened.loss
         """``loss``: what was acknowledged, is missing, and was accepted to be."""
+        self._database.reserve = reserve
         try:
             self._load()
             if self.loss is not None:
@@ -250,6 +259,15 @@ class RocksStore:
             raise StorageFailure(f"cannot close {self._database.path}: {error.strerror or error}") from error
         finally:
             self._record.close()
+
+    @property
+    def failure(self) -> StorageFailure | None:
+        """Why not all of it can be read, or it takes no writes before it is opened again."""
+        return self._database.failure
+
+    def alarms(self) -> list[dict[str, str]]:
+        """JSON-ready: what is wrong with it."""
+        return self._database.alarms()
 
     # --- log ----------------------------------------------------------------------------------------------------
 

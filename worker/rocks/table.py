@@ -12,6 +12,7 @@ from typing import Any
 
 from domains.deltas import at_most
 from domains.encoding import Encoder, row_encoder, value_end
+from domains.errors import StorageFailure
 from domains.graph import Columns
 from domains.schema_json import schema_to_json, value_to_json
 from domains.state import row_weigher
@@ -24,6 +25,9 @@ from worker.rocks.indexes import Access, TableIndexes
 from worker.rocks.numbers import StreamNumbers
 from worker.rocks.read_ahead import ReadAhead
 from worker.rocks.row_cache import CacheRoom
+
+UNREADABLE = (ValueError, EOFError, TypeError, ArithmeticError)
+"""What decoding raises of bytes that are no row."""
 
 Pending = dict[bytes, bytes | None]
 """The step's write: key → value, None to delete. Shared by the tables of a store."""
@@ -101,7 +105,7 @@ class RocksTable:
         prefix = access.start + access.encode(key)
         if access.single:
             content = self._database.get(prefix)
-            return [] if content is None else [(self.codec.decode(content), 1)]
+            return [] if content is None else [(self._decode_all([content], [prefix])[0], 1)]
         # No value and no row key begins with ff, so that this is above every entry of the key.
         return self._rows_with(access, prefix, self._database.items(prefix, prefix + b"\xff"))
 
@@ -135,11 +139,13 @@ class RocksTable:
     def _find_stored(self, access: Access, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
         if len(keys) < 2:
             return [self.find(columns, key) for key in keys]
-        start, encode, decode = access.start, access.encode, self.codec.decode
+        start, encode = access.start, access.encode
         prefixes = [start + encode(key) for key in keys]
         if access.single:
-            contents = self._database.get_many(prefixes)
-            return [[] if content is None else [(decode(content), 1)] for content in contents]
+            stored = zip(prefixes, self._database.get_many(prefixes), strict=True)
+            found = {key: content for key, content in stored if content is not None}
+            rows = dict(zip(found, self._decode_all(list(found.values()), list(found)), strict=True))
+            return [[(rows[key], 1)] if key in rows else [] for key in prefixes]
         answers = self._database.prefixed(prefixes, access.end)
         return [self._rows_with(access, prefix, entries) for prefix, entries in zip(prefixes, answers, strict=True)]
 
@@ -159,7 +165,6 @@ class RocksTable:
 
     def _rows_of(self, skip: int, entries: list[tuple[bytes, bytes]]) -> list[Delta]:
         """The rows of index (or row) entries, whose row keys begin after ``skip`` bytes."""
-        decode = self.codec.decode
         if not self.schema.primary_key:
             inline, tail = layout.INLINE[0], -layout.UNIQUE_BYTES
             contents = [key[skip + 1 : tail] if key[skip] == inline else value for key, value in entries]
@@ -170,11 +175,24 @@ class RocksTable:
         if missing:
             fetched = self._database.get_many([self._rows + entries[at][0][skip:] for at in missing])
             for at, content in zip(missing, fetched, strict=True):
-                assert content is not None, "an index entry without its row"
+                if content is None:
+                    raise self._bad_row(entries[at][0], "an index entry has no row")
                 contents[at] = content
+        keys = [key for key, _ in entries]
         if self.schema.primary_key or len(contents) < 2:
-            return [(decode(content), 1) for content in contents]
-        return [(decode(content), weight) for content, weight in Counter(contents).items()]
+            return [(row, 1) for row in self._decode_all(contents, keys)]
+        counted = Counter(contents)
+        return list(zip(self._decode_all(list(counted), keys), counted.values(), strict=True))
+
+    def _decode_all(self, contents: Sequence[bytes], keys: Sequence[bytes]) -> list[Row]:
+        """``keys`` are named where something is no row; of a bag with equal rows, one that is near."""
+        try:
+            return list(map(self.codec.decode, contents))
+        except UNREADABLE as error:
+            raise self._bad_row(keys[0], f"this or one of the {len(keys)} from it on is no row: {error}") from error
+
+    def _bad_row(self, key: bytes, what: str) -> StorageFailure:
+        return self._database.cannot_read(f'table "{self.schema.name}", key {key.hex()}: {what}')
 
     def _search(self, columns: Columns, key: Row) -> list[Delta]:
         rows = self._rows_of(len(self._rows), self._database.items(self._rows, self._rows_end))
