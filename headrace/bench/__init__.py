@@ -12,6 +12,7 @@ those by the clock.
     lookups    1,000 keys a request     against    a dict under the same uvicorn
     new-view   CREATE VIEW, first read  against    CREATE TABLE AS in DuckDB
     memory     a view under a limit     against    the same view full
+    insert     one row after the other  against    MariaDB, where it is installed
 
 ``headrace bench scale`` is another one, over whole clusters (``scale.py``): what a request costs with 1, 2 and 4
 workers; ``headrace bench replay`` (``replay.py``) reads base logs back, with Spark and without; ``headrace bench
@@ -29,10 +30,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.bench import memory, new_view, reads, report, votes
+from headrace.bench import inserts, memory, new_view, reads, report, votes
 from headrace.bench.measurement import Measurement
 from headrace.errors import BadRequest
 from headrace.render import console
+from loadgen.bench.servers import missing
 
 MEASUREMENTS: dict[str, Callable[[Path, bool], Measurement]] = {
     "writes": votes.measure,
@@ -40,7 +42,10 @@ MEASUREMENTS: dict[str, Callable[[Path, bool], Measurement]] = {
     "lookups": reads.measure_many,
     "new-view": new_view.measure,
     "memory": memory.measure,
+    "insert": inserts.measure,
 }
+PEERS = {"insert": "mariadb"}
+"""Of a measurement whose peer is a server: which. It is left out where that is not installed."""
 
 
 def run(only: str | None, out: Path | None, quick: bool) -> None:
@@ -51,6 +56,9 @@ def run(only: str | None, out: Path | None, quick: bool) -> None:
     taken = []
     for name, measure in MEASUREMENTS.items():
         if only in (None, name):
+            if name in PEERS and (why := missing(PEERS[name])) is not None:
+                printer.print(f"{name} is left out: {why}")
+                continue
             printer.print(f"measuring {name} …")
             with tempfile.TemporaryDirectory(prefix="headrace-bench-") as directory:
                 taken.append(measure(Path(directory), quick))

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench import guard, report, run
+from headrace.bench import guard, inserts, report, run
 from headrace.bench.measurement import Measurement, Rate, ratio
 from headrace.errors import BadRequest
+from loadgen.bench.servers import missing
 
 
 def test_a_round_is_compared_with_itself() -> None:
@@ -84,3 +85,22 @@ def test_writes_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert row["ratio"] > 0
     assert "vote writes" in capsys.readouterr().out
     assert report.machine()["cores"]
+
+
+def test_a_measurement_whose_peer_is_not_installed_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("headrace.bench.missing", lambda program: f"{program} is not installed")
+    out = tmp_path / "bench.json"
+    run(only="insert", out=out, quick=True)
+    assert json.loads(out.read_text())["measurements"] == []
+    assert "insert is left out: mariadb is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(missing("mariadb") is not None, reason="MariaDB is not installed")
+def test_inserts_are_measured_beside_mariadb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(inserts, "QUICK", (1, 20))
+    measured = inserts.measure(tmp_path, True)
+    assert measured.at_most
+    assert measured.ratio > 0
+    assert measured.details["append_and_fdatasync_ms"] > 0
