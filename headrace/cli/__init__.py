@@ -47,11 +47,14 @@ def main() -> None:
 
 def _run() -> None:
     # Loaded here: that takes up to a second or two, and a Ctrl-C in them is one as any other.
-    from headrace.cli.commands import app
     from headrace.errors import HeadraceError
     from headrace.render import console
+    from headrace.shadowed import check_packages
 
     try:
+        check_packages()
+        from headrace.cli.commands import app
+
         app()
     except HeadraceError as error:
         printer = console(stderr=True)
