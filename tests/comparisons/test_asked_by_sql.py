@@ -30,9 +30,9 @@ CREATE EXT VIEW turned AS SELECT sn.id FROM named JOIN sn ON named.name = sn.id 
 """
 
 
-@pytest.fixture
-async def deployment(tmp_path: Path) -> AsyncIterator[LocalDeployment]:
-    opened = await LocalDeployment.open(tmp_path)
+@pytest.fixture(params=[1, 4], ids=["one shard", "four shards"])
+async def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalDeployment]:
+    opened = await LocalDeployment.open(tmp_path, shards=request.param)
     await opened.execute(TABLES)
     yield opened
     await opened.close()
