@@ -29,7 +29,7 @@ from domains.json_rows import json_value
 from domains.schema_json import schema_to_json
 from domains.types import Row, TableSchema
 from migrations.catalog import ViewDefinition
-from migrations.parse import text_of
+from migrations.parse import faithful
 from migrations.plan import State
 from worker.reader_map import ReaderLayout
 from worker.reader_map.holding import HeldRow
@@ -121,7 +121,7 @@ def head_of(state: State, view: str) -> dict[str, Any]:
     return {
         "view": definition.name,
         "materialization": info.materialization,
-        "query": text_of(definition.relation),
+        "query": faithful(definition.relation),
         "names": definition.columns,
         "columns": [{"name": column.name, "type": asdict(column.type)} for column in node.columns],
         "visible": node.operator.visible,
@@ -130,7 +130,7 @@ def head_of(state: State, view: str) -> dict[str, Any]:
         "parameters": [
             {"name": each.name, "kind": each.kind.value, "column": each.column} for each in planned.parameters
         ],
-        "views": [{"name": each.name, "query": text_of(each.relation), "names": each.columns} for each in views],
+        "views": [{"name": each.name, "query": faithful(each.relation), "names": each.columns} for each in views],
         "tables": [schema_to_json(schema) for schema in tables],
         "key_limit": KEY_LIMIT,
     }

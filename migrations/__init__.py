@@ -13,7 +13,10 @@ The same recipe gives the same graph, node for node, so a recipe is all that a r
 here may depend on anything but its arguments: no clock, no randomness, no order of a set.
 
 ==================  ============================================================================================
-``parse``           the only module that imports sqlglot; errors get line and column here
+``syntax``          the only module that imports sqlglot, with what is not MySQL taken out of its parser
+``grammar``         what of its trees is known; anything else is refused by name
+``writing``         a query's tree as a text that reads back as the same tree
+``parse``           statements from text; errors get line and column here
 ``tree``            quick walks over what it gives
 ``catalog``         tables and views by name, and who reads whom
 ``query/``          a SELECT as a tree of operators with parameters; its passes are a tuple in ``select.py``

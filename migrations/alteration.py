@@ -22,7 +22,7 @@ from domains.errors import HeadraceError, StillInUse
 from domains.types import TableColumn, TableSchema
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.joint_graph import JointGraph
-from migrations.parse import text_of
+from migrations.parse import same_tree
 from migrations.plan import State
 from migrations.query.view import frozen, plan_view
 
@@ -55,7 +55,7 @@ def outdated_views(state: State, schema: TableSchema) -> Iterator[ViewDefinition
 def _written_out(view: ViewDefinition, before: Catalog, after: Catalog) -> ViewDefinition | None:
     """The view with ``*`` and NATURAL written out; None where that gives two texts."""
     text, meaning = frozen(before, view.relation)
-    if meaning is None and text_of(text) != text_of(frozen(after, view.relation)[0]):
+    if meaning is None and not same_tree(text, frozen(after, view.relation)[0]):
         return None
     return replace(view, relation=text)
 

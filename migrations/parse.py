@@ -1,27 +1,33 @@
-"""The one door to sqlglot: SQL text in, statements as sqlglot trees out.
+"""SQL text in, statements as trees out; an error says where it is and what was expected, and nothing else.
 
-Everything else in this room says ``from migrations.parse import exp`` and knows sqlglot only by its tree. Three things
-are ours: functions keep the names that MySQL gives them (sqlglot rewrites them for other dialects, which would hide
-``DATE_FORMAT`` behind three nodes), every ``?`` knows where it stands, and an error says where it is and what was
-expected, and nothing else.
+The rest of this room says ``from migrations.parse import exp`` and knows sqlglot only by its tree. No tree leaves here
+that holds anything but what ``grammar.py`` knows, and every ``?`` knows where it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
 
-from sqlglot import exp
-from sqlglot.dialects.mysql import MySQL
-from sqlglot.errors import ErrorLevel, ParseError, TokenError
-from sqlglot.parsers.mysql import MySQLParser
-from sqlglot.tokenizer_core import Token, TokenType
-from sqlglot.trie import new_trie
+from domains.errors import LimitExceeded, SqlSyntaxError, Unsupported
+from migrations.grammar import KNOWN, refuse_unknown
+from migrations.syntax import DIALECT, ErrorLevel, ParseError, Parser, Refusal, Token, TokenError, TokenType, exp
+from migrations.writing import quote, same_tree, text_of, too_deep
 
-from domains.errors import LimitExceeded, SqlSyntaxError
-
-__all__ = ["MAXIMUM_TEXT", "Parsed", "exp", "parse", "parse_select", "place", "position", "quote", "text_of"]
+__all__ = [
+    "MAXIMUM_TEXT",
+    "Parsed",
+    "exp",
+    "faithful",
+    "parse",
+    "parse_select",
+    "place",
+    "position",
+    "quote",
+    "refuse_unfaithful",
+    "same_tree",
+    "text_of",
+    "too_deep",
+]
 
 MAXIMUM_TEXT = 16 * 2**20
 """Characters of SQL in one request: room for bulk INSERTs, and parsing it stays within seconds and a gigabyte."""
@@ -49,138 +55,6 @@ class Parsed:
     """``CREATE TABLE … SHARD BY …`` (sqlglot's tree has no place for it either)."""
 
 
-class _Refusal(ParseError):
-    """A parse error that still knows its place; sqlglot backtracks over it, so it is no error of ours yet."""
-
-    def __init__(self, message: str, start: int, found: str | None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.start = start
-        self.found = found
-
-
-KEPT_FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE", "IFNULL")
-"""Functions that sqlglot may give a node class of its own; all others stay ``exp.Anonymous`` under MySQL's name."""
-
-KEPT_FUNCTION_PARSERS = (
-    *("CAST", "CONVERT", "EXTRACT", "GROUP_CONCAT", "MATCH", "POSITION"),
-    *("SUBSTRING", "SUBSTR", "TRIM", "VALUES", "JSON_TABLE"),
-)
-"""Functions with a syntax of their own inside the parentheses."""
-
-ATOMS = frozenset(
-    {
-        *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.STAR, TokenType.NUMBER, TokenType.STRING),
-        *(TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
-    }
-)
-"""What a column or a constant begins with."""
-ENDS_OPERAND = frozenset(
-    {
-        *(TokenType.EQ, TokenType.AND, TokenType.IN, TokenType.COMMA, TokenType.R_PAREN, TokenType.SENTINEL),
-        *(TokenType.ALIAS, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.LIMIT),
-    }
-)
-"""What makes of the column or constant before it a whole operand: no operator that binds more closely begins so."""
-ENDS_EXPRESSION = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})
-"""And of that operand a whole expression, without an alias."""
-
-
-class _Parser(MySQLParser):
-    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {name: MySQLParser.FUNCTIONS[name] for name in KEPT_FUNCTIONS}
-    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        name: MySQLParser.FUNCTION_PARSERS[name] for name in KEPT_FUNCTION_PARSERS
-    }
-    PLACEHOLDER_PARSERS: ClassVar[Any] = {
-        **MySQLParser.PLACEHOLDER_PARSERS,
-        TokenType.PLACEHOLDER: lambda self: self.expression(exp.Placeholder(), self._prev),
-        TokenType.COLON: lambda self: self._named_placeholder(),
-    }
-
-    SHOW_PARSERS: ClassVar[Any] = {
-        **MySQLParser.SHOW_PARSERS,
-        "VIEWS": lambda self: self.expression(exp.Show(this="VIEWS")),
-    }
-    SHOW_TRIE: ClassVar[Any] = new_trie(key.split(" ") for key in SHOW_PARSERS)
-
-    STATEMENT_PARSERS: ClassVar[Any] = {
-        **MySQLParser.STATEMENT_PARSERS,
-        TokenType.REPLACE: lambda self: self._parse_replace(),
-    }
-
-    ddl_query: tuple[int, int] | None = None
-    """Where the SELECT of a CREATE starts in the text, and where it ends."""
-
-    def _parse_ddl_select(self) -> exp.Expr | None:
-        start = self._curr.start if self._curr else 0
-        query: exp.Expr | None = super()._parse_ddl_select()
-        self.ddl_query = (start, self._prev.end + 1) if query is not None else None
-        return query
-
-    def _parse_expression(self) -> exp.Expr | None:
-        """sqlglot goes down fifteen levels of operators to find that one column stands between two commas."""
-        atom = self._atom_before(ENDS_EXPRESSION)
-        return super()._parse_expression() if atom is None else atom
-
-    def _parse_bitwise(self) -> exp.Expr | None:
-        """The same for the sides of a comparison."""
-        atom = self._atom_before(ENDS_OPERAND)
-        return super()._parse_bitwise() if atom is None else atom
-
-    def _atom_before(self, ends: frozenset[TokenType]) -> exp.Expr | None:
-        """The column (``a`` or ``t.a``) or constant that stands here, where one of these follows it."""
-        if self._curr.token_type not in ATOMS:
-            return None
-        after = self._next.token_type
-        if after == TokenType.DOT:
-            at = self._index + 3
-            after = self._tokens[at].token_type if at < self._tokens_size else TokenType.SENTINEL
-        return self._parse_atom() if after in ends else None
-
-    def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
-        """sqlglot makes a text of every amount, and ``1.5`` DAY are two days, but ``'1.5'`` DAY is one."""
-        interval: exp.Interval = super()._parse_interval_span(this, parse_function_unit)
-        if this.is_number and not this.is_int:
-            interval.set("this", this)
-        return interval
-
-    def _parse_replace(self) -> exp.Expr:
-        """``REPLACE INTO …`` is an ``exp.Insert`` whose ``alternative`` is ``REPLACE``."""
-        insert: exp.Expr = self._parse_insert()
-        insert.set("alternative", "REPLACE")
-        return insert
-
-    def _named_placeholder(self) -> exp.Expr | None:
-        if not self._match_set(self.COLON_PLACEHOLDER_TOKENS):
-            return None
-        return self.expression(exp.Placeholder(this=self._prev.text), self._prev)
-
-    def raise_error(self, message: str, token: Token | None = None) -> None:
-        current = self._curr or None
-        place = token or current or self._prev or None
-        if place is None:
-            raise _Refusal(message, 0, None)
-        at_end = token is None and current is None
-        raise _Refusal(message, place.end + 1 if at_end else place.start, None if at_end else place.text)
-
-    def _parse_as_command(self, start: Token) -> NoReturn:
-        """Where sqlglot would shrug and keep the text, we say which word it stumbled over."""
-        self.raise_error("Unexpected token")
-        raise AssertionError("raise_error raises")
-
-    def _warn_unsupported(self) -> None:
-        """sqlglot logs here; whoever gets the ``exp.Command`` answers for it."""
-
-
-class _Dialect(MySQL):
-    class Tokenizer(MySQL.Tokenizer):
-        COMMANDS = MySQL.Tokenizer.COMMANDS - {TokenType.REPLACE}
-        """Without REPLACE, whose statement would else be one opaque string."""
-
-
-_DIALECT = _Dialect()
-
-
 def parse(sql: str) -> list[Parsed]:
     """The statements of a text, in order; empty ones are left out.
 
@@ -192,7 +66,7 @@ def parse(sql: str) -> list[Parsed]:
     if "\0" in sql:
         raise _syntax_error(sql, sql.index("\0"), "unexpected NUL character")
     try:
-        tokens = _DIALECT.tokenize(sql)
+        tokens = DIALECT.tokenize(sql)
     except TokenError as error:
         raise _token_error(sql, error) from None
     return [_statement(sql, chunk) for chunk in _split(tokens)]
@@ -209,6 +83,22 @@ def parse_select(sql: str) -> exp.Query:
     return statements[0].expression
 
 
+def faithful(query: exp.Query) -> str:
+    """The query as a text to be kept, which reads back as this very tree.
+
+    :raises Unsupported: it has none.
+    """
+    text = text_of(query)
+    refuse_unfaithful(query, parse_select(text))
+    return text
+
+
+def refuse_unfaithful(query: exp.Query, back: exp.Query) -> None:
+    """:raises Unsupported: a text that was written for a query reads back as another one."""
+    if not same_tree(query, back):
+        raise Unsupported("this query cannot be kept as a text", hint="CREATE EXT VIEW it, and read the view")
+
+
 def position(node: exp.Expr) -> int:
     """Where a placeholder, name or literal starts in its statement's text (−1: unknown)."""
     return int(node.meta.get("start", -1)) if node._meta else -1
@@ -221,24 +111,6 @@ def place(node: exp.Expr) -> tuple[int | None, int | None]:
             meta = part._meta
             return int(meta["line"]), max(1, int(meta["col"]) - int(meta["end"]) + int(meta["start"]))
     return None, None
-
-
-def text_of(node: exp.Expr) -> str:
-    """An expression as MySQL would print it: the name of a column that has none."""
-    try:
-        return node.sql(dialect=_DIALECT, comments=False)
-    except RecursionError:  # Printing goes deeper than parsing.
-        raise too_deep() from None
-
-
-def too_deep() -> LimitExceeded:
-    """What a text may parse to can still be deeper than what is made of it, by functions that call themselves."""
-    return LimitExceeded("the statement nests too deep", hint="split it into several views")
-
-
-def quote(name: str) -> str:
-    """A name as MySQL reads it back, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _split(tokens: list[Token]) -> list[list[Token]]:
@@ -256,12 +128,13 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     external = _is_external(tokens)
     if external:
         tokens = [token for token in tokens if token is not tokens[1]]
+    _refuse_foreign_tokens(sql, tokens)
     tokens, sharding = _without_sharding(sql, tokens)
     tokens = _with_plain_values(tokens)
-    parser = _Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT)
+    parser = Parser(error_level=ErrorLevel.IMMEDIATE, dialect=DIALECT)
     try:
         trees = parser.parse(tokens, sql)
-    except _Refusal as refusal:
+    except Refusal as refusal:
         raise _syntax_error(sql, refusal.start, _wording(refusal)) from None
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
@@ -276,11 +149,31 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:
         raise _syntax_error(sql, tokens[0].start, f'unexpected "{tokens[0].text}"')
+    if type(tree) not in KNOWN or isinstance(tree, (exp.Alias, exp.Column, exp.Command, exp.Kill)):
+        raise Unsupported(f"the statement {tokens[0].text.upper()}")
+    refuse_unknown(tree)
     query = sql[slice(*parser.ddl_query)] if parser.ddl_query is not None and isinstance(tree, exp.Create) else ""
     return Parsed(tree, text, external, query, sharding)
 
 
-def _stumbled(parser: _Parser, tokens: list[Token]) -> tuple[int, str]:
+_SPELLED = frozenset((TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER))
+_FOREIGN = ("==", "|>", "ISNULL", "NOTNULL")
+
+
+def _refuse_foreign_tokens(sql: str, tokens: list[Token]) -> None:
+    """What leaves no trace in the tree: spellings of other dialects, and comments that MySQL executes."""
+    for at, token in enumerate(tokens):
+        if token.comments and "/*!" in sql and any(comment.startswith("!") for comment in token.comments):
+            raise Unsupported(
+                "a comment that is executed (/*! … */)", hint="write it without the comment, or leave it out"
+            )
+        if token.token_type not in _SPELLED and token.text.upper() in _FOREIGN:
+            called = at + 1 < len(tokens) and tokens[at + 1].token_type == TokenType.L_PAREN
+            if not called:
+                raise _syntax_error(sql, token.start, f'unexpected "{token.text}"')
+
+
+def _stumbled(parser: Parser, tokens: list[Token]) -> tuple[int, str]:
     """Where a parser that failed had come to, and what stands there."""
     current = parser._curr
     if not current or current.token_type == TokenType.SENTINEL:
@@ -331,7 +224,7 @@ def _syntax_error(sql: str, start: int, message: str) -> SqlSyntaxError:
     return SqlSyntaxError(message, line=before.count("\n") + 1, column=start - (before.rfind("\n") + 1) + 1)
 
 
-def _wording(refusal: _Refusal) -> str:
+def _wording(refusal: Refusal) -> str:
     expected = _expectation(refusal.message)
     if refusal.found is None:
         return f"{expected}, but the text ends" if expected.startswith("expected") else "unexpected end of the text"

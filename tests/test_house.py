@@ -34,7 +34,7 @@ LONG_FILES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
 
 DOORS = {
-    "sqlglot": ("migrations/parse.py",),
+    "sqlglot": ("migrations/syntax.py",),
     "rocksdict": ("worker/rocks/database.py",),
     "lmdb": ("worker/reader_map/environment.py",),
     "msgpack": ("worker/wire/codec.py",),

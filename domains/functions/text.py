@@ -16,6 +16,23 @@ MAX_TEXT = 64 * 1024 * 1024
 """MySQL's default ``max_allowed_packet``."""
 
 
+def _upper(text: str) -> str:
+    """One character for each, as in MySQL: ``ß`` has no capital letter of its own."""
+    return text.upper() if text.isascii() else "".join(map(_capital, text))
+
+
+def _capital(character: str) -> str:
+    for mapped in (character.upper(), character.title()):  # U+1FB3 has a single letter only as a title's first.
+        if len(mapped) == 1:
+            return mapped
+    return character
+
+
+def _lower(text: str) -> str:
+    """One character for each, wherever it stands: no final sigma, and ``İ`` is ``i`` without a further dot."""
+    return text.lower() if text.isascii() else "".join([character.lower()[0] for character in text])
+
+
 def textual(
     name: str,
     parameters: Sequence[Parameter],
@@ -159,8 +176,8 @@ def _length(value: str | bytes) -> int:
 
 FUNCTIONS = registry(
     textual("concat", [TEXT], TEXT, _concat, variadic=True),
-    textual("lower", [TEXT], TEXT, str.lower, of_bytes=str),
-    textual("upper", [TEXT], TEXT, str.upper, of_bytes=str),
+    textual("lower", [TEXT], TEXT, _lower, of_bytes=str),
+    textual("upper", [TEXT], TEXT, _upper, of_bytes=str),
     implemented("length", [_text_or_bytes], BIGINT, _length),
     textual("char_length", [TEXT], BIGINT, len),
     textual("substring", [TEXT, BIGINT, BIGINT], TEXT, substring, optional=1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domains.errors import SqlError, Unsupported
+from domains.errors import SqlError
 from domains.graph import ParameterKind
 from domains.types import BIGINT
 from migrations.parse import exp, position, text_of
@@ -10,25 +10,15 @@ from migrations.query.relation import Slot
 
 
 def sorting_direction(term: exp.Expr) -> bool:
-    """Whether an ORDER BY term descends.
-
-    :raises Unsupported: NULLS FIRST or LAST against MySQL's order (NULL is less than everything).
-    """
-    descending = bool(term.args.get("desc"))
-    nulls_first = term.args.get("nulls_first")
-    if nulls_first is not None and bool(nulls_first) == descending:
-        raise Unsupported("NULLS FIRST and NULLS LAST", hint="order by (x IS NULL) first")
-    return descending
+    """Whether an ORDER BY term descends."""
+    return bool(term.args.get("desc"))
 
 
 def read_limit(node: exp.Expr) -> tuple[int | Slot | None, int | Slot]:
     """LIMIT and OFFSET; None and 0 where they are absent."""
     limit, offset = node.args.get("limit"), node.args.get("offset")
-    if isinstance(limit, exp.Fetch):
-        raise Unsupported("FETCH FIRST", hint="use LIMIT")
     count = None if limit is None else _count(limit.expression, ParameterKind.LIMIT)
-    skipped = limit.args.get("offset") if limit is not None else None
-    start = offset.expression if offset is not None else skipped
+    start = offset.expression if offset is not None else None
     return count, 0 if start is None else _count(start, ParameterKind.OFFSET)
 
 

@@ -65,15 +65,8 @@ _ARITHMETIC = frozenset(("add", "subtract", "multiply", "divide", "int_divide", 
 _ROW_COMPARISONS = {"eq": "and", "ne": "or"}
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
-    exp.Window: ("window functions (OVER)", None),
-    exp.Filter: ("FILTER (WHERE …) on an aggregate", "put the condition into a CASE inside the aggregate"),
     exp.Parameter: ("user variables (@name)", "use a parameter: ?"),
     exp.SessionParameter: ("session variables (@@name)", None),
-    exp.MatchAgainst: ("full-text search (MATCH … AGAINST)", "use LIKE"),
-    exp.All: ("comparison with ALL (SELECT …)", "compare with (SELECT MAX(…) …)"),
-    exp.Any: ("comparison with ANY (SELECT …)", "use IN (SELECT …)"),
-    exp.JSONExtract: ("JSON operators", None),
-    exp.JSONExtractScalar: ("JSON operators", None),
     exp.Interval: ("INTERVAL outside of date arithmetic", None),
 }
 
@@ -253,6 +246,8 @@ def _cast(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
 
 def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     name, parts = calls.spelled(node)
+    if isinstance(node, exp.Anonymous) and node.name.lower() in calls.OPERATORS - calls.AGGREGATES:
+        raise Unsupported(f"function {node.name.upper()}", hint="write the operator")
     if name == "values":
         raise Unsupported("VALUES(column) outside of ON DUPLICATE KEY UPDATE")
     if name in calls.CLOCK:

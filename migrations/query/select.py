@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from domains.errors import SqlError, Unsupported
+from domains.errors import SqlError
 from domains.expressions import Call, Constant, Expression, Field
 from migrations.parse import exp, text_of
 from migrations.query.block import Block, Plan
@@ -58,7 +58,6 @@ PASSES: tuple[Pass, ...] = (
 
 def plan_select(node: exp.Select, context: Context, plan: Plan) -> Relation:
     """The relation that a SELECT block means; ORDER BY and LIMIT are noted in it and not yet carried out."""
-    _refuse_clauses(node)
     block = Block(node, context, plan)
     for step in PASSES:
         step(block)
@@ -146,12 +145,3 @@ def _with_limit(relation: Relation, node: exp.Expr) -> Relation:
     if limit is None and offset == 0:
         return relation
     return Relation(relation.plan, relation.outputs, relation.carried, relation.empty, relation.order, limit, offset)
-
-
-def _refuse_clauses(node: exp.Select) -> None:
-    for key, construct in (("windows", "WINDOW"), ("qualify", "QUALIFY"), ("into", "SELECT … INTO")):
-        if node.args.get(key):
-            raise Unsupported(construct)
-    distinct = node.args.get("distinct")
-    if distinct is not None and distinct.args.get("on"):
-        raise Unsupported("DISTINCT ON")

@@ -12,11 +12,11 @@ from decimal import Decimal
 
 from domains.errors import Unsupported
 from domains.expressions import Call, Constant, Expression, Field
-from domains.functions import common_type, comparison_type
+from domains.functions import common_type
 from domains.functions.comparands import comparable, settled
 from domains.types import DOUBLE, TEXT, Kind, SqlType
 from migrations.spark_sql.functions import FUNCTIONS
-from migrations.spark_sql.values import check_digits, compared_with, converted, exact_literal, literal
+from migrations.spark_sql.values import compared_with, converted, exact_literal, literal
 
 _COMPARISONS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "null_safe_eq": "<=>"}
 
@@ -83,23 +83,19 @@ class Names:
 
     def _compared(self, left: Expression, symbol: str, right: Expression) -> str:
         left, right = settled(left, right), settled(right, left)
-        return f"{self.comparable(left, right)} {symbol} {self.comparable(right, left)}"
+        return f"{self.comparable(left, right.type)} {symbol} {self.comparable(right, left.type)}"
 
-    def comparable(self, e: Expression, other: Expression | SqlType) -> str:
-        """The expression as Spark compares it with another, or with values of a type: converted where the engine
-        converts, and a constant by the engine's own conversion.
+    def comparable(self, e: Expression, other: SqlType) -> str:
+        """The expression as Spark compares it with one of another type: converted where the engine converts.
 
         :raises Unsupported: Spark would compare otherwise.
         """
-        type = other if isinstance(other, SqlType) else other.type
-        check_digits(e, other)
-        if not isinstance(e, Constant):
-            return compared_with(self.value(e), e.type, type)
-        convert = comparable(e.type, type)
-        value = e.value if convert is None or e.value is None else convert(e.value)
-        if isinstance(value, (int, Decimal)):
-            return exact_literal(value)
-        return literal(value, comparison_type(e.type, type))
+        if isinstance(e, Constant) and e.value is not None and other.kind in (Kind.INTEGER, Kind.DECIMAL):
+            convert = comparable(e.type, other)
+            value = e.value if convert is None else convert(e.value)
+            if isinstance(value, (int, Decimal)):
+                return exact_literal(value)
+        return compared_with(self.value(e), e.type, other)
 
     def all_true(self, conditions: Sequence[Expression]) -> str:
         return " AND ".join(self.truth(each) for each in conditions) or "TRUE"

@@ -8,12 +8,9 @@ What does not fit fails the query (ANSI mode) and is never wrong.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 from domains.errors import Unsupported
-from domains.expressions import Constant, Expression
 from domains.functions import comparison_type
-from domains.functions.comparands import comparable
 from domains.types import BIGINT, Kind, SqlType, Value
 
 DIGITS = 38
@@ -62,7 +59,7 @@ def literal(value: Value, type: SqlType) -> str:
     if value is None:
         return f"CAST(NULL AS {spark_type(type)})"
     if isinstance(value, Decimal):
-        return f"CAST({quoted(format(value, 'f'))} AS {decimal(type.scale, max(WHOLE_DIGITS, value.adjusted() + 1))})"
+        return f"CAST({quoted(format(value, 'f'))} AS {decimal(type.scale)})"
     if isinstance(value, int):
         if not -(2**63) < value < 2**63:
             return f"CAST('{value}' AS DECIMAL(38,0))"
@@ -84,7 +81,7 @@ def converted(text: str, source: SqlType, target: SqlType) -> str:
     :raises Unsupported: Spark has no way to say it.
     """
     if source.kind is Kind.NULL:
-        return f"CAST(NULL AS {spark_type(target)})"  # Not of a number: Spark casts none to a DATE or a BLOB.
+        return f"CAST({text} AS {spark_type(target)})"
     if target.kind is Kind.NULL or (source.kind is target.kind and source.kind is not Kind.DECIMAL):
         return text
     if source.kind is Kind.DECIMAL and target.kind is Kind.DECIMAL:
@@ -113,8 +110,6 @@ def compared_with(text: str, type: SqlType, other: SqlType) -> str:
     kind, met = type.kind, other.kind
     if (kind in _TEMPORAL and met in _NUMBERS) or (kind in _NUMBERS and met in _TEMPORAL):
         raise Unsupported(f"{kind} compared with {met}, which Spark does otherwise")
-    if kind in _TEXTS and met in _TEMPORAL:
-        raise Unsupported(f"{kind} compared with {met}, of which Spark reads other spellings")
     if kind in _EXACT and met in (*_EXACT, *_TEXTS):
         return text  # Numbers of different scales are compared as they are: exactly.
     if kind in _TEXTS and met in _EXACT:
@@ -132,41 +127,16 @@ def _exact_number(text: str) -> str:
 
 
 def exact_literal(value: int | Decimal) -> str:
-    """A number with the digits that it has, whatever its column's."""
-    whole, places = _digits(value)
-    return literal(value, BIGINT) if isinstance(value, int) else _as_decimal(value, whole + places, places)
+    """A number with the digits that it has, whatever its column's.
 
-
-def _as_decimal(value: Decimal, digits: int, places: int) -> str:
-    return f"CAST({quoted(format(value, 'f'))} AS DECIMAL({digits},{places}))"
-
-
-def _digits(value: int | Decimal) -> tuple[int, int]:
-    """Before and behind the point."""
-    number = Decimal(value)
-    return max(1, number.adjusted() + 1), max(0, -int(number.as_tuple().exponent))
-
-
-def check_digits(one: Expression, other: Expression | SqlType) -> None:
-    """Of exact numbers that are compared Spark makes one DECIMAL, and rounds what it cannot hold.
-
-    :raises Unsupported: it would have to.
+    :raises Unsupported: Spark's DECIMAL cannot hold it.
     """
-    sides = (one, other)
-    types = [side if isinstance(side, SqlType) else side.type for side in sides]
-    if not any(type.kind in _EXACT for type in types) or any(type.kind not in (*_EXACT, *_TEXTS) for type in types):
-        return
-    held = [_held(side, type) for side, type in zip(sides, types, strict=True)]
-    if max(whole for whole, _ in held) + max(places for _, places in held) > DIGITS:
-        raise Unsupported("numbers that together have more digits than Spark compares exactly")
-
-
-def _held(side: Expression | SqlType, type: SqlType) -> tuple[int, int]:
-    if isinstance(side, Constant) and side.value is not None:
-        convert = comparable(type, BIGINT)
-        number: Any = side.value if convert is None else convert(side.value)
-        return _digits(number)
-    return WHOLE_DIGITS, _SCALE_COMPARED if type.kind in _TEXTS else type.scale
+    number = Decimal(value)
+    places = max(0, -int(number.as_tuple().exponent))
+    if not -DIGITS < number.adjusted() < DIGITS - places or places > DIGITS:
+        raise Unsupported("a number with more digits than Spark compares")
+    digits = format(number, "f")
+    return literal(value, BIGINT) if isinstance(value, int) else f"CAST({quoted(digits)} AS DECIMAL({DIGITS},{places}))"
 
 
 def _integer(text: str, source: SqlType, target: SqlType) -> str | None:

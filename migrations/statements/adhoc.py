@@ -96,7 +96,7 @@ def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, kee
         without_hints(copy)
     _fold_names(copy)
     text = text_of(copy)
-    return AdHoc(text, ad_hoc_name(text), tuple(making.arguments), reusable=not written)
+    return AdHoc(text, ad_hoc_name(text), tuple(making.arguments), not written, copy)
 
 
 def _supply(making: _Making, select: exp.Select, wants: list[Wanted]) -> None:

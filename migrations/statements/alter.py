@@ -12,7 +12,8 @@ from itertools import compress
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, StillInUse, Unsupported
 from domains.types import TableColumn, TableSchema
 from migrations.catalog import Catalog, unknown
-from migrations.parse import Parsed, exp, text_of
+from migrations.grammar import words
+from migrations.parse import Parsed, exp
 from migrations.statements.columns import column_declaration, implicit_default, key_columns
 from migrations.statements.ddl import MOST_COLUMNS, MOST_INDEXES, index_clause, with_index
 from migrations.statements.names import column_position, known_table, located
@@ -81,7 +82,7 @@ def _act(schema: TableSchema, action: exp.Expr) -> TableSchema:
         exp.DropPrimaryKey: "DROP PRIMARY KEY",
     }
     raise Unsupported(
-        f"ALTER TABLE … {names.get(type(action)) or text_of(action)[:60]}",
+        f"ALTER TABLE … {names.get(type(action)) or words(action)}",
         hint="ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX are there",
     )
 
@@ -93,7 +94,7 @@ def _add_key(schema: TableSchema, item: exp.Expr) -> TableSchema:
         elif isinstance(part, exp.UniqueColumnConstraint):
             raise _unique_later(schema)
         elif not isinstance(part, exp.ForeignKey):
-            what = "PRIMARY KEY" if isinstance(part, exp.PrimaryKey) else text_of(part)[:60]
+            what = "PRIMARY KEY" if isinstance(part, exp.PrimaryKey) else words(part)
             raise Unsupported(f"ALTER TABLE … ADD {what}", hint="declare it in CREATE TABLE")
     return schema
 

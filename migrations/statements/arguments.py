@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from domains.errors import BadRequest, SqlError
 from domains.graph import Parameter, ParameterKind
 from domains.types import Kind, SqlType, Value
 from migrations.catalog import ViewDefinition
-from migrations.parse import parse_select
+from migrations.parse import exp, parse_select, refuse_unfaithful
 from migrations.statements.access import exact_value
 from migrations.statements.constants import Argument
 
@@ -35,6 +35,9 @@ class AdHoc:
     reusable: bool = True
     """False: values of the user's parameters stand in the text, so it is not the view of the text with other values."""
 
+    tree: exp.Query | None = field(default=None, compare=False, repr=False)
+    """What the text was written from; None where only the text is known, which a recipe keeps."""
+
     def bind(self, params: Sequence[Argument]) -> tuple[Argument, ...]:
         """The arguments with the user's values in place; a list is flat and has no value twice."""
         return tuple(
@@ -43,9 +46,11 @@ class AdHoc:
         )
 
     def definition(self) -> ViewDefinition:
-        return ViewDefinition(
-            self.name, self.view_sql, external=True, ad_hoc=True, relation=parse_select(self.view_sql)
-        )
+        """:raises Unsupported: the text does not read back as the SELECT that it was written from."""
+        query = parse_select(self.view_sql)
+        if self.tree is not None:
+            refuse_unfaithful(self.tree, query)
+        return ViewDefinition(self.name, self.view_sql, external=True, ad_hoc=True, relation=query)
 
 
 def _flat(parts: tuple[Part, ...], params: Sequence[Argument]) -> tuple[Value, ...]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, TypeViolation, Unsupported
 from domains.types import Kind, SqlType, TableColumn, TableSchema, Value
-from migrations.parse import exp, text_of
+from migrations.grammar import words
+from migrations.parse import exp
 from migrations.query import calls
 from migrations.statements.constants import coerced, evaluate
 from migrations.statements.names import checked, column_position
@@ -64,6 +65,8 @@ def column_declaration(definition: exp.ColumnDef) -> ColumnDeclaration:
 
 def _with(declared: ColumnDeclaration, kind: exp.Expr) -> ColumnDeclaration:
     column = declared.column
+    if isinstance(kind, exp.CollateColumnConstraint):
+        check_collation(kind.this.name)
     if isinstance(kind, _IGNORED):
         return declared
     if isinstance(kind, exp.NotNullColumnConstraint):
@@ -76,8 +79,16 @@ def _with(declared: ColumnDeclaration, kind: exp.Expr) -> ColumnDeclaration:
         return replace(declared, primary=True)
     if isinstance(kind, exp.UniqueColumnConstraint):
         return replace(declared, unique=True)
-    construct, hint = _REFUSED.get(type(kind), (f'"{text_of(kind)[:60]}" in a column definition', None))
+    construct, hint = _REFUSED.get(type(kind), (words(kind), None))
     raise Unsupported(f'{construct} (column "{column.name}")', hint=hint)
+
+
+def check_collation(name: str) -> None:
+    """:raises Unsupported: texts that differ in case would be equal."""
+    if name.lower().endswith("_ci"):
+        raise Unsupported(
+            f'collation "{name}"', hint="text is compared by code point: leave it out, or keep LOWER(…) in the column"
+        )
 
 
 def _with_default(column: TableColumn, default: exp.Expr) -> TableColumn:
@@ -124,7 +135,7 @@ def key_columns(schema: TableSchema, parts: list[exp.Expr], what: str) -> tuple[
     for part in parts:
         name = _key_part(part)
         if name is None:
-            raise Unsupported(f"{what} on the expression {text_of(part)[:60]}", hint="add a column that holds it")
+            raise Unsupported(f"{what} on an expression", hint="add a column that holds it")
         position = column_position(schema, name, part)
         if position in positions:
             raise SqlError(f'{what} names column "{name}" twice')

@@ -7,9 +7,10 @@ from dataclasses import replace
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
 from domains.types import TableSchema
 from migrations.catalog import Catalog, ViewDefinition, unknown
-from migrations.parse import Parsed, exp, text_of
+from migrations.grammar import words
+from migrations.parse import Parsed, exp
 from migrations.query.view import frozen
-from migrations.statements.columns import ColumnDeclaration, column_declaration, key_columns
+from migrations.statements.columns import ColumnDeclaration, check_collation, column_declaration, key_columns
 from migrations.statements.names import checked, located, new_relation_name, refuse_existing, relation_name
 from migrations.statements.sharded import sharded
 from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView
@@ -67,9 +68,7 @@ def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
         refuse_existing(catalog, name)
     # Played again, the text meets the catalog of that moment, and is the same query again.
     kept, meaning = frozen(catalog, query)
-    definition = ViewDefinition(
-        name, parsed.query or text_of(query), parsed.external, ad_hoc=False, relation=kept, columns=columns
-    )
+    definition = ViewDefinition(name, parsed.query, parsed.external, ad_hoc=False, relation=kept, columns=columns)
     return CreateView(definition, or_replace, if_not_exists, meaning)
 
 
@@ -104,6 +103,8 @@ def _refuse_properties(create: exp.Expr, what: str) -> None:
             raise Unsupported("CREATE TABLE … LIKE", hint="write the columns out")
         if isinstance(found, exp.MaterializedProperty):
             raise Unsupported("CREATE MATERIALIZED VIEW", hint="every view is kept up to date: CREATE EXT VIEW")
+        if isinstance(found, exp.CollateProperty):
+            check_collation(found.this.name)
 
 
 # --- the schema of a table ----------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def _with_key(schema: TableSchema, item: exp.Expr, name: str) -> TableSchema:
         raise Unsupported("CHECK", hint="check the value before it is written")
     if isinstance(item, exp.Identifier):
         raise SqlError(f'column "{item.name}" has no type')
-    raise Unsupported(f'"{text_of(item)[:60]}" in CREATE TABLE')
+    raise Unsupported(f"{words(item)} in CREATE TABLE")
 
 
 def index_clause(schema: TableSchema, item: exp.IndexColumnConstraint) -> tuple[int, ...]:

@@ -58,6 +58,8 @@ def truncate(parsed: Parsed, catalog: Catalog) -> WriteStatement:
     tables = parsed.expression.expressions
     if len(tables) != 1:
         raise SqlError("TRUNCATE wants one table")
+    if tables[0].args.get("partition"):
+        raise Unsupported("TRUNCATE with PARTITION")
     return WriteStatement(Delete(written_table(catalog, tables[0]).name, None))
 
 

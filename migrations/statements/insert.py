@@ -9,7 +9,7 @@ from domains.errors import ConstraintViolation, SqlError, Unsupported
 from domains.expressions import Expression, Field
 from domains.packets import Insert
 from domains.types import Row, TableSchema, Value
-from migrations.parse import exp, text_of
+from migrations.parse import exp
 from migrations.query.literals import literal
 from migrations.query.scalar import Setting
 from migrations.query.scope import Bound, Scope
@@ -111,7 +111,7 @@ def _updates(
 ) -> tuple[tuple[int, Expression], ...]:
     """ON DUPLICATE KEY UPDATE over the stored row followed by the row that was to be inserted."""
     if not conflict.args.get("duplicate"):
-        raise Unsupported(f'"{text_of(conflict)[:60]}"', hint="ON DUPLICATE KEY UPDATE")
+        raise Unsupported("ON CONFLICT", hint="ON DUPLICATE KEY UPDATE")
     width = len(schema.columns)
     scope = Scope([*Scope.of_table(schema).bounds, *_new_row(node, schema, positions)])
     plain = setting(scope)

@@ -37,7 +37,8 @@ def split(sql: str) -> list[Parsed]:
         for name in names:
             single = parsed.expression.copy()
             single.set("tables", [name.copy()])
-            statements.append(Parsed(single, text_of(single)))
+            exists = "IF EXISTS " if single.args.get("exists") else ""
+            statements.append(Parsed(single, f"DROP {single.args['kind']} {exists}{text_of(name)}"))
     return statements
 
 
@@ -91,10 +92,6 @@ def _select(parsed: Parsed, query: exp.Query, arguments: tuple[Argument, ...], n
         if not isinstance(query.this, exp.Query):
             raise Unsupported(f"{query.this.key.upper()} as a statement", hint="SELECT … FROM …")
         query = query.this
-    if query.args.get("into") is not None:
-        raise Unsupported("SELECT … INTO", hint="INSERT INTO table SELECT …")
-    if query.args.get("locks"):
-        raise Unsupported("SELECT … FOR UPDATE", hint="a SELECT locks nothing; leave it out")
     if reads_nothing(query):
         return _constant(query, scalars(arguments), now)
     return SelectStatement(query, parsed.sql, arguments)

@@ -71,7 +71,7 @@ def session(parsed: Parsed) -> NoOperation:
     if isinstance(node, (exp.Transaction, exp.Commit, exp.Rollback)):
         word = {exp.Transaction: "BEGIN", exp.Commit: "COMMIT", exp.Rollback: "ROLLBACK"}[type(node)]
         raise Unsupported(f"transactions ({word})", hint=_TRANSACTIONS)
-    raise Unsupported(f'the statement "{text_of(node)[:60]}"')
+    raise Unsupported(f"the statement {parsed.sql.split(None, 1)[0].upper()}")
 
 
 def _check_set_item(item: exp.Expr) -> None:

@@ -18,6 +18,8 @@ TEXT = [
     ("concat_ws", ("-", None), ""),
     ("lower", ("QUADRATICALLY",), "quadratically"),
     ("upper", ("Hej",), "HEJ"),
+    ("upper", ("straße ŉ ﬁ ᾳ",), "STRAßE ŉ ﬁ ᾼ"),
+    ("lower", ("ΟΔΟΣ İ",), "οδοσ i"),
     ("length", ("text",), 4),
     ("length", ("héé",), 5),
     ("length", (b"\xff\xff",), 2),

@@ -99,7 +99,6 @@ WRONG = {
     "SELECT COUNT() FROM stories": "an argument is wanted",
     "SELECT COUNT(DISTINCT) FROM stories": "an argument is wanted",
     "SELECT GROUP_CONCAT(ORDER BY id) FROM stories": "wants an argument",
-    "SELECT id FROM stories WHERE id IN author": "IN wants a list",
     "SELECT FROM stories": "the SELECT list is empty",
     "SELECT id FROM (SELECT id FROM stories) x (a, b)": "2 names",
     "SELECT /*+ PARTIAL_BY(titel) */ id FROM stories WHERE title = ?": 'has no parameter "titel"',

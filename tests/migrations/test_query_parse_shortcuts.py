@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from domains.errors import HeadraceError
-from migrations.parse import _Parser, exp, parse, parse_select
+from migrations.parse import exp, parse, parse_select
+from migrations.syntax import Parser
 from migrations.tree import children, nodes
 from tests.migrations.query_cases import read_cases
 
@@ -65,7 +66,7 @@ def test_the_short_ways_parse_what_the_long_ones_do(monkeypatch: pytest.MonkeyPa
     texts = [*QUERIES, *ODD, *mutated([*QUERIES, *ODD], seed)]
     texts += [f"CREATE VIEW v AS {sql}" for sql in QUERIES]
     short = [outcome(sql) for sql in texts]
-    monkeypatch.setattr(_Parser, "_atom_before", lambda self, ends: None)
+    monkeypatch.setattr(Parser, "_atom_before", lambda self, ends: None)
     for sql, found in zip(texts, short, strict=True):
         assert found == outcome(sql), (seed, sql)
 

@@ -1,0 +1,207 @@
+"""The one door to sqlglot: its tree (``exp``), and its MySQL parser with what is not MySQL taken out.
+
+sqlglot reads many dialects with one parser, so much that MySQL refuses would pass: as another construct, or as nothing
+at all where the tree has no place for it. Operators, clauses and words of other dialects are taken out of the parser's
+tables here. What is left over and stands in the tree is for ``grammar.py``, which names it. Functions keep the names
+that MySQL gives them (sqlglot rewrites them for other dialects, which would hide ``DATE_FORMAT`` behind three nodes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.mysql import MySQL
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.parsers.mysql import MySQLParser
+from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.trie import new_trie
+
+from domains.errors import Unsupported
+
+__all__ = ["DIALECT", "ErrorLevel", "ParseError", "Parser", "Refusal", "Token", "TokenError", "TokenType", "exp"]
+
+T = TypeVar("T")
+
+
+def _only(table: dict[TokenType, Any], *tokens: TokenType) -> dict[TokenType, Any]:
+    """A table of the parser's, cut down to what MySQL has."""
+    return {token: table[token] for token in tokens}
+
+
+class Refusal(ParseError):
+    """A parse error that still knows its place; sqlglot backtracks over it, so it is no error of ours yet."""
+
+    def __init__(self, message: str, start: int, found: str | None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.start = start
+        self.found = found
+
+
+KEPT_FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE", "IFNULL")
+"""Functions that sqlglot may give a node class of its own; all others stay ``exp.Anonymous`` under MySQL's name."""
+
+KEPT_FUNCTION_PARSERS = (
+    *("CAST", "CONVERT", "EXTRACT", "GROUP_CONCAT", "MATCH", "POSITION"),
+    *("SUBSTRING", "SUBSTR", "TRIM", "VALUES", "JSON_TABLE"),
+)
+"""Functions with a syntax of their own inside the parentheses."""
+
+ATOMS = frozenset(
+    {
+        *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.STAR, TokenType.NUMBER, TokenType.STRING),
+        *(TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
+    }
+)
+"""What a column or a constant begins with."""
+ENDS_OPERAND = frozenset(
+    {
+        *(TokenType.EQ, TokenType.AND, TokenType.IN, TokenType.COMMA, TokenType.R_PAREN, TokenType.SENTINEL),
+        *(TokenType.ALIAS, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.LIMIT),
+    }
+)
+"""What makes of the column or constant before it a whole operand: no operator that binds more closely begins so."""
+ENDS_EXPRESSION = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})
+"""And of that operand a whole expression, without an alias."""
+
+
+class Parser(MySQLParser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {name: MySQLParser.FUNCTIONS[name] for name in KEPT_FUNCTIONS}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: MySQLParser.FUNCTION_PARSERS[name] for name in KEPT_FUNCTION_PARSERS
+    }
+    RANGE_PARSERS: ClassVar[Any] = _only(
+        MySQLParser.RANGE_PARSERS,
+        *(TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE, TokenType.RLIKE, TokenType.MEMBER_OF),
+    )
+    COLUMN_OPERATORS: ClassVar[Any] = _only(
+        MySQLParser.COLUMN_OPERATORS, TokenType.DOT, TokenType.ARROW, TokenType.DARROW
+    )
+    UNARY_PARSERS: ClassVar[Any] = _only(
+        MySQLParser.UNARY_PARSERS, TokenType.PLUS, TokenType.DASH, TokenType.NOT, TokenType.TILDE
+    )
+    FACTOR: ClassVar[Any] = _only(MySQLParser.FACTOR, TokenType.STAR, TokenType.SLASH, TokenType.DIV, TokenType.MOD)
+    QUERY_MODIFIER_PARSERS: ClassVar[Any] = _only(
+        MySQLParser.QUERY_MODIFIER_PARSERS,
+        *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET),
+        *(TokenType.WINDOW, TokenType.FOR, TokenType.LOCK),
+    )
+    QUERY_MODIFIER_TOKENS: ClassVar[Any] = set(QUERY_MODIFIER_PARSERS)
+    LAMBDAS: ClassVar[Any] = {}
+    PLACEHOLDER_PARSERS: ClassVar[Any] = {
+        **MySQLParser.PLACEHOLDER_PARSERS,
+        TokenType.PLACEHOLDER: lambda self: self.expression(exp.Placeholder(), self._prev),
+        TokenType.COLON: lambda self: self._named_placeholder(),
+    }
+
+    SHOW_PARSERS: ClassVar[Any] = {
+        **MySQLParser.SHOW_PARSERS,
+        "VIEWS": lambda self: self.expression(exp.Show(this="VIEWS")),
+    }
+    SHOW_TRIE: ClassVar[Any] = new_trie(key.split(" ") for key in SHOW_PARSERS)
+
+    STATEMENT_PARSERS: ClassVar[Any] = {
+        **MySQLParser.STATEMENT_PARSERS,
+        TokenType.REPLACE: lambda self: self._parse_replace(),
+    }
+
+    ddl_query: tuple[int, int] | None = None
+    """Where the SELECT of a CREATE starts in the text, and where it ends."""
+
+    def _parse_ddl_select(self) -> exp.Expr | None:
+        start = self._curr.start if self._curr else 0
+        query: exp.Expr | None = super()._parse_ddl_select()
+        self.ddl_query = (start, self._prev.end + 1) if query is not None else None
+        return query
+
+    def _parse_expression(self) -> exp.Expr | None:
+        """sqlglot goes down fifteen levels of operators to find that one column stands between two commas."""
+        atom = self._atom_before(ENDS_EXPRESSION)
+        return super()._parse_expression() if atom is None else atom
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        """The same for the sides of a comparison."""
+        atom = self._atom_before(ENDS_OPERAND)
+        return super()._parse_bitwise() if atom is None else atom
+
+    def _atom_before(self, ends: frozenset[TokenType]) -> exp.Expr | None:
+        """The column (``a`` or ``t.a``) or constant that stands here, where one of these follows it."""
+        if self._curr.token_type not in ATOMS:
+            return None
+        after = self._next.token_type
+        if after == TokenType.DOT:
+            at = self._index + 3
+            after = self._tokens[at].token_type if at < self._tokens_size else TokenType.SENTINEL
+        return self._parse_atom() if after in ends else None
+
+    def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
+        """sqlglot reads over a comma behind which nothing stands; in ALTER TABLE it counts on that."""
+        items = [parse_method()]
+        while self._match(sep):
+            items.append(parse_method())
+            if items[-1] is None and self._tokens[0].token_type != TokenType.ALTER:
+                self.raise_error("Required keyword")
+        return [item for item in items if item is not None]
+
+    def _parse_select_query(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """sqlglot makes ``SELECT *`` of a bare FROM."""
+        if self._curr.token_type == TokenType.FROM:
+            self.raise_error("Expecting SELECT")
+        query: exp.Expr | None = super()._parse_select_query(*args, **kwargs)
+        return query
+
+    def _parse_ordered(self, parse_method: Callable[[], exp.Expr | None] | None = None) -> exp.Ordered | None:
+        """The tree does not tell whether NULLS FIRST was written, or is the order without it."""
+        ordered: exp.Ordered | None = super()._parse_ordered(parse_method)
+        words = [token.text.upper() for token in self._tokens[max(0, self._index - 2) : self._index]]
+        if ordered is not None and words in (["NULLS", "FIRST"], ["NULLS", "LAST"]):
+            raise Unsupported("NULLS FIRST and NULLS LAST", hint="ORDER BY x IS NULL, x")
+        return ordered
+
+    def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
+        """sqlglot makes a text of every amount, and ``1.5`` DAY are two days, but ``'1.5'`` DAY is one."""
+        before = self._index
+        interval: exp.Interval = super()._parse_interval_span(this, parse_function_unit)
+        if self._index == before:  # sqlglot takes a unit out of the text: INTERVAL '1 day'.
+            self.raise_error("Expecting a unit")
+        if this.is_number and not this.is_int:
+            interval.set("this", this)
+        return interval
+
+    def _parse_replace(self) -> exp.Expr:
+        """``REPLACE INTO …`` is an ``exp.Insert`` whose ``alternative`` is ``REPLACE``."""
+        insert: exp.Expr = self._parse_insert()
+        insert.set("alternative", "REPLACE")
+        return insert
+
+    def _named_placeholder(self) -> exp.Expr | None:
+        if not self._match_set(self.COLON_PLACEHOLDER_TOKENS):
+            return None
+        return self.expression(exp.Placeholder(this=self._prev.text), self._prev)
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        current = self._curr or None
+        place = token or current or self._prev or None
+        if place is None:
+            raise Refusal(message, 0, None)
+        at_end = token is None and current is None
+        raise Refusal(message, place.end + 1 if at_end else place.start, None if at_end else place.text)
+
+    def _parse_as_command(self, start: Token) -> NoReturn:
+        """Where sqlglot would shrug and keep the text, we say which word it stumbled over."""
+        self.raise_error("Unexpected token")
+        raise AssertionError("raise_error raises")
+
+    def _warn_unsupported(self) -> None:
+        """sqlglot logs here; whoever gets the ``exp.Command`` answers for it."""
+
+
+class _Dialect(MySQL):
+    class Tokenizer(MySQL.Tokenizer):
+        COMMANDS = MySQL.Tokenizer.COMMANDS - {TokenType.REPLACE}
+        """Without REPLACE, whose statement would else be one opaque string."""
+
+
+DIALECT = _Dialect()
