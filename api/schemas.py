@@ -242,4 +242,7 @@ class ArchiveAnswer(BaseModel):
     positions: dict[str, int] = Field(description="The last archived position of each base shard")
     token: str = Field(description="The same as a token: what `headrace restore --as-of` takes")
     shards: int
-    recipe: dict[str, Json] = Field(description="Every migration so far, in order")
+    recipe: dict[str, Json] = Field(description="Every migration so far, in order: that of the cut")
+    identities: dict[str, str] = Field(description="Of the table that each base shard is part of")
+    time: str = Field(description="When it was cut; not before that of any earlier recipe in the archive")
+    number: int = Field(description="Of the recipe's record in the archive: records are in this order")

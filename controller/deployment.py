@@ -7,7 +7,7 @@ Look-ups answer JSON fragments as the readers hold them, so that the hot path ne
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from controller.short_lookup import Short
@@ -16,6 +16,7 @@ from domains.graph import Parameter
 from domains.packets import Clock, Once
 from domains.types import Column, Row, TableSchema
 from migrations.statements.duplicates import REFUSED, OnDuplicate
+from worker.archiving import Taken
 from worker.reader_map import BoundLookup, Reading, in_one_state
 
 __all__ = [
@@ -116,7 +117,17 @@ class Archived:
     """Of each base shard; all were cut at about the same moment, and in one process at the same one."""
     shards: int
     recipe: str
-    """As JSON text (``migrations/recipe.py``)."""
+    """As JSON text (``migrations/recipe.py``): the one under which all of it was cut."""
+    identities: dict[str, str] = field(default_factory=dict)
+    """Of the table that each base shard is part of."""
+    time: str = ""
+    number: int = 0
+    """Of the recipe's record in the archive."""
+
+    @classmethod
+    def of(cls, url: str, taken: Taken, shards: int) -> Archived:
+        assert taken.recipe is not None, "a cut without its recipe"
+        return cls(url, taken.positions, shards, taken.recipe, taken.identities, taken.time, taken.number)
 
 
 def numbered_upsert() -> BadRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,7 +107,7 @@ class LocalDeployment(Serving):
             )
             if archive is not None:
                 await asyncio.to_thread(import_module, "worker.archive.archiver")  # It loads pyarrow.
-            self.archiver = start_archiver(dataflow, archive, self._recipe_text)
+            self.archiver = start_archiver(dataflow, archive, self._recipe_now)
             self.migrator.threshold = spark_threshold
             if self.archiver is not None and runners:
                 self._build_in_bulk(self.archiver, runners)
@@ -235,11 +235,13 @@ class LocalDeployment(Serving):
     async def archive(self) -> Archived:
         if self.archiver is None:
             raise not_archived()
-        positions = await asyncio.wrap_future(self.archiver.archive_now())
-        return Archived(self.archiver.options.url, positions, self.state.shards, self._recipe_text())
+        taken = await asyncio.wrap_future(self.archiver.archive_now())
+        return Archived.of(self.archiver.options.url, taken, self.state.shards)
 
-    def _recipe_text(self) -> str:
-        return self._book.recipe.to_json().decode()
+    def _recipe_now(self) -> Callable[[], str]:
+        """From the thread of the steps, between two of them: what is decided is done after it stands here."""
+        recipe = self._book.recipe
+        return lambda: recipe.to_json().decode()
 
     def stopping(self) -> None:
         self.migrator.cancel_all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from domains.packets import Clock
 
@@ -23,7 +23,10 @@ class ArchiveRequest:
 class ArchivePositions:
     url: str
     positions: Clock
-    """Of each base shard that is hosted here, the last archived position."""
+    """Of each base shard that is hosted here, the last archived position: all were cut at the same moment."""
+    identities: dict[str, str] = field(default_factory=dict)
+    schemas: dict[str, int] = field(default_factory=dict)
+    """The number of the schema that each was cut with (``schema_version.py``)."""
 
 
 @dataclass(frozen=True, slots=True)

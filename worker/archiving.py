@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from domains.packets import Clock
+
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
     from worker.dataflow import Dataflow
@@ -39,6 +41,27 @@ class Settings(Protocol):
     def archive_segment_rows(self) -> int: ...
 
 
+RecipeNow = Callable[[], Callable[[], str]]
+"""Answers what gives the recipe as it is at the call, as JSON text: the text of a large one takes its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a pass has cut, all of it between the same two steps, and archived."""
+
+    positions: Clock
+    """Of each base shard."""
+    identities: dict[str, str]
+    """Of the table that each base shard was part of."""
+    schemas: dict[str, int]
+    """The number of the schema that each had (``worker/schema_version.py``)."""
+    time: str
+    recipe: str | None = None
+    """The one at the cut, where this process is the whole deployment."""
+    number: int = 0
+    """Of its record in the archive (``worker/archive/recipes.py``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArchiveOptions:
     url: str
@@ -61,11 +84,11 @@ class ArchiveOptions:
 
 
 def start_archiver(
-    dataflow: Dataflow, options: ArchiveOptions | None, recipe: Callable[[], str] | None = None
+    dataflow: Dataflow, options: ArchiveOptions | None, recipe: RecipeNow | None = None
 ) -> Archiver | None:
     """Begin to archive in a thread of its own; the dataflow has started. None where nothing is to be archived.
 
-    ``recipe`` answers the recipe in force, as JSON text, where this process is the whole deployment.
+    ``recipe`` answers the recipe in force, where this process is the whole deployment.
 
     :raises ArchiveUnusable: nothing can ever be archived there from here.
     """

@@ -355,8 +355,8 @@ class WorkerServer:
         archiver = self._archiver
         if archiver is None:
             raise BadRequest(f'worker "{self._name}" has no archive', hint="start all workers with the same --archive")
-        positions = await asyncio.wrap_future(archiver.archive_now(hold=keep, epoch=epoch))
-        return ArchivePositions(archiver.options.url, positions)
+        taken = await asyncio.wrap_future(archiver.archive_now(hold=keep, epoch=epoch))
+        return ArchivePositions(archiver.options.url, taken.positions, taken.identities, taken.schemas)
 
     def _release(self, keep: str) -> Done:
         if self._archiver is not None:

@@ -28,4 +28,7 @@ def _shown(archived: Archived) -> dict[str, Any]:
         "token": tokens.encode(archived.positions),
         "shards": archived.shards,
         "recipe": orjson.loads(archived.recipe),
+        "identities": archived.identities,
+        "time": archived.time,
+        "number": archived.number,
     }

@@ -39,7 +39,8 @@ class LocalSource:
 
     async def archive_now(self, hold: str, epoch: int) -> Clock:
         await self.files.clear(self.url, STAGING, lambda id: True)  # Of an earlier process: nothing is under way here.
-        return await asyncio.wrap_future(self._archiver.archive_now(hold=hold, epoch=epoch))
+        taken = await asyncio.wrap_future(self._archiver.archive_now(hold=hold, epoch=epoch))
+        return taken.positions
 
     async def release(self, hold: str) -> None:
         self._archiver.release(hold)

@@ -17,6 +17,7 @@ from controller.cluster.state import Assignment, ClusterState
 from domains.errors import HeadraceError, Unavailable
 from domains.graph import DomainIndex
 from migrations.plan import State
+from migrations.recipe import Recipe
 from zookeeper.cluster_authority import Change, ClusterAuthority
 from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
 from zookeeper.errors import AuthorityError
@@ -80,6 +81,11 @@ class Directory:
                 "the cluster has not started yet", hint="it begins when a controller and enough workers are there"
             )
         return self._replica.state
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What ``state`` is of; that of ``cluster`` may be a moment ahead."""
+        return None if self._replica is None else self._replica.recipe
 
     def assignment(self, domain: DomainIndex) -> Assignment | None:
         return None if self.cluster is None else self.cluster.placement.get(domain)

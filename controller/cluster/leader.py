@@ -43,6 +43,7 @@ from controller.migrator import Migrator
 from domains.errors import HeadraceError, NoLeader, Unavailable
 from domains.graph import DomainIndex
 from migrations.plan import one_domain
+from migrations.recipe import Recipe
 from worker.messages import Report, WorkerReport
 from zookeeper.cluster_authority import ClusterAuthority
 from zookeeper.errors import AuthorityError, AuthorityUnavailable
@@ -131,6 +132,11 @@ class Leader:
             await self.rebuild_operations.close()
             if self.migrator is not None:
                 await self.migrator.close()
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What the migrator's state is of."""
+        return None if self._replica is None else self._replica.recipe
 
     def serving(self) -> Migrator:
         """The migrator. Raises NoLeader before it has taken over: who waits for an election waits for that, too."""

@@ -1,7 +1,8 @@
 """What "as of" means for a whole deployment: a recipe, and of each shard of its tables a position.
 
-* **A time**: the recipe and the positions of the last archiving at or before it. In one process an archiving cuts all
-  tables at the same moment; the interval between two is the resolution.
+* **A time**: the last recipe, in the order of their numbers, that was recorded at or before it, and the positions that
+  were archived by then: never less than those of its own cut. In one process an archiving cuts all tables at the same
+  moment; the interval between two is the resolution.
 * **A token**, as a write answers it: exactly that position of the shards that it names. The others are as of the
   archiving that first had what it names.
 * **Nothing**: all that the back-up or the archive has.
@@ -79,19 +80,21 @@ def choose(place: Place, as_of: str | None) -> AsOf:
             manifest = here[base]
             if manifest is None:
                 raise ArchiveError(f'"{place.url}" has no archive of "{base}" any more', hint=where)
-            chosen.append(ShardAsOf(manifest, _position(manifest, clock, moment), schema))
+            least = record.positions.get(base, 0) if moment is not None and record.number else 0
+            chosen.append(ShardAsOf(manifest, _position(manifest, clock, moment, least), schema))
     for each in chosen:
         each.manifest.fold_of(each.position)
     return AsOf(recipe, record.shards, tuple(chosen), record.time)
 
 
-def _position(manifest: ShardManifest, clock: Clock | None, moment: str | None) -> int:
+def _position(manifest: ShardManifest, clock: Clock | None, moment: str | None, least: int) -> int:
+    """``least`` is where the recipe found it. (A record of version 0.1 does not say that of its recipe.)"""
     if clock is not None and manifest.base in clock:
         return clock[manifest.base]
     if moment is None:
         return manifest.position
-    position = manifest.position_at(moment)
-    if not position and manifest.begin:
+    position = max(least, manifest.position_at(moment))
+    if position < manifest.begin:
         # Not an empty table: what it was then has been folded into a later snapshot.
         since = min(segment.closed for segment in manifest.segments)
         raise ArchiveGap(

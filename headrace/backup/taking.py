@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headrace_client import calls
 from headrace_client.connection import Connection
+from headrace_client.results import Archived
 
 from domains.archive import ArchiveError, SegmentCorrupt, SegmentMissing, ShardManifest, manifest_file
 from headrace.backup.contents import Contents, read_contents
@@ -28,6 +29,9 @@ from zookeeper.errors import SlotsDamaged
 TRIES = 3
 """To copy what a manifest names: the archive may let a file go between the look and the copy, once an hour at most."""
 
+VERSION_MAX = (2**62, 0)
+"""The cut's own record is the last one."""
+
 Told = Callable[[str], None]
 
 
@@ -37,15 +41,34 @@ def back_up_running(connection: Connection, dest: str, tell: Told = lambda text:
     :raises BadRequest: the server has no archive. :raises ArchiveError: a file is missing or damaged.
     """
     target = _empty(dest)
-    archived = connection.send(calls.archive())
-    source = Place(archived.url)
-    tell(f"archived up to {sum(archived.positions.values()):,} writes in {len(archived.positions)} shards")
-    files: dict[str, str] = {}
-    manifests = [_copied(source, target, base, position, files) for base, position in archived.positions.items()]
+    copied: dict[str, str] = {}
+    for left in reversed(range(TRIES)):
+        archived = connection.send(calls.archive())
+        source = Place(archived.url)
+        tell(f"archived up to {sum(archived.positions.values()):,} writes in {len(archived.positions)} shards")
+        try:
+            manifests = [_copied(source, target, base, archived, copied) for base in archived.positions]
+            break
+        except Outrun:
+            if not left:
+                raise
+    files = {segment.file: segment.digest for manifest in manifests for segment in manifest.segments}
+    for file in copied.keys() - files.keys():  # Of a cut that could not be copied to its end.
+        target.delete(file)
     book = RecipeBook(target)
     for record in RecipeBook(source).records():
-        book.write(record)
-    return _finish(target, manifests, archived.shards, json.dumps(archived.recipe), files)
+        if record.number <= archived.number:  # Later ones are of positions that this has not.
+            book.write(record)
+    cut = RecipeRecord(
+        archived.time,
+        archived.positions,
+        archived.identities,
+        archived.shards,
+        json.dumps(archived.recipe),
+        number=archived.number,
+        version=VERSION_MAX,
+    )
+    return _finish(target, manifests, cut, files)
 
 
 def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Contents:
@@ -74,7 +97,11 @@ def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Co
                 manifests.append(archive.manifest)
                 tell(f"{archive.manifest.base}: {sum(each.rows for each in archive.manifest.segments):,} rows")
     files = {segment.file: segment.digest for manifest in manifests for segment in manifest.segments}
-    return _finish(target, manifests, shards, _stored(recipe), files)
+    positions = {manifest.base: manifest.position for manifest in manifests}
+    identities = {manifest.base: manifest.identity for manifest in manifests}
+    return _finish(
+        target, manifests, RecipeRecord(closed, positions, identities, shards, _stored(recipe), number=1), files
+    )
 
 
 def _stored(recipe: Path) -> str:
@@ -91,15 +118,22 @@ def _empty(dest: str) -> Place:
     return place
 
 
-def _copied(source: Place, target: Place, base: str, position: int, files: dict[str, str]) -> ShardManifest:
-    """Copy what a shard's archive has up to a position; answers the manifest of that."""
+class Outrun(ArchiveError):
+    """The archive has gone on, and let go what was to be copied."""
+
+
+def _copied(source: Place, target: Place, base: str, archived: Archived, files: dict[str, str]) -> ShardManifest:
+    """Copy what a shard's archive has up to the cut, also where its table was dropped since; answers the manifest of
+    that."""
+    position, wanted = archived.positions[base], (base, archived.identities[base])
     for left in reversed(range(TRIES)):
-        manifest = next((each for each in all_manifests(source) if each.base == base), None)
+        there = all_manifests(source, former=True)
+        manifest = next((each for each in there if (each.base, each.identity) == wanted), None)
         if manifest is None:
-            raise ArchiveError(f'"{source.url}" has no archive of "{base}"', hint="can this machine see the same URL?")
+            raise Outrun(f'"{source.url}" has no archive of "{base}"', hint="can this machine see the same URL?")
         cut = replace(manifest, segments=tuple(each for each in manifest.segments if each.last <= position))
         if cut.position != position:  # It has been folded into a later snapshot meanwhile.
-            raise ArchiveError(
+            raise Outrun(
                 f'the archive of "{base}" has let go of position {position} while it was copied',
                 hint="give --archive-retention more than a back-up takes, and try again into another directory",
             )
@@ -127,14 +161,11 @@ def _copy(source: Place, target: Place, file: str, digest: str) -> str:
 _BROKEN_OFF = "headrace archive check names all that is damaged; what was copied until now is no back-up: delete it"
 
 
-def _finish(target: Place, manifests: list[ShardManifest], shards: int, recipe: str, files: dict[str, str]) -> Contents:
-    """The recipe as it is now, and what there is."""
-    now = time_text(time.time())
-    positions = {manifest.base: manifest.position for manifest in manifests}
-    identities = {manifest.base: manifest.identity for manifest in manifests}
-    RecipeBook(target).write(RecipeRecord(now, positions, identities, shards, recipe))
+def _finish(target: Place, manifests: list[ShardManifest], cut: RecipeRecord, files: dict[str, str]) -> Contents:
+    """The recipe as it was at the cut, and what there is."""
+    RecipeBook(target).write(cut)
     others = [manifest_file(manifest.table, manifest.shard) for manifest in manifests]
     others += [f"recipes/{name}" for name in target.files("recipes")]
-    contents = Contents(now, positions, shards, files | {file: target.digest(file) for file in others})
+    contents = Contents(cut.time, cut.positions, cut.shards, files | {file: target.digest(file) for file in others})
     contents.write(target)
     return contents

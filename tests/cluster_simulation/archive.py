@@ -19,7 +19,8 @@ from domains.packets import Clock
 from domains.storage import added_values
 from domains.types import Delta, Row, TableSchema
 from tests.cluster_simulation.storage import CrashStore
-from worker.archiving import ArchiveOptions
+from worker.archiving import ArchiveOptions, Taken
+from worker.schema_version import version_of
 
 if TYPE_CHECKING:
     from random import Random
@@ -124,7 +125,7 @@ class SimulatedArchive:
 
 @dataclass(slots=True)
 class _Asked:
-    answer: Future[Clock]
+    answer: Future[Taken]
     hold: str | None
     epoch: int
 
@@ -153,7 +154,7 @@ class SimulatedArchiver:
         self._asked: list[_Asked] = []
         self._news = asyncio.Event()
 
-    def archive_now(self, *, hold: str | None = None, epoch: int = 0) -> Future[Clock]:
+    def archive_now(self, *, hold: str | None = None, epoch: int = 0) -> Future[Taken]:
         asked = _Asked(Future(), hold, epoch)
         self._asked.append(asked)
         self._news.set()
@@ -184,8 +185,8 @@ class SimulatedArchiver:
                 for each in asked:
                     each.answer.set_result(reached)
 
-    async def _pass(self, asked: list[_Asked]) -> Clock:
-        """The archived positions. Raises what kept it from archiving all, once it has tried all."""
+    async def _pass(self, asked: list[_Asked]) -> Taken:
+        """What was archived. Raises what kept it from archiving all, once it has tried all."""
         self._archive.check()
         cuts = await asyncio.wrap_future(self._worker.dataflow.call(lambda: self._cut(asked)))
         for cut in cuts:
@@ -201,7 +202,7 @@ class SimulatedArchiver:
                 failed = error
         if failed is not None:
             raise failed
-        return reached
+        return Taken(reached, {}, {cut.base: version_of(cut.schema) for cut in cuts}, "")
 
     def _cut(self, asked: list[_Asked]) -> list[_Cut]:
         hosted = self._worker.dataflow.hosted

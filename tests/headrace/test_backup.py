@@ -27,8 +27,11 @@ from headrace.backup.taking import back_up_running, back_up_stopped
 from headrace.cli import app
 from headrace.embedding import Embedded
 from headrace.errors import AlreadyExists, ArchiveError, BadRequest, NotFound, OutOfOrder, StorageFailure
+from worker.archive.archiver import Archiver
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
+from worker.archive.shard import ShardArchive
+from worker.rocks.cut import TableCut
 
 SCHEMA = """
 CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT, title VARCHAR(40) NOT NULL, price DECIMAL(8, 2),
@@ -123,6 +126,64 @@ def test_a_backup_under_writes_is_of_one_moment(site: Site, tmp_path: Path) -> N
     finally:
         stop.set()
         writing.join()
+
+
+@pytest.mark.parametrize("beside", ["accounts", "zebras"])
+def test_a_table_that_is_replaced_while_it_is_archived_is_there_once(
+    plain: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    """It has left when it is to be archived, or just after that. Either way its rows are in it, or in the other."""
+    plain.db.execute("CREATE TABLE accounts (id INT PRIMARY KEY); CREATE TABLE zebras (id INT PRIMARY KEY)")
+    for table in ("accounts", "zebras"):
+        plain.db.table(table).insert([{"id": number} for number in range(50)])
+    append, done = ShardArchive.append, []
+
+    def swapped(self: ShardArchive, cut: TableCut, *rest: Any, **more: Any) -> None:
+        if cut.schema.name == beside and not done:
+            done.append(True)
+            plain.db.execute("CREATE TABLE accounts_new (id INT PRIMARY KEY)")
+            plain.db.execute("INSERT INTO accounts_new SELECT id FROM accounts")
+            plain.db.execute("DROP TABLE accounts")
+        append(self, cut, *rest, **more)
+
+    monkeypatch.setattr(ShardArchive, "append", swapped)
+    contents = back_up_running(plain.db, str(tmp_path / "backup"))
+    plain.db.send(calls.archive())
+    for number, (source, as_of) in enumerate(
+        ((tmp_path / "backup", None), (tmp_path / "backup", contents.time), (plain.archive, contents.time))
+    ):
+        restore(str(source), tmp_path / f"again{number}", as_of=as_of)
+        with plain.open(tmp_path / f"again{number}", archive=None) as db:
+            tables = [table["name"] for table in db.tables()]
+            found = {name: db.execute(f"SELECT COUNT(*) FROM {name}").rows[0][0] for name in tables}
+        assert {name: rows for name, rows in found.items() if "acc" in name} in (
+            {"accounts": 50},
+            {"accounts": 50, "accounts_new": 50},
+            {"accounts_new": 50},
+        )
+        assert found["zebras"] == 50
+
+
+def test_a_clock_that_is_set_back_brings_no_former_recipe_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [time.time() + 3600]
+    defaults: Any = Archiver.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "clock", lambda: now[0])
+    site = Site(tmp_path, 1)
+    site.db.execute("CREATE TABLE a (id INT PRIMARY KEY)")
+    site.db.send(calls.archive())
+    now[0] -= 3600
+    site.db.execute("CREATE TABLE b (id INT PRIMARY KEY)")
+    site.db.execute("ALTER TABLE a ADD COLUMN later INT")
+    site.db.execute("INSERT INTO a (id, later) VALUES (1, 2); INSERT INTO b VALUES (3)")
+    contents = back_up_running(site.db, str(tmp_path / "backup"))
+    site.db.close()
+    for number, (source, as_of) in enumerate(
+        ((tmp_path / "backup", None), (tmp_path / "backup", contents.time), (site.archive, None))
+    ):
+        restore(str(source), tmp_path / f"again{number}", as_of=as_of)
+        with site.open(tmp_path / f"again{number}", archive=None) as db:
+            assert list(db.execute("SELECT id, later FROM a").rows) == [(1, 2)]
+            assert list(db.execute("SELECT id FROM b").rows) == [(3,)]
 
 
 def test_auto_increment_goes_on_above(site: Site, tmp_path: Path) -> None:
@@ -294,11 +355,11 @@ def test_a_backup_that_the_archive_outruns_is_refused(
     """It has gone on, and folded all of it, between the answer to the call and the look at its manifests."""
     seen = taking.all_manifests
 
-    def later(place: Place) -> list[ShardManifest]:
+    def later(place: Place, **asked: bool) -> list[ShardManifest]:
         plain.vote(1)
         plain.db.send(calls.archive())
         run("archive", "compact", "--archive", str(plain.archive), "--archive-retention", "0")
-        return seen(place)
+        return seen(place, **asked)
 
     monkeypatch.setattr(taking, "all_manifests", later)
     with pytest.raises(ArchiveError, match="while it was copied"):

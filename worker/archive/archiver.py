@@ -1,15 +1,19 @@
 """The thread that archives what a process hosts, while its domains serve.
 
+**A pass is one cut of all tables between the same two steps, and its recipe is the one in force then.** A recipe is
+written before what it decides is done, so every table that it names is whole in the cut, or has nothing yet.
+
 At every interval, and when somebody asks, it makes a *pass*::
 
-    between two steps    a cut of every base table that is here: all as of the same moment, and nothing is read yet
+    between two steps    a cut of every base table that is here, and the recipe; nothing is read yet
     sync                 what is archived is durable here first
     read, write          log → Parquet, slice by slice with rests between, so that the dataflow thread gets its turns
     manifest             from here on it counts
     between two steps    the log is trimmed of it, but for a tail and for what somebody holds
 
 Nothing that goes wrong here stops the serving or loses log: a shard that cannot be archived is an *alarm* in the status
-and is tried again, first soon and then less and less often.
+and is tried again, first soon and then less and less often. A table that is dropped meanwhile takes its log along: the
+cut cannot be completed, and the pass begins again with another, without the table.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from typing import Any
 
@@ -31,12 +35,13 @@ from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
 from worker.archive.tidying import Tidying
-from worker.archive.times import time_text
-from worker.archiving import ArchiveOptions
+from worker.archive.times import after, time_text
+from worker.archiving import ArchiveOptions, RecipeNow, Taken
 from worker.dataflow import Dataflow
 from worker.hosted_domain import HostedDomain
 from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
+from worker.schema_version import version_of
 
 LOG_TAIL = 1_000
 """Entries of each log that stay in RocksDB though they are archived: who reads on from a position of a moment ago need
@@ -51,6 +56,9 @@ others. A pass that takes longer than the interval rests no more: else a log mig
 
 CUT_SECONDS = 30.0
 """For the dataflow thread to come to a cut. Steps take milliseconds; longer, and something is wrong."""
+
+CUTS = 10
+"""Of a pass, each after a table was dropped while the one before was archived. Who drops more has no back-up now."""
 
 _log = logging.getLogger("headrace.worker")
 Key = tuple[DomainIndex, str]
@@ -73,7 +81,7 @@ class Hold:
 class Asked:
     """Somebody who waits for a pass."""
 
-    answer: Future[Clock]
+    answer: Future[Taken]
     hold: str | None
     epoch: int
 
@@ -84,6 +92,17 @@ class Cuts:
 
     closed: str
     hosts: dict[Key, tuple[HostedDomain, TableCut]] = field(default_factory=dict)
+    recipe: Callable[[], str] | None = None
+
+    def taken(self) -> Taken:
+        cuts = [(host.domain.base_name(cut.schema), cut) for host, cut in self.hosts.values()]
+        return Taken(
+            {base: cut.position for base, cut in cuts},
+            {base: cut.identity for base, cut in cuts},
+            {base: version_of(cut.schema) for base, cut in cuts},
+            self.closed,
+            None if self.recipe is None else self.recipe(),
+        )
 
 
 def _unexpected(doing: str, error: Exception) -> StorageFailure:
@@ -92,15 +111,19 @@ def _unexpected(doing: str, error: Exception) -> StorageFailure:
     return StorageFailure(f"{doing} failed: {type(error).__name__}: {error}", hint="the worker's log has the details")
 
 
+class TableLeft(NotFound):
+    """A table was dropped while it was archived."""
+
+
 class Archiver:
-    """``recipe`` answers the recipe in force, as JSON text, where this process is the whole deployment."""
+    """``recipe`` answers the recipe in force, where this process is the whole deployment."""
 
     def __init__(
         self,
         dataflow: Dataflow,
         options: ArchiveOptions,
         *,
-        recipe: Callable[[], str] | None = None,
+        recipe: RecipeNow | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.options = options
@@ -144,8 +167,8 @@ class Archiver:
 
     # --- from any thread ----------------------------------------------------------------------------------------
 
-    def archive_now(self, *, hold: str | None = None, epoch: int = 0) -> Future[Clock]:
-        """Archive up to now; the future has the archived position of each base shard that is here.
+    def archive_now(self, *, hold: str | None = None, epoch: int = 0) -> Future[Taken]:
+        """Archive up to now; the future has what was cut of the base shards that are here.
 
         With ``hold``, the log after these positions stays until ``release``, or until a leader of a later epoch is
         heard of. The future has an ArchiveError if any of the shards could not be archived; nothing is held then.
@@ -223,18 +246,17 @@ class Archiver:
                 else self.options.interval
             )
 
-    def _pass(self, asked: list[Asked]) -> Clock | HeadraceError:
-        """The archived positions, or what kept it from archiving all."""
+    def _pass(self, asked: list[Asked]) -> Taken | HeadraceError:
+        """What was cut and archived, or what kept it from archiving all."""
         self._urgent = bool(asked)
         self._pass_began = self._slice_began = time.monotonic()
         try:
-            cuts = self._cut(asked)
             place = self._place = self._place or Place(self.options.url)
-            reached: Clock = {}
-            errors = self._archive_all(place, cuts, reached)
+            cuts, errors = self._cut_and_archive(place, asked)
             self._forget_others(cuts)
+            taken = cuts.taken()
             if not errors:
-                self._keep_recipe(place, cuts, reached)
+                taken = self._keep_recipe(place, cuts, taken)
             self._tidy(place)
         except HeadraceError as error:
             self.alarms.sound("archive", error)
@@ -245,18 +267,28 @@ class Archiver:
         if errors:
             self._drop_holds(asked)
             return errors[0]
-        return reached
+        return taken
+
+    def _cut_and_archive(self, place: Place, asked: list[Asked]) -> tuple[Cuts, list[HeadraceError]]:
+        for _ in range(CUTS):
+            cuts = self._cut(asked)
+            errors = self._archive_all(place, cuts)
+            if not any(isinstance(error, TableLeft) for error in errors):
+                break
+        return cuts, errors
 
     def _cut(self, asked: list[Asked]) -> Cuts:
         """Of all tables at the same moment; the log from there on is held for whoever asked for it, before any of it
         could be trimmed."""
 
         def take() -> Cuts:
-            cuts = Cuts(time_text(self._clock()))
+            cuts = Cuts(after(time_text(self._clock()), self.last_pass or ""), recipe=self._recipe and self._recipe())
             for index, host in self._dataflow.hosted.hosts.items():
                 if isinstance(host.domain.store, RocksStore):
                     for schema in host.domain.store.tables():
-                        cuts.hosts[index, schema.name] = (host, host.domain.store.cut(schema.name))
+                        key = index, schema.name
+                        # Of a table that is new here the log may not reach back to where its archive ends.
+                        cuts.hosts[key] = host, host.domain.store.cut(schema.name, rows=not self._knows(key, host))
             positions = {host.domain.base_name(cut.schema): cut.position for host, cut in cuts.hosts.values()}
             with self._changed:
                 epoch = self._dataflow.hosted.epoch
@@ -285,12 +317,12 @@ class Archiver:
 
     # --- one shard ----------------------------------------------------------------------------------------------
 
-    def _archive_all(self, place: Place, cuts: Cuts, reached: Clock) -> list[HeadraceError]:
+    def _archive_all(self, place: Place, cuts: Cuts) -> list[HeadraceError]:
         """What kept it from archiving some of them. Raises ArchiveUnreachable where none can be: a server that is away
         is asked twice and not once for each table, since that takes seconds, and whoever stops the process waits."""
         errors = []
         for key in cuts.hosts:
-            error = self._archive(place, key, cuts, reached)
+            error = self._archive(place, key, cuts)
             if self._stopping:
                 raise Stopped
             if error is not None:
@@ -299,13 +331,13 @@ class Archiver:
                     raise error
         return errors
 
-    def _archive(self, place: Place, key: Key, cuts: Cuts, reached: Clock) -> HeadraceError | None:
+    def _archive(self, place: Place, key: Key, cuts: Cuts) -> HeadraceError | None:
         host, cut = cuts.hosts[key]
         base = host.domain.base_name(cut.schema)
         try:
             archive = self._open(place, key, host, cut)
             if archive.lacks_log(cut):
-                archive.begin(self._cut_with_rows(key, cut), cuts.closed, pause=self._pause)
+                archive.begin(cut, cuts.closed, pause=self._pause)
             else:
                 rows = self.options.segment_rows
                 archive.append(cut, cuts.closed, segment_rows=rows, pause=self._pause)
@@ -313,12 +345,13 @@ class Archiver:
         except Stopped:
             raise
         except Exception as error:  # One table that cannot be archived keeps no other from it.
-            told = error if isinstance(error, HeadraceError) else _unexpected(f'archiving of "{base}"', error)
             self.archives.pop(key, None)  # The manifest is read anew.
+            if self._has_left(key, cut):
+                return TableLeft(f'table "{key[1]}" was dropped while it was archived', hint="try again")
+            told = error if isinstance(error, HeadraceError) else _unexpected(f'archiving of "{base}"', error)
             self.alarms.sound(base, told)
             return told
         self.alarms.clear(base)
-        reached[base] = archive.manifest.position
         return None
 
     def _open(self, place: Place, key: Key, host: HostedDomain, cut: TableCut) -> ShardArchive:
@@ -331,11 +364,22 @@ class Archiver:
             self._trimmed.pop(key, None)
         return known
 
-    def _cut_with_rows(self, key: Key, cut: TableCut) -> TableCut:
-        store = self._store(key, cut.identity)
-        again: TableCut = self._between_steps(lambda: store.cut(key[1], rows=True))
-        store.sync()
-        return again
+    def _knows(self, key: Key, host: HostedDomain) -> bool:
+        known = self.archives.get(key)
+        return known is not None and known.manifest.epoch == host.domain.epoch
+
+    def _has_left(self, key: Key, cut: TableCut) -> bool:
+        """Whether the table is gone; a shard that went to another process is not."""
+
+        def left() -> bool:
+            host = self._dataflow.hosted.hosts.get(key[0])
+            store = None if host is None else host.domain.store
+            if not isinstance(store, RocksStore):
+                return False
+            present = {schema.name for schema in store.tables()}
+            return key[1] not in present or store.table(key[1]).identity != cut.identity
+
+        return bool(self._between_steps(left))
 
     def _trim(self, key: Key, base: str, archive: ShardArchive) -> None:
         with self._changed:
@@ -372,14 +416,16 @@ class Archiver:
 
     # --- besides ------------------------------------------------------------------------------------------------
 
-    def _keep_recipe(self, place: Place, cuts: Cuts, reached: Clock) -> None:
-        if self._recipe is None:
-            return
-        self._book = self._book or RecipeBook(place)
-        identities = {host.domain.base_name(cut.schema): cut.identity for host, cut in cuts.hosts.values()}
+    def _keep_recipe(self, place: Place, cuts: Cuts, taken: Taken) -> Taken:
+        if taken.recipe is None:
+            return taken
+        book = self._book = self._book or RecipeBook(place)
         shards = max((host.domain.shards for host, _ in cuts.hosts.values()), default=1)
-        if self._book.keep(RecipeRecord(cuts.closed, reached, identities, shards, self._recipe())):
-            self._book.expire(self._tidying.boundary(self._clock()))
+        record = RecipeRecord(taken.time, taken.positions, taken.identities, shards, taken.recipe)
+        kept = book.keep(record)
+        if kept.positions is record.positions:
+            book.expire(self._tidying.boundary(self._clock()))
+        return replace(taken, number=kept.number, time=max(taken.time, kept.time))
 
     def _tidy(self, place: Place) -> None:
         try:

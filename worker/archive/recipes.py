@@ -2,10 +2,17 @@
 
 A record is written with the archiving that first finds another recipe than before::
 
-    ROOT/recipes/2026-01-31T08:00:00.000Z.json      {"time", "positions", "identities", "shards", "recipe"}
+    ROOT/recipes/2026-01-31T08:00:00.000Z.json      {"number", "time", "positions", "identities", "shards", "recipe"}
 
-``positions`` says of each base shard where it was then, ``identities`` which table it was. So a deployment can be had
-as of a time or a position, tables that were dropped later included.
+``positions`` says of each base shard where it was at the cut that had this recipe, ``identities`` which table it was.
+So a deployment can be had as of a time or a position, tables that were dropped later included. Whatever stands in the
+recipe was decided before the cut: as of a later time or position no shard is had at less than these ``positions``,
+since rows may have gone from a table that the recipe no longer has into another one.
+
+**Records are ordered by their number, never by time.** Whoever writes one gives it the next number; in a cluster, where
+several may, a recipe of an earlier version (the epoch and length that compare-and-set has given it) than the last one's
+is refused. A time is at least that of the record before, whatever the clock says: it is for ``--as-of`` alone. Records
+that version 0.1 wrote have no number: they come before all others, in the order of their times.
 
 What was in force only before the time that the retention reaches back to is let go. **As of any time since then, and of
 any position that was archived since then, the record is the same that it was before; as of anything older it is the
@@ -18,14 +25,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from domains.archive import ManifestDamaged
+from domains.archive import ArchiveFenced, ManifestDamaged
 from domains.packets import Clock
-from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
-from worker.archive.times import time_text
+from worker.archive.times import after, time_text
+from worker.archiving import Taken
 
 DIRECTORY = "recipes"
 
@@ -42,34 +50,52 @@ class RecipeRecord:
     """As ``migrations/recipe.py`` writes it."""
     others_before: bool = False
     """It is the first that is kept; those before it were let go."""
+    number: int = 0
+    """Its place among them; 0: version 0.1 wrote it."""
+    version: tuple[int, int] = (0, 0)
+    """Of a cluster's recipe: the epoch it was read in, and how many entries it has."""
+
+    @property
+    def order(self) -> tuple[int, tuple[int, int], str]:
+        """Two that several controllers write at once may have the same number."""
+        return self.number, self.version, self.time
 
 
 class RecipeBook:
-    """Raises ArchiveUnreachable, ManifestDamaged."""
+    """Raises ArchiveError."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._last: RecipeRecord | None = None
 
     def records(self) -> list[RecipeRecord]:
-        """In the order of their times."""
+        """In their order."""
         read = [self._read(_file(time)) for time in self._times()]
-        return [record for record in read if record is not None]
+        return sorted((record for record in read if record is not None), key=lambda record: record.order)
 
     def _times(self) -> list[str]:
         """Of all that are there, in order."""
         names = self._place.files(DIRECTORY)
         return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
-    def keep(self, record: RecipeRecord) -> bool:
-        """Write it if recipe or tables are others than in the last one; answers whether it was written."""
+    def keep(self, record: RecipeRecord) -> RecipeRecord:
+        """Write it behind the last one if recipe or tables are others than there; answers the one that is in force.
+
+        :raises ArchiveFenced: a later version of the recipe has been recorded.
+        """
         if self._last is None:
-            self._last = max(self.records(), key=lambda each: each.time, default=None)
+            self._last = max(self.records(), key=lambda each: each.order, default=None)
         last = self._last
-        if last is not None and (last.recipe, last.identities) == (record.recipe, record.identities):
-            return False
+        if last is not None:
+            if last.version > record.version > (0, 0):
+                raise ArchiveFenced("a later recipe has been archived meanwhile", hint="try again")
+            if (last.recipe, last.identities) == (record.recipe, record.identities):
+                return last
+            record = replace(record, number=last.number + 1, time=after(record.time, last.time))
+        else:
+            record = replace(record, number=1)
         self.write(record)
-        return True
+        return record
 
     def write(self, record: RecipeRecord) -> None:
         self._replace(record)
@@ -98,7 +124,8 @@ class RecipeBook:
             return None
         try:
             document: dict[str, Any] = json.loads(data)
-            return RecipeRecord(**document)
+            epoch, entries = document.pop("version", (0, 0))
+            return RecipeRecord(**document, version=(epoch, entries))
         except (ValueError, TypeError) as error:
             raise ManifestDamaged(f'the recipe record "{self._place.shown(file)}" is damaged: {error}') from error
 
@@ -110,7 +137,8 @@ def _file(time: str) -> str:
 def record_at(
     records: list[RecipeRecord], *, time: str | None = None, positions: Clock | None = None
 ) -> RecipeRecord | None:
-    """The last one that was in force at a time, or at a position; the last of all where neither is given.
+    """The last one that was in force at a time, or at a position; the last of all where neither is given. Of records in
+    their order.
 
     Of a position from before the first archiving, the first one: its tables are those that the position is of. Where
     one of these was dropped later, what was in force then is of no interest.
@@ -131,19 +159,23 @@ def record_at(
 
 
 def keep_recipe(
-    url: str, shards: int, recipe: str, positions: Clock | None = None, *, retention: float | None = None
-) -> frozenset[str]:
-    """Record what is in force for all that is archived there, now or at some positions; answers for which base shards.
-    With a ``retention`` (seconds), what was in force only before that is let go.
+    url: str,
+    taken: Taken,
+    shards: int,
+    recipe: str,
+    version: tuple[int, int],
+    *,
+    now: Callable[[], float] = time.time,
+    retention: float | None = None,
+) -> Taken:
+    """Record what was in force for a cut of a whole cluster. With a ``retention`` (seconds), what was in force only
+    before that is let go.
 
     Raises ArchiveError.
     """
-    place = Place(url)
-    manifests = [each for each in all_manifests(place) if positions is None or each.base in positions]
-    identities = {manifest.base: manifest.identity for manifest in manifests}
-    reached = positions or {manifest.base: manifest.position for manifest in manifests}
-    book, now = RecipeBook(place), time.time()
-    book.keep(RecipeRecord(time_text(now), reached, identities, shards, recipe))
+    book, moment = RecipeBook(Place(url)), now()
+    record = RecipeRecord(time_text(moment), taken.positions, taken.identities, shards, recipe, version=version)
+    kept = book.keep(record)
     if retention is not None:
-        book.expire(time_text(now - retention))
-    return frozenset(identities)
+        book.expire(time_text(moment - retention))
+    return replace(taken, number=kept.number, time=max(record.time, kept.time), recipe=recipe)

@@ -218,8 +218,8 @@ class ShardArchive:
 
 def in_force_since(records: list[RecipeRecord], manifest: ShardManifest, time: str) -> bool:
     """Whether a recipe that was in force at a time, or later, names the table."""
-    older = [each for each in records if each.time <= time]
-    since = older[-1:] + records[len(older) :]
+    older = [number for number, each in enumerate(records) if each.time <= time]
+    since = records[older[-1] if older else 0 :]
     return any(each.identities.get(manifest.base) == manifest.identity for each in since)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from domains.errors import BadRequest
 
@@ -20,6 +20,11 @@ def parse_time(text: str) -> str:
         hint = "write it like 2026-01-31T08:00:00Z, or give the token of a write (h1.…)"
         raise BadRequest(f'"{text}" is not a time', hint=hint) from error
     return _text(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC))
+
+
+def after(time: str, earlier: str) -> str:
+    """The time, or the first one after the earlier one where a clock was set back."""
+    return time if time > earlier else _text(datetime.fromisoformat(earlier) + timedelta(milliseconds=1))
 
 
 def _text(moment: datetime) -> str:

@@ -102,3 +102,9 @@ class Archived:
     """The same, as ``headrace restore --as-of`` takes it."""
     shards: int
     recipe: dict[str, Any]
+    """The one under which all of it was cut."""
+    identities: dict[str, str]
+    """Of the table that each base shard is part of."""
+    time: str
+    number: int
+    """Of the recipe's record in the archive."""

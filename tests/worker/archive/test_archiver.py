@@ -76,7 +76,7 @@ class Running:
         return {row: weight for part in fold(self.place, manifest, manifest.position) for row, weight in part}
 
     def archive(self, **asked: Any) -> dict[str, int]:
-        return self.archiver.archive_now(**asked).result(WAIT)
+        return self.archiver.archive_now(**asked).result(WAIT).positions
 
     def close(self) -> None:
         self.archiver.close()
@@ -330,7 +330,7 @@ def test_closing_breaks_off_what_is_under_way(tmp_path: Path) -> None:
     running.archiver.start()
     running.archiver.close()
     try:
-        assert answer.result(WAIT) == {"t": 3000}
+        assert answer.result(WAIT).positions == {"t": 3000}
     except StorageFailure:
         assert running.log()[-1] == 3000
     with pytest.raises(StorageFailure, match="stopping"):

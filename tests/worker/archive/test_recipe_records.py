@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
+from domains.archive import ArchiveFenced
 from domains.packets import Clock
 from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook, RecipeRecord, record_at
@@ -51,7 +53,7 @@ def test_what_was_in_force_only_before_the_retention_is_let_go(tmp_path: Path) -
     for before, left in ((0, 5), (1, 5), (3, 3), (4, 2), (9, 1), (9, 1)):
         book.expire(hour(before))
         assert [record.recipe for record in book.records()] == [f"recipe {at}" for at in range(6 - left, 6)]
-    assert not book.keep(RecipeRecord(hour(9), {"t": 7}, {"t": "a"}, 1, "recipe 5")), "it is in force yet"
+    assert book.keep(RecipeRecord(hour(9), {"t": 7}, {"t": "a"}, 1, "recipe 5")).number == 5, "it is in force yet"
     assert record_at(book.records(), positions={"t": 5}) is not None
     assert record_at(book.records(), positions={"t": 4}) is None, "its recipe was another, which is not known any more"
     assert record_at(book.records(), time=hour(4)) is None
@@ -83,6 +85,40 @@ def test_as_of_what_is_kept_the_record_stays_the_same_and_is_never_another(seed:
         if was is not None and not was.identities.keys() >= clock.keys():
             was = None  # It is of no use: who restores refuses a token of what it has not.
         assert recipe_of(at_clock) in ({recipe_of(was)} | ({None} if number < boundary else set())), told
+
+
+def test_a_clock_that_was_set_back_does_not_bring_an_old_recipe_back(tmp_path: Path) -> None:
+    book = RecipeBook(Place(str(tmp_path)))
+    for at, recipe in ((9, "one"), (8, "two"), (7, "three")):
+        book.keep(RecipeRecord(hour(at), {"t": 5}, {"t": "a"}, 1, recipe))
+    assert [record.recipe for record in book.records()] == ["one", "two", "three"]
+    assert [record.time for record in book.records()] == [hour(9), f"{hour(9)[:-2]}1Z", f"{hour(9)[:-2]}2Z"]
+    last = record_at(book.records())
+    assert last is not None
+    assert last.recipe == "three"
+
+
+def test_records_without_a_number_come_first_in_the_order_of_their_times(tmp_path: Path) -> None:
+    place = Place(str(tmp_path))
+    for at in (9, 8):
+        record = {"time": hour(at), "positions": {}, "identities": {}, "shards": 1, "recipe": f"old {at}"}
+        place.replace(f"recipes/{hour(at)}.json", json.dumps(record).encode())
+    RecipeBook(place).keep(RecipeRecord(hour(7), {}, {}, 1, "new"))
+    assert [record.recipe for record in RecipeBook(place).records()] == ["old 8", "old 9", "new"]
+
+
+def test_a_recipe_that_is_behind_is_not_recorded_and_of_two_at_once_the_later_counts(tmp_path: Path) -> None:
+    place = Place(str(tmp_path))
+    late, early = RecipeBook(place), RecipeBook(place)
+    assert late.keep(RecipeRecord(hour(1), {}, {}, 1, "first", version=(3, 1))).number == 1
+    early.records()
+    early.keep(RecipeRecord(hour(9), {}, {}, 1, "third", version=(3, 3)))  # By a clock that is ahead.
+    with pytest.raises(ArchiveFenced):
+        RecipeBook(place).keep(RecipeRecord(hour(2), {}, {}, 1, "second", version=(3, 2)))
+    late.keep(RecipeRecord(hour(2), {}, {}, 1, "second", version=(3, 2)))  # It has not seen the third.
+    assert [record.recipe for record in RecipeBook(place).records()] == ["first", "second", "third"]
+    RecipeBook(place).keep(RecipeRecord(hour(2), {}, {}, 1, "fourth", version=(4, 4)))
+    assert RecipeBook(place).records()[-1].recipe == "fourth"
 
 
 def recipe_of(record: RecipeRecord | None) -> str | None:
