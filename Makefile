@@ -57,6 +57,9 @@ fuzz: $(INSTALLED)  ## the differential campaign; SECONDS=60 SEED=1
 simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong; SECONDS=60 SEED=1 JOBS=2
 	@$(BIN)/python -m tests.cluster_simulation --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),2) $(if $(SEED),--seed $(SEED))
 
+damage: $(INSTALLED)  ## invert bits and bytes of every file of a data directory, cut and delete it; SECONDS=600 SEED=1
+	@$(BIN)/python -m tests.damage --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
+
 crash: $(INSTALLED)  ## the long crash tests: kill -9 under writes, many rounds
 	@$(BIN)/python -m pytest -m long tests/crash
 
@@ -93,4 +96,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test check format fuzz simulate crash spark bench bench-guard bench-scale bench-peers drill drills-long lock clean
+.PHONY: help install demo serve test check format fuzz simulate damage crash spark bench bench-guard bench-scale bench-peers drill drills-long lock clean
