@@ -60,6 +60,7 @@ from domains.errors import (
     SegmentTruncated as SegmentTruncated,
 )
 from domains.schema_json import schema_from_json, schema_to_json
+from domains.sealed import opened, sealed
 from domains.sharding import base_shard
 from domains.storage import added_values
 from domains.types import Row, TableSchema
@@ -248,7 +249,7 @@ def manifest_to_json(manifest: ShardManifest) -> dict[str, Any]:
     document |= {field.name: getattr(manifest, field.name) for field in fields(manifest)}
     document["schemas"] = [schema_to_json(schema) for schema in manifest.schemas]
     document["segments"] = [asdict(segment) for segment in manifest.segments]
-    return document
+    return sealed(document)
 
 
 def manifest_from_json(document: Any, file: str) -> ShardManifest:
@@ -258,6 +259,10 @@ def manifest_from_json(document: Any, file: str) -> ShardManifest:
     """
     if not isinstance(document, dict) or "format" not in document:
         raise ManifestDamaged(f'"{file}" is not a manifest')
+    try:
+        document = opened(document)
+    except ValueError as error:
+        raise ManifestDamaged(f'the manifest "{file}" is damaged: {error}') from error
     if document["format"] != FORMAT:
         raise ManifestDamaged(
             f'"{file}" has format {document["format"]}, this program reads {FORMAT}',

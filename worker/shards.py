@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from domains.errors import StorageFailure
+from domains.sealed import opened, sealed
 from worker.embedded import shard_directory
 from worker.rocks.database import StorageInUse
 from worker.rocks.store import RocksStore
@@ -181,7 +182,7 @@ def _check_later(directory: Path, own: Owner) -> None:
 def read_owner(directory: Path) -> Owner | None:
     """Who has opened the shard last; None where nobody has, or where it cannot be told."""
     try:
-        given = json.loads((directory / "owner.json").read_text("utf-8"))
+        given = opened(json.loads((directory / "owner.json").read_text("utf-8")))
         return Owner(**{field.name: given[field.name] for field in fields(Owner)})
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -192,7 +193,7 @@ def _write_owner(directory: Path, owner: Owner, *, durable: bool = True) -> None
     beside = directory / "owner.new"
     try:
         with beside.open("w", encoding="utf-8") as file:
-            json.dump(asdict(owner), file)
+            json.dump(sealed(asdict(owner)), file)
             file.flush()
             if durable:
                 os.fsync(file.fileno())

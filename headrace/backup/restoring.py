@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from controller.cluster.state import Assignment, ClusterState
 from domains.graph import DomainIndex
+from domains.sealed import sealed
 from headrace.backup.choosing import AsOf, ShardAsOf, choose
 from headrace.cluster.kept_state import FORMAT as STATE_FORMAT
 from headrace.cluster.kept_state import RESTORED
@@ -119,7 +120,7 @@ def _write_cluster(making: Path, chosen: AsOf, deployment: str) -> None:
         "id": id,
         "state": b64encode(state.encode()).decode(),
     }
-    _write(making / RESTORED, json.dumps(document).encode())
+    _write(making / RESTORED, json.dumps(sealed(document)).encode())
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -16,8 +16,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from domains.sealed import opened, sealed
 from headrace.listening import StartFailed
 from worker.shards import machine, started_at
 
@@ -84,12 +85,12 @@ class ClusterDirectory:
         own = {"supervisor": os.getpid(), "started": started_at(os.getpid())}
         content = {"machine": machine(), **own, **addresses, "parts": parts}
         beside = self.path / "up.json.new"
-        beside.write_text(json.dumps(content, indent=1))
+        beside.write_text(json.dumps(sealed(content), indent=1))
         beside.replace(self.path / "up.json")
 
     def _clear(self) -> list[str]:
         try:
-            found: dict[str, Any] = json.loads((self.path / "up.json").read_text())
+            found = opened(json.loads((self.path / "up.json").read_text()))
             if found["machine"] != machine():
                 return []
             supervisor, began = int(found["supervisor"]), found.get("started")

@@ -11,9 +11,9 @@ import base64
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from controller.cluster.state import ClusterState
+from domains.sealed import opened, sealed
 from headrace.errors import AlreadyExists, BadRequest, NotFound, StorageFailure
 from headrace.settings import Settings
 from zookeeper.kazoo_authority import KazooAuthority
@@ -45,7 +45,7 @@ async def save(settings: Settings, path: Path) -> ClusterState:
     }
     beside = path.with_name(path.name + ".new")
     try:
-        beside.write_text(json.dumps(document) + "\n")
+        beside.write_text(json.dumps(sealed(document)) + "\n")
         beside.replace(path)
     except OSError as error:
         raise StorageFailure(f'cannot write "{path}": {error.strerror or error}') from error
@@ -110,7 +110,7 @@ async def take_up(settings: Settings, data: Path) -> bool:
 
 def _read(settings: Settings, path: Path) -> tuple[str, ClusterState]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        found = opened(json.loads(path.read_text("utf-8")))
         format, deployment, id = found["format"], str(found["deployment"]), str(found["id"])
         data = base64.b64decode(found["state"], validate=True)
     except OSError as error:

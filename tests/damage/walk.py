@@ -55,7 +55,9 @@ def make(data: Path, image: Path) -> None:
         db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT, text TEXT); CREATE INDEX by_n ON t (n)")
         db.execute("CREATE VIEW High AS SELECT id, n FROM t WHERE n > 90")
         for first in range(0, ROWS, 1_000):
-            db.table("t").insert([{"id": at, "n": at % 100, "text": "x" * (at % 50)} for at in range(first, first + 1000)])
+            db.table("t").insert(
+                [{"id": at, "n": at % 100, "text": "x" * (at % 50)} for at in range(first, first + 1000)]
+            )
     with embedded(data) as db:  # What was written before is in a file of rows by now.
         db.execute("CREATE TABLE u (id INT PRIMARY KEY, name TEXT)")
         for at in range(40):
@@ -71,7 +73,7 @@ def damages(image: Path, chance: random.Random, *, of_each: int) -> Iterator[Dam
     files = sorted(
         str(path.relative_to(image))
         for path in image.rglob("*")
-        if path.is_file() and path.stat().st_size and path.name not in PASSED_OVER
+        if path.is_file() and path.stat().st_size and not path.name.startswith(PASSED_OVER)
     )
     while True:
         for file in files:
@@ -91,7 +93,8 @@ def answers(db: Embedded) -> list[Any]:
         try:
             found.append(db.execute(query).rows)
         except HeadraceError as error:
-            assert error.code == "storage_failure", f"{query}: {error.code}: {error}"
+            if error.code != "storage_failure":
+                raise AssertionError(f"{query}: {error.code}: {error}") from error
             found.append(None)
     return found
 
@@ -101,7 +104,6 @@ def outcome(data: Path, expected: list[Any]) -> str:
     try:
         db = embedded(data)
     except StorageFailure as error:
-        assert len(error.message) > 20, error.message
         return f"refused: {error.message}"
     with db:
         found = answers(db)

@@ -21,6 +21,7 @@ from domains.archive import (
     shard_directory,
 )
 from domains.archived_rows import archived_names, archiver_of, arrow_type_of, restorer_of
+from domains.sealed import sealed
 from domains.types import BIGINT, DATE, DATETIME, Kind, SqlType, TableColumn, TableSchema
 
 SCHEMA = TableSchema("votes", (TableColumn("story_id", BIGINT), TableColumn("user_id", BIGINT)))
@@ -191,5 +192,8 @@ def test_moments_go_in_and_come_out(type: SqlType, text: str) -> None:
 def test_a_manifest_names_no_file_outside_of_its_archive(file: str) -> None:
     document = manifest_to_json(manifest(*LOGS))
     document["segments"][0]["file"] = file
-    with pytest.raises(ManifestDamaged, match="outside"):
+    with pytest.raises(ManifestDamaged, match="checksum"):
         manifest_from_json(document, "table=votes/shard=1/manifest.json")
+    del document["checksum"]
+    with pytest.raises(ManifestDamaged, match="outside"):
+        manifest_from_json(sealed(document), "table=votes/shard=1/manifest.json")

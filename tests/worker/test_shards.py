@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from domains.errors import StorageFailure
+from domains.sealed import opened, sealed
 from domains.types import BIGINT, TableColumn, TableSchema
 from worker import shards
 from worker.shards import Shard, machine, open_shard, read_owner, started_at
@@ -130,7 +131,7 @@ def test_who_has_closed_it_is_never_killed(tmp_path: Path) -> None:
 def test_another_machine_is_left_alone(tmp_path: Path, quick: None) -> None:
     with holder(tmp_path, 5) as process:
         path = tmp_path / "shards" / "0003" / "owner.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "machine": "far away"}))
+        path.write_text(json.dumps(sealed({**opened(json.loads(path.read_text())), "machine": "far away"})))
         with pytest.raises(StorageFailure, match="another machine") as raised:
             open_shard(tmp_path, 3, "heir", 6)
         assert process.poll() is None
@@ -141,7 +142,7 @@ def test_a_process_number_that_was_used_again_is_another_process(tmp_path: Path,
     """The owner died, its number went to a process that has nothing to do with it, and a third one has the lock."""
     with holder(tmp_path, 5) as process, subprocess.Popen(["sleep", "60"]) as bystander:
         path = tmp_path / "shards" / "0003" / "owner.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "pid": bystander.pid}))
+        path.write_text(json.dumps(sealed({**opened(json.loads(path.read_text())), "pid": bystander.pid})))
         with pytest.raises(StorageFailure, match="in use"):
             open_shard(tmp_path, 3, "heir", 6)
         assert bystander.poll() is None

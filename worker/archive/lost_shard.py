@@ -31,6 +31,7 @@ from pathlib import Path
 
 from domains.archive import ArchiveError, ShardManifest
 from domains.errors import StorageFailure
+from domains.sealed import opened, sealed
 from worker.archive.manifests import all_manifests, load_manifest, take_over
 from worker.archive.place import Place
 from worker.archive.rebuilding import rebuild_table
@@ -95,9 +96,12 @@ def _alone(directory: Path) -> Iterator[None]:
 def _made(directory: Path, decided: int) -> ShardRebuilt | None:
     """What was made for this decision; None where the directory is not, or of something else."""
     try:
-        document = json.loads((directory / REBUILT).read_text("utf-8"))
+        document = opened(json.loads((directory / REBUILT).read_text("utf-8")))
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        hint = "move the shard's directory away: it is rebuilt once more"
+        raise StorageFailure(f'"{directory / REBUILT}" is damaged: {error}', hint=hint) from error
     if document["decided"] != decided:
         return None
     return ShardRebuilt(tuple(RebuiltTable(**each) for each in document["tables"]))
@@ -114,7 +118,7 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
             if each.shard == asked.shard and each.base in asked.bases
         ]
         tables = _tables(making, place, manifests, asked, loaded)
-        _write(making / REBUILT, {"decided": asked.decided, "tables": [asdict(each) for each in tables]})
+        _write(making / REBUILT, sealed({"decided": asked.decided, "tables": [asdict(each) for each in tables]}))
         if directory.exists():
             aside = directory.with_name(f"given-up-{directory.name}-{asked.decided}")
             _log.warning("%s is of before the shard was given up: it is now %s", directory, aside)

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from domains.errors import StorageFailure
+from domains.sealed import opened, sealed
 from worker.rocks import layout
 from worker.rocks.acknowledged import FILE, Acknowledged, AcknowledgedRecord
 from worker.rocks.database import Database
@@ -179,7 +180,7 @@ def _keep_aside(path: Path, loss: Loss) -> None:
             shutil.copy2(file, aside / file.name)
     told = f"{loss}; since {stamp} it is served without; the damaged files are in {aside}"
     with (aside / LOSS).open("w", encoding="utf-8") as document:
-        json.dump({"loss": told, "tables": loss.positions}, document)
+        json.dump(sealed({"loss": told, "tables": loss.positions}), document)
     for each in [*aside.iterdir(), aside, aside.parent]:
         descriptor = os.open(each, os.O_RDONLY)
         try:
@@ -208,6 +209,6 @@ def _loss_files(data: Path) -> list[Path]:
 
 def _told(path: Path) -> str:
     try:
-        return str(json.loads(path.read_text("utf-8"))["loss"])
+        return str(opened(json.loads(path.read_text("utf-8")))["loss"])
     except (OSError, ValueError, KeyError, TypeError):
         return f'acknowledged writes were lost; "{path}", which said what, is damaged'
