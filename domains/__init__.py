@@ -29,11 +29,11 @@ What must hold between any two steps (``invariants.py`` checks it, every simulat
 7. A known-empty entry depends on what was consulted to find it empty.
 8. MIN, MAX, top-k and DISTINCT refill from their parent when a retraction takes what they hold.
 
-From below: **values** (``types``, ``errors``, ``expressions``, ``graph``, ``encoding``, ``coercion``, ``functions/``,
-``compile``, ``deltas``); **packets** (``packets`` for data, ``commands`` for control, ``storage``); **operators and
-state** (``operators/``, ``state``, ``vertex``, ``evict``); **acts** (``write``, ``forward``, ``lookups``, ``ingress``,
-``links``, ``memory``, ``backfill``, ``loading``, ``replay``); the dispatcher ``domain`` and its ``control``. Each
-imports only what stands before it.
+From below: **values** (``types``, ``errors``, ``expressions``, ``graph``, ``encoding``, ``coercion``, ``row_types``,
+``functions/``, ``compile``, ``deltas``); **packets** (``packets`` for data, ``commands`` for control, ``storage``);
+**operators and state** (``operators/``, ``state``, ``vertex``, ``evict``); **acts** (``write``, ``forward``,
+``lookups``, ``ingress``, ``links``, ``memory``, ``backfill``, ``loading``, ``replay``); the dispatcher ``domain`` and
+its ``control``. Each imports only what stands before it.
 
 Partial state is J. Gjengset's idea (*Partial State in Dataflow-Based Materialized Views*, chapter 4 for the hazards).
 Its replay protocol is not needed here, because a domain pulls from itself.

@@ -16,7 +16,7 @@ from typing import assert_never
 from domains.backfill import Backfill
 from domains.clock import Clocks
 from domains.deltas import consolidate
-from domains.errors import HeadraceError, RowsRefused
+from domains.errors import HeadraceError, RowsRefused, TypeViolation
 from domains.evict import entry_pattern
 from domains.forward import ForwardPass
 from domains.graph import Columns, DomainIndex, NodeIndex
@@ -50,9 +50,10 @@ from domains.packets import (
 )
 from domains.recency import indexes_at
 from domains.replay import Replay
+from domains.row_types import RowTypes
 from domains.sharding import base_shard
 from domains.step import Counters, Step
-from domains.storage import Store
+from domains.storage import Store, TableStore
 from domains.streams import is_repeated
 from domains.types import Delta, Row, TableSchema
 from domains.vertex import Vertex
@@ -83,6 +84,7 @@ class Domain:
         self.awaiting: list[Read | Upquery] = []
         """Reads and upqueries of what is held, or being built."""
         self.counters = Counters()
+        self._types: dict[str, RowTypes] = {}
         self.broken: HeadraceError | None = None
         """What broke a step off in the middle: rows are ahead of the state then, and it is to be opened again."""
 
@@ -168,6 +170,7 @@ class Domain:
                 if once is not None:
                     stored.remember(once.stream, once.number)
                 if deltas or once is not None:
+                    self._check_types(stored, deltas)
                     self._commit(table, deltas)
         except HeadraceError as error:
             self.store.rollback()
@@ -179,6 +182,15 @@ class Domain:
         name = self.base_name(stored.schema)
         position = {name: self.clocks.local.get(name, 0)}
         step.replies.append(Reply(packet.request, Written(affected, position, first, repeated)))
+
+    def _check_types(self, stored: TableStore, deltas: Sequence[Delta]) -> None:
+        """Whoever sent the rows."""
+        types = self._types.get(stored.schema.name)
+        if types is None or types.schema is not stored.schema:
+            types = self._types[stored.schema.name] = RowTypes(stored.schema)
+        misfit = types.misfit([row for row, weight in deltas if weight > 0])
+        if misfit is not None:
+            raise TypeViolation(f'table "{stored.schema.name}": {misfit[1]}')
 
     def _commit(self, table: str, deltas: Sequence[Delta]) -> None:
         """Rows, index entries, log and position in one atomic write; operators then see the table's new state."""

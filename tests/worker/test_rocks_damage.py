@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import marshal
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -122,6 +124,22 @@ def test_bytes_that_are_no_row_are_named_with_their_table_and_key(tmp_path: Path
         with pytest.raises(StorageFailure, match=f'table "keyed", key {entry[0].hex()}'):
             read()
     assert table.find((0,), (2,)) == [((2, "b"), 1)]
+    store.close()
+
+
+@pytest.mark.parametrize("bad", [("1", "a"), (1, 2), (1,), (1, b"a")])
+def test_a_stored_row_of_other_types_is_named_by_whoever_reads_it(tmp_path: Path, bad: tuple[Any, ...]) -> None:
+    store = RocksStore(tmp_path)
+    table = store.create_table(KEYED)
+    table.stage([((1, "a"), 1), ((2, "b"), 1)])
+    store.commit([("keyed", 1, [])])
+    key, _ = store._database.items(table._rows, table._rows_end)[0]
+    store._database.write({key: marshal.dumps(bad, 2)})
+    for read in (lambda: table.find((), ()), lambda: table.find((0,), (1,)), lambda: table.scan(None, 10)):
+        with pytest.raises(StorageFailure, match=f'table "keyed", key {key.hex()}'):
+            read()
+    assert table.find((0,), (2,)) == [((2, "b"), 1)]
+    assert key.hex() in store.alarms()[0]["error"]
     store.close()
 
 

@@ -14,6 +14,7 @@ from domains.deltas import at_most
 from domains.encoding import Encoder, row_encoder, value_end
 from domains.errors import StorageFailure
 from domains.graph import Columns
+from domains.row_types import RowTypes
 from domains.schema_json import schema_to_json, value_to_json
 from domains.state import row_weigher
 from domains.storage import added_values, best_key
@@ -92,6 +93,7 @@ class RocksTable:
         self._cache.adopt(row_weigher([column.type for column in schema.columns]))
         self.pads = pads
         self.codec = RowCodec(schema, pads)
+        self._types = RowTypes(schema)
         key = schema.primary_key
         self._encode_primary: Encoder = row_encoder(key, [schema.columns[at].type for at in key])
 
@@ -187,9 +189,13 @@ class RocksTable:
     def _decode_all(self, contents: Sequence[bytes], keys: Sequence[bytes]) -> list[Row]:
         """``keys`` are named where something is no row; of a bag with equal rows, one that is near."""
         try:
-            return list(map(self.codec.decode, contents))
+            rows = list(map(self.codec.decode, contents))
+            misfit = self._types.misfit(rows)
         except UNREADABLE as error:
             raise self._bad_row(keys[0], f"this or one of the {len(keys)} from it on is no row: {error}") from error
+        if misfit is not None:
+            raise self._bad_row(keys[misfit[0]], misfit[1])
+        return rows
 
     def _bad_row(self, key: bytes, what: str) -> StorageFailure:
         return self._database.cannot_read(f'table "{self.schema.name}", key {key.hex()}: {what}')

@@ -1,0 +1,48 @@
+"""A row whose values are not of its columns' types is refused where it is written, whoever sends it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from domains.domain import Domain
+from domains.errors import TypeViolation
+from domains.graph import DomainIndex
+from domains.memory_store import MemoryStore
+from domains.packets import Failed, Insert, Reply, RequestId, Write, Written
+from domains.row_types import RowTypes
+from domains.types import BIGINT, BLOB, BOOL, DATE, DATETIME, DOUBLE, TEXT, TableColumn, TableSchema, decimal_type
+
+TYPES = (BIGINT, BOOL, DOUBLE, decimal_type(2), TEXT, BLOB, DATE, DATETIME)
+ALL = TableSchema("t", tuple(TableColumn(type.name, type) for type in TYPES))
+RIGHT: tuple[Any, ...] = (1, 0, 0.5, Decimal("1.50"), "a", b"a", "2026-01-31", "2026-01-31 08:00:00")
+WRONG: tuple[Any, ...] = ("1", "0", "0.5", 1.5, b"a", "a", 20260131, 1.0)
+
+
+def test_each_type_has_its_values_and_null() -> None:
+    types = RowTypes(ALL)
+    assert types.misfit([RIGHT, (None,) * len(TYPES), RIGHT]) is None
+    for at, value in enumerate(WRONG):
+        row = (*RIGHT[:at], value, *RIGHT[at + 1 :])
+        misfit = types.misfit([RIGHT, row])
+        assert misfit is not None
+        assert misfit[0] == 1
+        assert TYPES[at].name in misfit[1]
+    assert types.misfit([RIGHT[:-1]]) == (0, "a row of 7 values for 8 columns")
+
+
+@pytest.mark.parametrize("row", [("x", 1), (1,), (1, 1, 1), (b"x", 1), (0.5, 1)])
+def test_a_write_of_such_a_row_is_refused_whole(row: Any) -> None:
+    store = MemoryStore()
+    table = store.create_table(TableSchema("t", (TableColumn("a", BIGINT), TableColumn("b", BIGINT))))
+    domain = Domain(DomainIndex(0), store)
+    (told,) = domain.handle(Write(RequestId(1), Insert("t", ((1, 1), row))))
+    assert isinstance(told, Reply)
+    assert isinstance(told.outcome, Failed)
+    assert isinstance(told.outcome.error, TypeViolation)
+    assert table.find((), ()) == []
+    (told,) = domain.handle(Write(RequestId(2), Insert("t", ((1, 1),))))
+    assert isinstance(told, Reply)
+    assert isinstance(told.outcome, Written)
