@@ -27,7 +27,7 @@ $(INSTALLED): pyproject.toml clients/python/pyproject.toml requirements.lock
 	@if [[ -z "$(PYTHON)" ]]; then echo "Headrace needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; fi
 	@echo "making $(VENV) and installing what requirements.lock pins (once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock $(EDITABLE) -e clients/python -e '.[dev,peers]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock $(EDITABLE) -e clients/python -e '.[cluster,spark,bench,dev,peers]'
 	@touch $@
 
 install: $(INSTALLED)  ## make .venv, if it is not there or not up to date
@@ -88,7 +88,7 @@ bench-peers: $(INSTALLED)  ## the Lobsters pages against MariaDB, PostgreSQL, Re
 
 lock:  ## resolve the dependencies anew and write requirements.lock
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
-	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e clients/python -e '.[dev,peers]'
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e clients/python -e '.[cluster,spark,bench,dev,peers]'
 	@{ sed '/^[^#]/d' requirements.lock; build/lock/bin/pip freeze --exclude-editable --exclude pip --exclude setuptools; } > build/requirements.lock
 	@mv build/requirements.lock requirements.lock && rm -rf build/lock
 

@@ -22,6 +22,7 @@ from headrace_client.connection import Connection
 
 from api.app import create_app
 from controller.deployment import Deployment
+from headrace import extras
 from headrace import settings as settings_module
 from headrace.opening import open_deployment
 from headrace.settings import Settings
@@ -103,7 +104,8 @@ def embedded(
     chosen = settings_module.load(data=Path(path), **settings)
     thread = LoopThread()
     try:
-        return Embedded(thread, thread.run(_open(opener, chosen)), chosen, read_your_writes)
+        with extras.named():
+            return Embedded(thread, thread.run(_open(opener, chosen)), chosen, read_your_writes)
     except BaseException:
         thread.stop()
         raise

@@ -190,6 +190,8 @@ def test_all_dependencies_are_explained_and_pinned() -> None:
     extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
     for requirement in (*project["dependencies"], *extras):
         pinned = requirement.split(";")[0].strip()
+        if pinned.startswith("headrace-client=="):  # Of this repository.
+            continue
         package, _, version = pinned.partition("==")
         assert version, f"{package} is not pinned"
         assert f"`{package}`" in explained, f"docs/dependencies.md does not say why {package}"

@@ -118,6 +118,6 @@ def class_path() -> str:
     if not any(jar.name.startswith("zookeeper-") for jar in jars):
         raise ServerFailed(
             "the bundled ZooKeeper comes out of PySpark's jars, and they are not installed",
-            hint=f"pip install pyspark, {_ELSE}",
+            hint=f"pip install 'headrace[spark]', {_ELSE}",
         )
     return os.pathsep.join(map(str, jars))

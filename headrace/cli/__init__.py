@@ -47,6 +47,7 @@ def main() -> None:
 
 def _run() -> None:
     # Loaded here: that takes up to a second or two, and a Ctrl-C in them is one as any other.
+    from headrace import extras
     from headrace.errors import HeadraceError
     from headrace.render import console
     from headrace.shadowed import check_packages
@@ -55,7 +56,8 @@ def _run() -> None:
         check_packages()
         from headrace.cli.commands import app
 
-        app()
+        with extras.named():
+            app()
     except HeadraceError as error:
         printer = console(stderr=True)
         printer.print("error:", style="bold red", end=" ")

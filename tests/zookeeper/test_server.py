@@ -71,7 +71,7 @@ async def test_java_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 async def test_no_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "echo 'openjdk version \"21\"'")))
     monkeypatch.setattr(zookeeper.java, "find_spec", lambda name: None)
-    with pytest.raises(ServerFailed, match=r"not installed \(pip install pyspark"):
+    with pytest.raises(ServerFailed, match=r"not installed \(pip install 'headrace\[spark\]'"):
         await Ensemble(tmp_path / "data").start()
 
 
