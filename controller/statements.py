@@ -14,7 +14,7 @@ from domains.clock import latest
 from domains.coercion import json_value
 from domains.errors import HeadraceError
 from domains.packets import Clock
-from domains.types import TEXT, Column, TableSchema
+from domains.types import TEXT, Column, Kind, TableSchema
 from migrations.parse import Parsed, too_deep
 from migrations.recipe import Entry
 from migrations.statements.constants import miscounted
@@ -98,12 +98,12 @@ class Statements:
                 return await self._selects.answer(statement, clock)
             case ConstantSelect(columns=columns, rows=rows):
                 return StatementResult(columns, tuple(tuple(json_value(v) for v in row) for row in rows))
-            case ShowTables():
-                return _texts("table", [schema.name for schema in self._deployment.tables()])
+            case ShowTables(full=full):
+                return self._tables(full)
             case ShowViews():
                 return _texts("view", [view.name for view in self._deployment.views() if not view.ad_hoc])
-            case Describe(name=name):
-                return self._describe(name)
+            case Describe(name=name, full=full):
+                return self._describe(name, full)
             case Explain(target=target):
                 view = target if isinstance(target, str) else await self._selects.view(target)
                 return _texts("plan", self._deployment.explain(view).split("\n"))
@@ -117,15 +117,29 @@ class Statements:
         clock.update(latest((clock, written.clock)))
         return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
 
-    def _describe(self, name: str) -> StatementResult:
-        columns = tuple(Column(each, TEXT) for each in ("column", "type", "null", "key", "default"))
+    def _tables(self, full: bool) -> StatementResult:
+        named = [(schema.name, "BASE TABLE") for schema in self._deployment.tables()]
+        named += [(view.name, "VIEW") for view in self._deployment.views() if not view.ad_hoc]
+        columns = (Column("Tables_in_headrace", TEXT), Column("Table_type", TEXT))[: 2 if full else 1]
+        return StatementResult(columns, tuple(row[: len(columns)] for row in sorted(named)))
+
+    def _describe(self, name: str, full: bool) -> StatementResult:
+        """MySQL's columns under MySQL's names."""
         relation = self._deployment.state.catalog.relation(name)
         if isinstance(relation, TableSchema):
             rows = [_column_row(relation, position) for position in relation.live()]
         else:
             planned = self._deployment.state.planned[relation.name.lower()]
-            rows = [(column.name, column.type.name, "YES", "", None) for column in planned.columns]
-        return StatementResult(columns, tuple(rows))
+            rows = [(column.name, column.type, "YES", "", None, "") for column in planned.columns]
+        names: tuple[str, ...] = ("Field", "Type", "Null", "Key", "Default", "Extra")
+        shown = [(field, type.name, *rest) for field, type, *rest in rows]
+        if full:
+            names = ("Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment")
+            shown = [
+                (field, type.name, "utf8mb4_bin" if type.kind is Kind.TEXT else None, *rest, "", "")
+                for field, type, *rest in rows
+            ]
+        return StatementResult(tuple(Column(each, TEXT) for each in names), tuple(shown))
 
 
 def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int) -> None:
@@ -153,7 +167,8 @@ def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:
     else:
         key = "MUL" if any(position in index for index in schema.indexes) else ""
     default = "CURRENT_TIMESTAMP" if column.default_now else json_value(column.default)
-    return (column.name, column.type.name, "YES" if column.nullable else "NO", key, default)
+    extra = "auto_increment" if column.auto_increment else "DEFAULT_GENERATED" if column.default_now else ""
+    return (column.name, column.type, "YES" if column.nullable else "NO", key, default, extra)
 
 
 def _definitions(statements: Sequence[Prepared]) -> list[Parsed]:

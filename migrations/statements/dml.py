@@ -34,6 +34,8 @@ def write(parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str)
     _refuse_clauses(node)
     schema = written_table(catalog, _target(node))
     context = _context(node, schema, params, now)
+    for found in context.subqueries:
+        _refuse_correlated(node, found)
     selects = tuple(select_of(found, context.values) for found in context.subqueries)
     # With empty answers too, so that what is wrong is said before any subquery runs.
     operation = _operation(context, [()] * len(selects))
@@ -117,6 +119,19 @@ def _limit(node: exp.Expr, setting: Setting) -> int | None:
 def _target(node: exp.Expr) -> exp.Expr:
     target: exp.Expr = node.this
     return target.this if isinstance(target, exp.Schema) else target
+
+
+def _refuse_correlated(node: exp.Expr, subquery: exp.Expr) -> None:
+    """The row of the write is not in a subquery's reach; by its table's name or alias, that is what is meant."""
+    target = _target(node)
+    name = target.alias_or_name.lower()
+    own = {part.alias_or_name.lower() for part in subquery.find_all(exp.Table, exp.Subquery, exp.CTE)}
+    for column in subquery.find_all(exp.Column):
+        if column.table.lower() == name and name not in own:
+            raise Unsupported(
+                f'correlated subquery in {node.key.upper()}: "{column.table}.{column.name}" is of the written row',
+                hint="WHERE key IN (SELECT …), with a subquery that stands by itself",
+            )
 
 
 def _refuse_clauses(node: exp.Expr) -> None:

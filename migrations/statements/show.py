@@ -28,11 +28,11 @@ def show(parsed: Parsed, catalog: Catalog) -> ShowTables | ShowViews | Describe:
     if any(node.args.get(key) is not None for key in ("like", "where", "db", "offset", "limit")):
         raise Unsupported(f"SHOW {what} with LIKE, WHERE or FROM a database", hint=f"SHOW {what}")
     if what == "TABLES":
-        return ShowTables()
+        return ShowTables(full=bool(node.args.get("full")))
     if what == "VIEWS":
         return ShowViews()
     if what in ("COLUMNS", "FIELDS") and node.args.get("target") is not None:
-        return Describe(known_relation(catalog, node.args["target"]).name)
+        return Describe(known_relation(catalog, node.args["target"]).name, full=bool(node.args.get("full")))
     raise Unsupported(f"SHOW {what}", hint="SHOW TABLES, SHOW VIEWS and SHOW COLUMNS FROM table are there")
 
 

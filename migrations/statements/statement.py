@@ -112,7 +112,10 @@ class PendingWrite:
 
 @dataclass(frozen=True, slots=True)
 class ShowTables:
-    pass
+    """The tables and views that have names."""
+
+    full: bool = False
+    """With the type of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,8 @@ class Describe:
     """The columns of a table or a view."""
 
     name: str
+    full: bool = False
+    """With collation, privileges and comment."""
 
 
 @dataclass(frozen=True, slots=True)

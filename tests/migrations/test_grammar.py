@@ -74,6 +74,18 @@ REFUSED = {
 }
 
 
+CORRELATED = (
+    "UPDATE votes v SET user = (SELECT MAX(id) FROM stories s WHERE s.id = v.story_id)",
+    "DELETE FROM stories WHERE EXISTS (SELECT 1 FROM votes WHERE votes.story_id = stories.id)",
+)
+
+
+@pytest.mark.parametrize("sql", CORRELATED)
+def test_a_correlated_write_is_said_to_be_one(sql: str) -> None:
+    with pytest.raises(Unsupported, match=f"correlated subquery in {sql.split()[0]}"):
+        one(sql)
+
+
 @pytest.mark.parametrize(("sql", "word"), REFUSED.items())
 def test_what_no_pass_reads_is_refused_by_name(sql: str, word: str) -> None:
     with pytest.raises(HeadraceError) as caught:

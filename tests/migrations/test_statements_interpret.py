@@ -49,7 +49,8 @@ def test_a_select_without_from_is_answered_at_once(
 
 SIMPLE: list[tuple[str, Statement]] = [
     ("SHOW TABLES", ShowTables()),
-    ("SHOW FULL TABLES", ShowTables()),
+    ("SHOW FULL TABLES", ShowTables(full=True)),
+    ("SHOW FULL COLUMNS FROM stories", Describe("stories", full=True)),
     ("SHOW VIEWS", ShowViews()),
     ("show views ; ", ShowViews()),
     ("SHOW COLUMNS FROM STORIES", Describe("stories")),
