@@ -98,7 +98,12 @@ class LocalDeployment(Serving):
         behind, opening = opening is not None, opening or Opening()
         opening.begin(f"opening the tables in {path}")
         dataflow = await asyncio.to_thread(
-            open_embedded, path, groups=domains, memory_limit=memory_limit, shards=shards
+            open_embedded,
+            path,
+            groups=domains,
+            memory_limit=memory_limit,
+            shards=shards,
+            new=not (path / "recipe.json").exists(),
         )
         try:
             self = cls(path, dataflow, read_timeout)

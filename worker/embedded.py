@@ -60,12 +60,20 @@ def _decide(path: Path, shards: int) -> None:
             raise StorageFailure(f'cannot make "{decided}": {error.strerror}') from error
 
 
-def open_embedded(path: Path, *, groups: int, memory_limit: int, shards: int = 1) -> Dataflow:
+def open_embedded(path: Path, *, groups: int, memory_limit: int, shards: int = 1, new: bool = True) -> Dataflow:
     """A dataflow that hosts ``groups × shards`` domains; those of the first group have the base tables.
 
-    StorageFailure where another process has the directory, where it is damaged, or was made for other shards.
+    StorageFailure where another process has the directory, where it is damaged, or was made for other shards. What is
+    not there is made where the deployment is ``new``, and is damage where it has a recipe.
     """
     directories = base_directories(path, shards)
+    if not new:
+        for directory in directories:
+            if not directory.exists():
+                raise StorageFailure(
+                    f'"{directory}" is missing: there were tables in it',
+                    hint="restore it from its archive or a back-up",
+                )
     _decide(path, shards)
     with ExitStack() as opened:
         stores = []

@@ -22,6 +22,16 @@ def run(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("shards", [1, 2])
+def test_tables_whose_directory_is_gone_are_not_begun_anew(tmp_path: Path, shards: int) -> None:
+    data = tmp_path / "data"
+    with embedded(data, shards=shards) as db:
+        db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 2)")
+    shutil.rmtree(data / "base" if shards == 1 else data / "shards" / "0001" / "base")
+    with pytest.raises(StorageFailure, match="is missing"):
+        embedded(data)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
 def test_a_loss_is_refused_accepted_and_acknowledged(tmp_path: Path, shards: int) -> None:
     data = tmp_path / "data"
     with embedded(tmp_path / "live", shards=shards) as db:
