@@ -28,6 +28,7 @@ from domains.archive import (
     ShardManifest,
 )
 from domains.types import Row
+from worker.archive import shard
 from worker.archive.checking import check_archive
 from worker.archive.compacting import COMPACT_SEGMENTS, compact, worth_compacting
 from worker.archive.folding import fold
@@ -425,6 +426,24 @@ def test_a_damaged_archive_rebuilds_nothing(table: ArchivedTable, tmp_path: Path
         rebuild_table(store, table.place, manifest, 6)
     assert store.table("t").row_count == 0
     store.close()
+
+
+def test_a_snapshot_that_is_taken_beside_writes_is_of_its_position(
+    table: ArchivedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Judged at every position by what the table held there."""
+    monkeypatch.setattr(shard, "SLICE_ROWS", 1)
+    table.write([(row(20 + number), 1) for number in range(9)])
+    table.store.trim_log("t", 100)
+    written = iter(range(100, 1_000))
+
+    def write() -> None:
+        number = next(written)
+        table.write([(row(number), 1), (row(20 + number % 9), -1)] if number < 109 else [(row(number), 1)])
+
+    table.open().begin(table.store.cut("t", rows=True), time_of(50), pause=write)
+    assert next(written) > 105, "writes were made beside it"
+    table.check(table.archive())
 
 
 def test_a_row_of_a_later_position_that_was_changed_since_is_found_by_its_key(tmp_path: Path) -> None:
