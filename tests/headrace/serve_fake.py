@@ -13,13 +13,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
 from fake_deployment import FakeDeployment
 
-from controller.deployment import Deployment, StatementResult
+from controller.deployment import Deployment, PreparedLookup, StatementResult
 from controller.opening import Opening
 from domains.errors import Cancelled, StorageFailure
 from domains.packets import Clock
 from headrace import server
 from headrace.cli import main
 from headrace.settings import Settings
+from worker.reader_map import BoundLookup
 
 
 class SlowDeployment(FakeDeployment):
@@ -40,11 +41,11 @@ class SlowDeployment(FakeDeployment):
         if hasattr(self, "given_up"):
             self.given_up.set()
 
-    async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
+    async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
         if os.environ.get("SLOW"):
             print("page begun", flush=True)
             await asyncio.sleep(float(os.environ["SLOW"]))
-        return await super().page(view, text, token=token)
+        return await super().fill_page(lookup, missed, text)
 
     async def close(self) -> None:
         await super().close()
