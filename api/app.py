@@ -26,9 +26,11 @@ Every error is `{"error": {"code", "message", "hint"}}`."""
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorAnswer}, "5XX": {"model": ErrorAnswer}}
 
 
-def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES) -> HotRoute:
-    """The ASGI application for a deployment that is open. Closing it stays with the caller."""
-    requests, lookups = Requests(), Lookups(deployment)
+def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES, slow: float = 0.0) -> HotRoute:
+    """The ASGI application for a deployment that is open. Closing it stays with the caller.
+
+    Requests that take ``slow`` seconds or longer are logged; 0: none."""
+    requests, lookups = Requests(slow), Lookups(deployment)
     fastapi = FastAPI(
         title="Headrace",
         version=VERSION,

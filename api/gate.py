@@ -51,7 +51,7 @@ class Gate:
             answer, body = describe(error, f"{scope['method']} {scope['path']}")
             if not status:
                 await Response(body, answer, media_type="application/json")(scope, receive, sending)
-        self._requests.route(_route(scope)).add(status, perf_counter() - started)
+        self._requests.route(_route(scope)).add(status, perf_counter() - started, scope["path"])
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """``receive`` that raises LimitExceeded, announced or not, where the body passes the limit."""

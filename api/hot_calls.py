@@ -58,19 +58,19 @@ class Call:
         try:
             found = self.work(name, query, body, token)
             if not isinstance(found, bytes):
-                return self._awaited(found, started)
+                return self._awaited(found, started, name or body[:500].decode("utf-8", "replace"))
             answer = (200, found)
         except Exception as error:
             answer = describe(error, self.route)
         self.times.add(answer[0], perf_counter() - started)
         return answer
 
-    async def _awaited(self, coming: Awaitable[bytes], started: float) -> Answer:
+    async def _awaited(self, coming: Awaitable[bytes], started: float, about: str) -> Answer:
         try:
             answer = (200, await coming)
         except Exception as error:
             answer = describe(error, self.route)
-        self.times.add(answer[0], perf_counter() - started)
+        self.times.add(answer[0], perf_counter() - started, about)
         return answer
 
 

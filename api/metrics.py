@@ -6,9 +6,11 @@ Counting is done in plain lists and turned into metric families when somebody sc
 
 from __future__ import annotations
 
+import logging
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
@@ -16,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from controller.deployment import Deployment
+from controller.status import one_line
 
 BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds. A hit takes tenths of a millisecond, a miss milliseconds, a wait for a token up to the read timeout."""
@@ -27,20 +30,27 @@ NAMED = {"tables": "table", "views": "view"}
 """Objects of ``/v1/status`` whose keys users have chosen. They become labels too: as parts of a metric's name, ``a-b``
 and ``a_b`` would be one."""
 
+_log = logging.getLogger("headrace.api")
+
 INVALID = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class RouteTimes:
-    """Counts one route's answers by status and by latency."""
+    """Counts one route's answers by status and by latency, and logs those that took ``slow`` seconds or more."""
 
-    __slots__ = ("buckets", "statuses", "total")
+    __slots__ = ("buckets", "route", "slow", "statuses", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, route: str = "", slow: float = inf) -> None:
+        self.route = route
+        self.slow = slow
         self.statuses: dict[int, int] = {}
         self.buckets = [0] * (len(BOUNDS) + 1)
         self.total = 0.0
 
-    def add(self, status: int, seconds: float) -> None:
+    def add(self, status: int, seconds: float, about: str = "") -> None:
+        """``about``: the view, the table or the SQL, for the log."""
+        if seconds >= self.slow:
+            _log.warning("slow request: %s took %.3f s, status %d: %s", self.route, seconds, status, one_line(about))
         self.statuses[status] = self.statuses.get(status, 0) + 1
         self.buckets[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
@@ -49,13 +59,15 @@ class RouteTimes:
 class Requests:
     """The times of all routes. Routes are templates (``GET /v1/views/{view}``), so there are few."""
 
-    def __init__(self) -> None:
+    def __init__(self, slow: float = 0.0) -> None:
+        """``slow``: seconds from which on a request is logged; 0 logs none."""
         self.routes: dict[str, RouteTimes] = {}
+        self._slow = slow or inf
 
     def route(self, name: str) -> RouteTimes:
         times = self.routes.get(name)
         if times is None:
-            times = self.routes[name] = RouteTimes()
+            times = self.routes[name] = RouteTimes(name, self._slow)
         return times
 
 

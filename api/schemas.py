@@ -109,6 +109,7 @@ class StatementAnswer(BaseModel):
     rows: list[list[Json]]
     rows_affected: int
     first_id: int | None = Field(default=None, description="Only where an INSERT was given AUTO_INCREMENT values")
+    done: str | None = Field(default=None, description="Only of CREATE, ALTER and DROP: what was done, in words")
 
 
 class SqlAnswer(BaseModel):

@@ -69,6 +69,7 @@ def status_of(error: HeadraceError) -> int:
 def describe(error: Exception, doing: str) -> tuple[int, bytes]:
     """Status and body for any exception. An unexpected one is logged under an id, which is all that the answer says."""
     if isinstance(error, HeadraceError):
+        log.debug("%s refused: %s", doing, error)
         rows = error.rows if isinstance(error, RowsRefused) else ()
         return status_of(error), error_body(error.code, error.message, error.hint, rows)
     reference = secrets.token_hex(6)

@@ -47,6 +47,8 @@ class StatementResult:
     rows_affected: int = 0
     first_id: int | None = None
     """The first AUTO_INCREMENT value that an INSERT was given."""
+    done: str | None = None
+    """Of a definition what it did, as a person says it: ``table stories created``."""
 
 
 @dataclass(frozen=True, slots=True)

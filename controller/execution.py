@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import ClassVar
 from controller.deployment import BackfillStatus, MigrationStatus
 from controller.executor import Executor
 from controller.feeding import FedTable, Feeding
+from controller.status import one_line
 from domains.commands import Activate, Feed, Progress
 from domains.errors import Cancelled, HeadraceError, Unavailable
 from domains.graph import DomainIndex
@@ -44,6 +46,7 @@ class Migration:
     seconds_left: dict[DomainIndex, float] = field(default_factory=dict)
     """Of the domains that are being fed."""
     cancelled: bool = False
+    began: float = field(default_factory=time.monotonic)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def status(self) -> MigrationStatus:
@@ -91,8 +94,10 @@ class Migration:
         try:
             yield
             self.state, self.step = "done", ""
+            _log.info("%s %s done in %.3f s: %s", self.kind, self.id, time.monotonic() - self.began, one_line(self.sql))
         except HeadraceError as error:
             self.state, self.error = "cancelled" if isinstance(error, Cancelled) else "failed", error
+            _log.info("%s %s %s: %s: %s", self.kind, self.id, self.state, error, one_line(self.sql))
         except Exception as error:
             _log.exception("%s %s failed", self.kind, self.id)
             self.state = "failed"

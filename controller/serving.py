@@ -141,6 +141,16 @@ class Serving(ABC):
         misses = self._retired[1] + sum(lookup.misses for lookup in self._lookups.values())
         return hits, misses
 
+    def with_reads(self, views: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Of each view also what this process has read of it since its look-up was prepared; ``seconds`` were spent
+        filling its holes."""
+        shown: dict[str, dict[str, Any]] = {}
+        for name, told in views.items():
+            lookup = self._lookups.get(name.lower())
+            hits, misses, seconds = (lookup.hits, lookup.misses, lookup.seconds) if lookup else (0, 0, 0.0)
+            shown[name] = {**told, "hits": hits, "misses": misses, "seconds": round(seconds, 3)}
+        return shown
+
     async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
         return await self.read(view, lambda binding: binding.from_text(text), token)
 
@@ -164,14 +174,17 @@ class Serving(ABC):
                 asked[place] = lookup.shards[0], [lookup.binding.from_json(key) for key in keys]
         found: dict[int, list[bytes | None]] = {}
         if asked:
+            began = self._loop.time()
             try:
                 pages = await self.hosts.pages_together(list(asked.values()), deadline)
             except TimeoutError as error:
                 first = next(iter(asked))
                 raise self._late(self.prepare(wanted[first][0]), asked[first][1], {}) from error
             found = {place: page for place, page in zip(asked, pages, strict=True) if None not in page}
-        for place, filled_ones in found.items():
-            self.prepare(wanted[place][0]).misses += len(filled_ones)
+            for place, filled_ones in found.items():
+                lookup = self.prepare(wanted[place][0])
+                lookup.misses += len(filled_ones)
+                lookup.seconds += (self._loop.time() - began) / len(found)  # They were filled as one.
         # Readers that stand in several shards, and those that were replaced meanwhile, are asked one by one.
         others = [place for place in range(len(wanted)) if place not in found]
         filled = await asyncio.gather(*(self._filled_keys(*wanted[place]) for place in others))
@@ -231,13 +244,14 @@ class Serving(ABC):
                 lookup = await self._ready(view)
                 bound = lookup, bind(lookup.binding)
             lookup, bounds = bound
-            bound = None
+            bound, began = None, self._loop.time()
             try:
                 pages = await lookup.fill(bounds, token or {}, deadline)
             except TimeoutError as error:
                 raise self._late(lookup, bounds, token or {}) from error
             if None not in pages:
                 lookup.misses += len(pages)
+                lookup.seconds += self._loop.time() - began
                 return [page for page in pages if page is not None]
             if self._loop.time() >= deadline:
                 raise self._late(lookup, bounds, token or {})

@@ -15,7 +15,7 @@ from domains.coercion import json_value
 from domains.errors import HeadraceError
 from domains.packets import Clock
 from domains.types import TEXT, Column, Kind, TableSchema
-from migrations.parse import Parsed, too_deep
+from migrations.parse import Parsed, deed, too_deep
 from migrations.recipe import Entry
 from migrations.statements.constants import miscounted
 from migrations.statements.dml import resolve
@@ -64,7 +64,7 @@ class Statements:
                     # Places in errors count from the beginning of the text that was parsed, which is to be the entry's.
                     same = len(together) == 1 and sql.startswith(texts[0])
                     await self._deployment.run(Entry(texts), ";\n".join(texts), together if same else None)
-                    results.extend(StatementResult() for _ in together)
+                    results.extend(StatementResult(done=deed(parsed)) for parsed in together)
                 else:
                     given = params[at : at + counts[number]]
                     at += counts[number]

@@ -20,6 +20,17 @@ Held = dict[NodeIndex, tuple[int, int]]
 """Keys and bytes that a node holds, in all its shards together."""
 
 
+LOGGED_CHARACTERS = 200
+"""Of a user's text in a line of the log: enough to find the statement, whatever its size."""
+
+
+def one_line(text: str) -> str:
+    """A user's text for a line of the log: on one line, without control characters, and not long."""
+    shown = "".join(char if char.isprintable() else " " for char in text[: 2 * LOGGED_CHARACTERS])
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= LOGGED_CHARACTERS else f"{shown[:LOGGED_CHARACTERS]}…"
+
+
 def health_of(dataflow: Dataflow) -> str:
     return dataflow.health
 

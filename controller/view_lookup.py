@@ -36,6 +36,8 @@ class ViewLookup:
         self.stale = False
         self.hits = 0
         self.misses = 0
+        self.seconds = 0.0
+        """In which what was missed was filled."""
         """Look-ups that a domain was asked for: ``Serving`` counts them. What is missed here may be tried again."""
         self._hosts = hosts
         self._sampled: list[Row] = []

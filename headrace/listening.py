@@ -8,9 +8,11 @@ later for the shards of a worker that was killed.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from headrace.errors import HeadraceError
 from headrace.settings import Settings
@@ -46,12 +48,30 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+class JsonLines(logging.Formatter):
+    """A line of the log as a JSON object, for whoever collects logs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
 def log_to_standard_error(settings: Settings) -> None:
-    """Ours from ``log_level`` on; what uvicorn tells of its own life is told by us, in other words."""
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
-    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level.upper())))
+    """Ours from ``log_level`` on. Libraries are heard from warnings on: httpx has a line for each request, and what
+    uvicorn tells of its own life is told by us."""
+    handler = logging.StreamHandler()
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if settings.log_format == "json" else plain)
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    logging.basicConfig(level=max(logging.WARNING, level), handlers=[handler], force=True)
+    logging.getLogger("headrace").setLevel(level)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 from headrace_client.results import Result
@@ -21,6 +22,8 @@ IDENTIFIERS = ("pid", "port", "process", "domain", "shard", "incarnation", "epoc
 ALARM = "alarm"
 """A sentence among a group's values: said below them, where there is room for it."""
 
+TOP_VIEWS = 10
+
 PIPED_WIDTH = 10_000
 """Where nobody looks, lines are as long as they are, so that the next program sees one row a line."""
 
@@ -31,9 +34,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def result_lines(result: Result) -> Iterator[RenderableType]:
-    """One statement's answer: a table and its number of rows, or what it changed."""
+    """One statement's answer: a table and its number of rows, or what it did."""
     if not result.columns:
-        yield Text(_count(result.rows_affected, "row") + " affected", style="green")
+        yield Text(result.done or _count(result.rows_affected, "row") + " affected", style="green")
         if result.first_id is not None:
             yield Text(f"first id {result.first_id}")
         return
@@ -47,8 +50,89 @@ def result_lines(result: Result) -> Iterator[RenderableType]:
     yield Text(_count(len(result.rows), "row"), style="dim")
 
 
+class Sort(StrEnum):
+    """What views are listed by: the most expensive first."""
+
+    MEMORY = "memory"
+    TIME = "time"
+    MISSES = "misses"
+    NAME = "name"
+
+
+def status_screen(status: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What fits a screen: plain values, totals, and the views that cost most."""
+    tables, views = status.get("tables", {}), status.get("views", {})
+    totals = {
+        "tables": len(tables),
+        "rows": sum(each.get("rows", 0) for each in tables.values()),
+        "views": len(views),
+        "domains": len(status.get("domains", ())),
+    }
+    plain = {name: value for name, value in status.items() if not isinstance(value, dict | list)}
+    yield from _pairs("status", {**plain, **totals})
+    for name in ("memory", "counters"):
+        if name in status:
+            yield from _group(name, status[name])
+    yield from _alarms(status)
+    if "workers" in status:
+        names = ("worker", "health", "uptime", "memory_accounted", "memory_limit", "domains")
+        yield from _list("workers", [{n: each.get(n, "") for n in names} for each in status["workers"]])
+    for title, order in (("views by memory", Sort.MEMORY), ("views by time to fill", Sort.TIME)):
+        top = _by(views, order)[:TOP_VIEWS]
+        if any(_cost(each, order) for _, each in top):
+            yield from view_table(dict(top), order, title)
+    if len(views) > TOP_VIEWS:
+        yield Text(f"all {len(views)} views: headrace status --views; everything: --all or --json", style="dim")
+
+
+def view_table(views: Mapping[str, Mapping[str, Any]], order: Sort, title: str = "views") -> Iterator[RenderableType]:
+    """Each view with what it holds and how it is read. The hit rate counts keys since the look-up was prepared."""
+    table = Table()
+    for name in ("view", "state", "keys", "bytes", "hits", "misses", "hit rate", "seconds"):
+        table.add_column(name, justify="left" if name in ("view", "state") else "right", overflow="fold")
+    for name, each in _by(views, order):
+        hits, misses = each.get("hits", 0), each.get("misses", 0)
+        rate = f"{hits / (hits + misses):.1%}" if hits + misses else ""
+        table.add_row(
+            _text(name),
+            _text(each.get("materialization", "")),
+            f"{each.get('keys', 0):,}",
+            format_size(each.get("bytes", 0)),
+            f"{hits:,}",
+            f"{misses:,}",
+            rate,
+            f"{each.get('seconds', 0.0):,.3f}",
+        )
+    yield _heading(title)
+    yield table
+
+
+def _by(views: Mapping[str, Mapping[str, Any]], order: Sort) -> list[tuple[str, Mapping[str, Any]]]:
+    return sorted(views.items(), key=lambda named: (-_cost(named[1], order), named[0].lower()))
+
+
+def _cost(view: Mapping[str, Any], order: Sort) -> float:
+    figure = {Sort.MEMORY: "bytes", Sort.TIME: "seconds", Sort.MISSES: "misses", Sort.NAME: ""}[order]
+    return float(view.get(figure, 0))
+
+
+def _alarms(status: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Whatever is not well, wherever in the status it stands; of ``memory`` it is said there."""
+    for name, value in status.items():
+        if isinstance(value, Mapping) and name != "memory":
+            yield from _alarms(value)
+        elif name == "alarms" and value:
+            yield from _list("alarms", value)
+        elif name == ALARM:
+            yield Text.assemble(("alarm: ", "bold red"), _text(value))
+        elif isinstance(value, list):
+            for each in value:
+                if isinstance(each, Mapping):
+                    yield from _alarms(each)
+
+
 def status_tables(status: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """The server's status: plain values first, then a table for each group."""
+    """The whole status: plain values first, then a table for each group."""
     scalars = {name: value for name, value in status.items() if not isinstance(value, dict | list)}
     if scalars:
         yield from _pairs("status", scalars)

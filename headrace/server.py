@@ -134,7 +134,7 @@ async def answer(
             running.stop()
             raise
         if not door.opening.given_up:
-            door.app = create_app(deployment, max_body=settings.max_body_size)
+            door.app = create_app(deployment, max_body=settings.max_body_size, slow=settings.slow_request)
             expect_long_lives()
             started(running)
         return deployment

@@ -68,6 +68,12 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="what is logged: debug, info, warning, error"
     )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="how a line of the log is written: text, json"
+    )
+    slow_request: float = Field(
+        default=1.0, ge=0, le=3600, description="seconds from which on a request is logged as slow; 0 logs none"
+    )
     archive: str | None = Field(
         default=None, description="directory or URL (s3://…, hdfs://…) that base tables are archived under"
     )

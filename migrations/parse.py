@@ -16,6 +16,7 @@ from migrations.writing import quote, same_tree, text_of, too_deep
 __all__ = [
     "MAXIMUM_TEXT",
     "Parsed",
+    "deed",
     "exp",
     "faithful",
     "parse",
@@ -111,6 +112,15 @@ def place(node: exp.Expr) -> tuple[int | None, int | None]:
             meta = part._meta
             return int(meta["line"]), max(1, int(meta["col"]) - int(meta["end"]) + int(meta["start"]))
     return None, None
+
+
+def deed(parsed: Parsed) -> str:
+    """What a definition has done: ``table stories created``, ``view v dropped``."""
+    tree = parsed.expression
+    verbs: dict[type[exp.Expr], str] = {exp.Create: "created", exp.Alter: "altered", exp.Drop: "dropped"}
+    named = tree.this if isinstance(tree.this, exp.Index) else tree.find(exp.Table)
+    name = named.name if named is not None else ""
+    return f"{str(tree.args.get('kind') or '').lower()} {name} {verbs[type(tree)]}"
 
 
 def _split(tokens: list[Token]) -> list[list[Token]]:

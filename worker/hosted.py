@@ -46,7 +46,7 @@ from worker.batch import Answerer, Batch, LinkPacket, Look
 from worker.hosted_domain import HostedDomain, Reception
 from worker.hosted_readers import HostedReaders
 from worker.messages import NotHere, StaleEpoch
-from worker.relief import relieve
+from worker.relief import Pressure, relieve
 from worker.requests import Requests
 from worker.schema_version import version_of
 from worker.token_waits import TokenWait, TokenWaits
@@ -92,6 +92,7 @@ class Hosted:
         self.waits = TokenWaits()
         self._on_links: deque[LinkPacket] = deque()
         self.requests = Requests()
+        self._pressure = Pressure()
         self._moved: set[DomainIndex] = set()
         """Domains whose bases may have other positions than when the last batch ended."""
 
@@ -367,12 +368,14 @@ class Hosted:
 
     def finish(self, batch: Batch) -> None:
         """Obey the memory limit, tell the clocks to all links, and answer the waits that are over."""
-        relieve(
+        evicted = relieve(
             self.hosts,
             self.memory_limit,
             lambda host, excess: self._evict(host, excess, batch),
             reserve=self.reserve,
         )
+        if evicted:
+            self._pressure.add(evicted, self.memory_limit)
         self._beat(batch)
         self.waits.check(self.hosts, batch)
         batch.visible.extend(hold() for hold in batch.holds)

@@ -37,4 +37,6 @@ def _result(result: StatementResult) -> dict[str, Any]:
     }
     if result.first_id is not None:
         shown["first_id"] = result.first_id
+    if result.done is not None:
+        shown["done"] = result.done
     return shown

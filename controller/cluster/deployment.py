@@ -180,6 +180,7 @@ class ClusterDeployment(Serving):
 
     async def status(self) -> dict[str, Any]:
         shown, led = await asyncio.gather(self._overview.status(*self.counted()), self._told_by_leader())
+        shown["views"] = self.with_reads(shown.get("views", {}))
         shown["cluster"]["acknowledged"] = dict(sorted(self._hosts.acknowledged.positions.items()))
         return {
             "health": self.health(),

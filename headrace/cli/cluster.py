@@ -15,6 +15,9 @@ from headrace.cli.serving import (
     ArchiveRetention,
     ArchiveSegmentRows,
     Config,
+    LogFormat,
+    LogLevel,
+    SlowRequest,
     SparkConf,
     SparkMaster,
     SparkMemory,
@@ -39,12 +42,14 @@ Host = Annotated[str | None, typer.Option(help=setting_help("host"))]
 Port = Annotated[int | None, typer.Option(help=setting_help("port"))]
 Advertise = Annotated[str | None, typer.Option(metavar="HOST", help=setting_help("advertise"))]
 Data = Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))]
-MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("memory_limit"))]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help=setting_help("memory_limit").replace("Bytes of", "Per worker: bytes of")),
+]
 Shards = Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards", default=CLUSTER_SHARDS))]
 DeadAfter = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("dead_after"))]
 ReadTimeout = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("read_timeout"))]
 MaxBodySize = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("max_body_size"))]
-LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))]
 Supervised = Annotated[bool, typer.Option("--supervised", hidden=True, help="Stop when standard input ends.")]
 
 
@@ -74,6 +79,8 @@ def up(
     spark_conf: SparkConf = None,
     spark_memory: SparkMemory = None,
     log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    slow_request: SlowRequest = None,
     config: Config = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the process numbers too.")] = False,
 ) -> None:
@@ -125,6 +132,7 @@ def _every_part(
     name: Name = None,
     host: Host = None,
     log_level: LogLevel = None,
+    log_format: LogFormat = None,
     config: Config = None,
     supervised: Supervised = False,
 ) -> None:
@@ -193,6 +201,7 @@ def api(
     port: Port = None,
     read_timeout: ReadTimeout = None,
     max_body_size: MaxBodySize = None,
+    slow_request: SlowRequest = None,
     fd: Annotated[int | None, typer.Option(hidden=True, help="A listening socket to take over.")] = None,
 ) -> None:
     """Run an api process of a cluster: it answers the HTTP requests of applications.

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from headrace_client.results import Result
+from headrace_client.tokens import Token
+from rich.console import RenderableType
 
 from headrace import connect
-from headrace.cli.watching import creates_view, watched
+from headrace.cli.watching import created_view, watched
 from headrace.errors import BadRequest
-from headrace.render import console, result_lines, status_tables
+from headrace.render import Sort, console, result_lines, status_screen, status_tables, view_table
 from headrace.settings import load
 
 Url = Annotated[str | None, typer.Option(help="The server. [dim]default: setting url, http://127.0.0.1:8080[/]")]
@@ -47,15 +51,18 @@ def sql(
     statements = _statements(text, file)
     printer = console()
     with connect(load(config, url=url).url) as db:
-        if printer.is_terminal and not (as_json or param) and creates_view(statements):
+        view = None if param else created_view(statements)
+        if view is not None:
+            # A view of many rows takes longer to build than a request may last, so its migration is followed.
             migration = db.migrate(statements)
-            watched(printer, lambda tell: migration.wait(progress=tell), migration.cancel)
-            return
-        results = db.execute_all(statements, [_value(each) for each in param or []], token=token)
+            watched(console(stderr=True), lambda tell: migration.wait(progress=tell), migration.cancel)
+            results = [Result((), (), 0, Token(""), done=f"view {view} created")]
+        else:
+            results = db.execute_all(statements, [_value(each) for each in param or []], token=token)
     if not results:
         raise BadRequest("there is no statement in the text")
     if as_json:
-        answer = {"results": [_shown(each) for each in results], "token": results[0].token if results else None}
+        answer = {"results": [_shown(each) for each in results], "token": results[0].token or None}
         typer.echo(json.dumps(answer, ensure_ascii=False))
         return
     for result in results:
@@ -63,23 +70,57 @@ def sql(
             printer.print(line)
 
 
-def status(as_json: AsJson = False, url: Url = None, config: Config = None) -> None:
-    """Show the server's health, memory and counters.
+def status(
+    views: Annotated[bool, typer.Option("--views", help="Every view, with what it holds and how it is read.")] = False,
+    sort: Annotated[Sort, typer.Option(help="What views are listed by.")] = Sort.MEMORY,
+    only: Annotated[
+        str | None, typer.Option("--filter", metavar="TEXT", help="Only views with this in their name.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that the server tells of itself, as tables.")] = False,
+    watch: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0.1, help="Show it anew every so often, until Ctrl-C.")
+    ] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+    config: Config = None,
+) -> None:
+    """Show the server's health, memory and counters, and the views that cost most.
 
     Examples:
 
       headrace status
 
+      headrace status --views --sort time --filter user
+
+      headrace status --watch 2
+
       headrace status --json --url http://127.0.0.1:9000
     """
-    with connect(load(config, url=url).url) as db:
-        shown = db.status()
-    if as_json:
-        typer.echo(json.dumps(shown, ensure_ascii=False))
-        return
     printer = console()
-    for table in status_tables(shown):
-        printer.print(table)
+    with connect(load(config, url=url).url) as db:
+        while True:
+            shown = db.status()
+            if as_json:
+                typer.echo(json.dumps(shown, ensure_ascii=False))
+            else:
+                if watch is not None:
+                    printer.clear()
+                for table in _status(shown, views or only is not None, sort, only, everything):
+                    printer.print(table)
+            if watch is None:
+                return
+            time.sleep(watch)
+
+
+def _status(
+    shown: Mapping[str, Any], views: bool, sort: Sort, only: str | None, everything: bool
+) -> Iterator[RenderableType]:
+    if everything:
+        return status_tables(shown)
+    if views:
+        wanted = (only or "").lower()
+        return view_table({n: each for n, each in shown.get("views", {}).items() if wanted in n.lower()}, sort)
+    return status_screen(shown)
 
 
 def explain(
@@ -123,4 +164,5 @@ def _shown(result: Result) -> dict[str, Any]:
         "rows": result.rows,
         "rows_affected": result.rows_affected,
     }
-    return shown if result.first_id is None else {**shown, "first_id": result.first_id}
+    shown |= {} if result.first_id is None else {"first_id": result.first_id}
+    return shown | ({} if result.done is None else {"done": result.done})

@@ -39,6 +39,9 @@ SparkConf = Annotated[
 ]
 SparkMemory = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("spark_memory"))]
 SparkThreshold = Annotated[int | None, typer.Option(metavar="ROWS", help=setting_help("spark_threshold"))]
+LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))]
+LogFormat = Annotated[str | None, typer.Option(metavar="FORMAT", help=setting_help("log_format"))]
+SlowRequest = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("slow_request"))]
 ArchiveSegmentRows = Annotated[int | None, typer.Option(metavar="N", help=setting_help("archive_segment_rows"))]
 
 
@@ -60,7 +63,9 @@ def serve(
     spark_master: SparkMaster = None,
     spark_conf: SparkConf = None,
     spark_memory: SparkMemory = None,
-    log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))] = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    slow_request: SlowRequest = None,
     config: Config = None,
 ) -> None:
     """Run a server with its data in one directory, until Ctrl-C.
@@ -93,6 +98,8 @@ def serve(
         spark_conf=spark_conf,
         spark_memory=spark_memory,
         log_level=log_level,
+        log_format=log_format,
+        slow_request=slow_request,
     )
 
     def started(running: Running) -> None:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 from headrace_client.results import Progress
@@ -15,12 +16,18 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
-_CREATE_VIEW = re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?(EXT\s+)?VIEW\b[^;]*;?\s*", re.IGNORECASE)
+_CREATE_VIEW = re.compile(
+    r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:EXT\s+)?VIEW\s+(`[^`]+`|[^\s(;]+)[^;]*;?\s*", re.IGNORECASE
+)
+
+PLAIN_SECONDS = 5.0
+"""Between two lines of progress where no terminal shows a bar."""
 
 
-def creates_view(text: str) -> bool:
-    """Whether this is one CREATE VIEW, which may take its time, and nothing else."""
-    return _CREATE_VIEW.fullmatch(text) is not None
+def created_view(text: str) -> str | None:
+    """The view's name where this is one CREATE VIEW, which may take its time, and nothing else."""
+    found = _CREATE_VIEW.fullmatch(text)
+    return None if found is None else found[1].strip("`")
 
 
 def watched(
@@ -31,15 +38,21 @@ def watched(
 ) -> Progress:
     """See a migration through, or a rebuild: ``wait`` is its, and is told whom to tell. Raises what made it fail.
 
-    Ctrl-C cancels it and waits for its end, which may be that it was done already. A second one only stops watching.
+    Where ``console`` is no terminal, a line every few seconds takes the bar's place. Ctrl-C cancels it and waits for
+    its end, which may be that it was done already. A second one only stops watching.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[more]}"))
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=1.0, more="")
+        told = time.monotonic()
 
         def tell(progress: Progress) -> None:
-            step = progress.step or progress.state
-            bar.update(task, completed=progress.progress, description=step, more=details(progress))
+            nonlocal told
+            step, more = progress.step or progress.state, details(progress)
+            bar.update(task, completed=progress.progress, description=step, more=more)
+            if not console.is_terminal and time.monotonic() - told >= PLAIN_SECONDS:
+                told = time.monotonic()
+                console.print(f"{progress.progress:.0%} {step}{', ' if more else ''}{more}", highlight=False)
 
         try:
             done = wait(tell)

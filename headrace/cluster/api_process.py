@@ -59,7 +59,7 @@ async def _serve(
     hello = greeting(settings.deployment, Role.API, name, time.time_ns() // 1_000_000)
     deployment = await ClusterDeployment.open(authority, hello, LeaderClient, read_timeout=settings.read_timeout)
     try:
-        app = create_app(deployment, max_body=settings.max_body_size)
+        app = create_app(deployment, max_body=settings.max_body_size, slow=settings.slow_request)
         expect_long_lives()
         await Server(config(app, settings), address(listening), started).serve([listening])
     finally:

@@ -132,7 +132,7 @@ class FakeDeployment:
         for statement in filter(None, (part.strip() for part in sql.split(";"))):
             if view := VIEW.match(statement):
                 self._create_view(view[1], statement)
-                results.append(StatementResult())
+                results.append(StatementResult(done=f"view {view[1]} created"))
                 continue
             wanted = statement.count("?")
             mine, left = left[:wanted], left[wanted:]
@@ -378,7 +378,7 @@ class FakeDeployment:
             del self.definitions[gone.name]
             for lookup in self.lookups:
                 lookup.stale = lookup.stale or lookup.info is gone
-            return StatementResult()
+            return StatementResult(done=f"view {gone.name} dropped")
         try:
             cursor = self.database.execute(statement, params)
         except sqlite3.Error as error:
@@ -387,7 +387,9 @@ class FakeDeployment:
         rows = tuple(tuple(row) for row in cursor.fetchall())
         first_id = cursor.lastrowid if re.search(r"\bauto_increment_probe\b", statement) else None
         columns = tuple(Column(name, self._type(name)) for name in names)
-        return StatementResult(columns, rows, max(cursor.rowcount, 0), first_id)
+        defined = re.match(r"CREATE TABLE (\w+)", statement, re.I)
+        done = f"table {defined[1]} created" if defined else None
+        return StatementResult(columns, rows, max(cursor.rowcount, 0), first_id, done)
 
     def _written(
         self, schema: TableSchema, head: str, changes: Mapping[str, Any], key: Mapping[str, Any]

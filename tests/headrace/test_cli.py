@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from headrace import __version__
 from headrace.cli import app, main
-from headrace.render import console, result_lines, status_tables
+from headrace.render import Sort, console, result_lines, status_screen, status_tables, view_table
 
 runner = CliRunner()
 
@@ -242,3 +242,42 @@ def test_what_is_within_a_list_of_the_status_is_a_table_of_its_own() -> None:
     for part in ("archive.alarms", "workers.w1.archive.alarms", "workers.w1.archive.shards.votes@1", "no room"):
         assert part in text
     assert "{" not in text
+
+
+VIEWS = {
+    f"View{number}": {
+        "materialization": "partial",
+        "keys": number,
+        "bytes": 1000 * number,
+        "hits": 3 * number,
+        "misses": number,
+        "seconds": 0.5 * (20 - number),
+    }
+    for number in range(20)
+}
+
+
+def test_the_status_of_many_views_fits_a_screen() -> None:
+    tables = {f"t{number}": {"rows": 1000, "position": 5} for number in range(40)}
+    status = {"health": "ok", "memory": {"limit": 5_000_000}, "tables": tables, "views": VIEWS, "domains": []}
+    text = shown(status_screen(status))
+    assert len(text.splitlines()) < 50
+    assert "40,000" in text
+    assert text.index("View19") < text.index("View10") < text.index("views by time to fill")
+    assert "View9 " not in text.split("views by time")[0]
+    assert "75.0%" in text
+    assert "--views" in text
+
+
+def test_an_alarm_is_on_the_screen_wherever_it_stands() -> None:
+    archive = {"alarms": [{"of": "votes@1", "error": "no room"}]}
+    assert "no room" in shown(status_screen({"health": "ok", "workers": [{"worker": "w1", "archive": archive}]}))
+    assert "in the way" in shown(status_screen({"health": "ok", "storage": {"alarm": "in the way"}}))
+
+
+def test_views_are_sorted_and_cannot_steer_the_terminal() -> None:
+    text = shown(view_table({**VIEWS, "\x1b[31mred": {}}, Sort.TIME))
+    assert text.index("View0") < text.index("View19")
+    assert "\x1b" not in text
+    text = shown(view_table(VIEWS, Sort.NAME))
+    assert text.index("View0") < text.index("View1 ") < text.index("View10")

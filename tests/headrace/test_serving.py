@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import pytest
 from serving_process import SCHEMA, Launch
 
 from headrace import connect
+from headrace.errors import SqlError
 
 
 def test_says_where_it_answers_and_stops_cleanly(launch_fake: Launch, tmp_path: Path) -> None:
@@ -121,3 +123,23 @@ def test_settings_of_serve(launch_fake: Launch, tmp_path: Path) -> None:
     _, out, _ = process.finish()
     assert "memory limit 1 MB" in out
     assert str(tmp_path / "given") in out
+
+
+def test_the_log_tells_of_definitions_and_slow_requests_as_json(launch_local: Launch) -> None:
+    process = launch_local("--log-format", "json", "--log-level", "debug", "--slow-request", "0.000001")
+    with connect(process.url) as db:
+        db.execute("CREATE TABLE t (a INT);\nCREATE VIEW v AS SELECT a FROM t WHERE a = ?")
+        db.execute("SELECT a FROM t")
+        with pytest.raises(SqlError):
+            db.execute("SELECT nothing FROM t")
+    process.popen.send_signal(signal.SIGTERM)
+    code, _, err = process.finish()
+    assert code == 0
+    lines = [json.loads(line) for line in err.splitlines()]
+    said = [(line["level"], line["message"]) for line in lines if line["logger"].startswith("headrace")]
+    assert any(level == "info" and " done in " in text and "CREATE VIEW v" in text for level, text in said), said
+    assert any(
+        level == "warning" and "slow request: POST /v1/sql" in text and "SELECT a" in text for level, text in said
+    )
+    assert any(level == "debug" and "refused" in text and "nothing" in text for level, text in said)
+    assert all(line["logger"].startswith("headrace") for line in lines)

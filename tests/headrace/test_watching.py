@@ -10,24 +10,26 @@ import pytest
 from headrace_client.results import Progress
 from rich.console import Console
 
-from headrace.cli.watching import creates_view, details, watched
+from headrace.cli import watching
+from headrace.cli.watching import created_view, details, watched
 from headrace.errors import Cancelled
 
 BEGUN = Progress("1", "CREATE VIEW v AS SELECT 1", "running", "load full states", 0.5, ("load full states",), None)
 
 
 @pytest.mark.parametrize(
-    ("text", "does"),
+    ("text", "view"),
     [
-        ("CREATE VIEW v AS SELECT 1", True),
-        ("\n create or replace ext view v AS SELECT 1;\n", True),
-        ("CREATE TABLE t (a INT)", False),
-        ("CREATE VIEW v AS SELECT 1; INSERT INTO t VALUES (1)", False),
-        ("SELECT 'CREATE VIEW'", False),
+        ("CREATE VIEW v AS SELECT 1", "v"),
+        ("\n create or replace ext view `a b` AS SELECT 1;\n", "a b"),
+        ("CREATE VIEW v(a) AS SELECT 1", "v"),
+        ("CREATE TABLE t (a INT)", None),
+        ("CREATE VIEW v AS SELECT 1; INSERT INTO t VALUES (1)", None),
+        ("SELECT 'CREATE VIEW'", None),
     ],
 )
-def test_what_is_watched(text: str, does: bool) -> None:
-    assert creates_view(text) is does
+def test_what_is_watched(text: str, view: str | None) -> None:
+    assert created_view(text) == view
 
 
 def test_what_is_known_is_told() -> None:
@@ -71,3 +73,16 @@ def test_tasks_are_told_until_rows_are_fed() -> None:
     begun = replace(BEGUN, rows_total=10, tasks=8, tasks_done=3)
     assert details(begun) == "0 of 10 rows, task 4 of 8"
     assert details(replace(begun, rows=5)) == "5 of 10 rows"
+
+
+def test_without_a_terminal_progress_is_told_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "PLAIN_SECONDS", 0.0)
+    shown = StringIO()
+    done = replace(BEGUN, state="done", step="", progress=1.0)
+
+    def wait(tell: Callable[[Progress], None]) -> Progress:
+        tell(replace(BEGUN, rows=5, rows_total=10))
+        return done
+
+    watched(Console(file=shown, width=120), wait, pytest.fail)
+    assert shown.getvalue().splitlines()[0] == "50% load full states, 5 of 10 rows"

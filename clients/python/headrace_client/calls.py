@@ -206,6 +206,7 @@ def _results(answer: Any) -> list[Result]:
             each["rows_affected"],
             Token(answer["token"]),
             each.get("first_id"),
+            each.get("done"),
         )
         for each in answer["results"]
     ]

@@ -28,6 +28,8 @@ class Result:
     token: Token
     first_id: int | None = None
     """The first AUTO_INCREMENT value that an INSERT was given."""
+    done: str | None = None
+    """What CREATE, ALTER or DROP did, in words."""
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.rows)

@@ -1,0 +1,20 @@
+"""What the log says of evictions under a memory limit: a line every so often, with all keys since the last one."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from worker.relief import TELL_SECONDS, Pressure
+
+
+def test_evictions_are_logged_once_in_a_while_and_all_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    now = 100.0
+    pressure = Pressure(lambda: now)
+    with caplog.at_level(logging.INFO, "headrace.worker"):
+        for _ in range(5):
+            pressure.add(3, 1000)
+        now += TELL_SECONDS
+        pressure.add(1, 1000)
+    assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [3, 13]
