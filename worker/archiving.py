@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from domains.packets import Clock
-
 if TYPE_CHECKING:
+    from domains.packets import Clock
     from worker.archive.archiver import Archiver
     from worker.dataflow import Dataflow
 

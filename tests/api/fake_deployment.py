@@ -154,6 +154,7 @@ class FakeDeployment:
         return self._fill(info, self.key_of_text(info, text))
 
     async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
+        await self._reached(None)
         (key,) = missed.keys
         return self._fill(lookup.info, key)
 
