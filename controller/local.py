@@ -21,6 +21,7 @@ from domains.commands import AlterTable, Command, CreateTable, DropTable
 from domains.errors import HeadraceError, StorageFailure
 from domains.graph import DomainIndex, NodeIndex
 from domains.sharding import physical
+from domains.storage import DISK_RESERVE
 from domains.types import TableSchema
 from migrations.backfill.runner import BulkRunner
 from migrations.backfill.threshold import SPARK_THRESHOLD
@@ -64,6 +65,7 @@ class LocalDeployment(Serving):
         path: str | Path,
         *,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        disk_reserve: int = DISK_RESERVE,
         domains: int = 1,
         shards: int | None = None,
         read_timeout: float = 5.0,
@@ -104,6 +106,7 @@ class LocalDeployment(Serving):
             memory_limit=memory_limit,
             shards=shards,
             new=not (path / "recipe.json").exists(),
+            disk_reserve=disk_reserve,
         )
         try:
             self = cls(path, dataflow, read_timeout)

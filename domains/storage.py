@@ -21,6 +21,9 @@ from typing import Protocol
 from domains.graph import Columns
 from domains.types import Delta, Row, TableSchema
 
+DISK_RESERVE = 256 * 2**20
+"""Bytes that stay free: what is in memory must find room on disk (32 MB a shard), and so must what merges files."""
+
 
 class TableStore(Protocol):
     """One shard of one base table: rows by primary key, secondary indexes, in stored (full) width."""

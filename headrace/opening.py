@@ -44,6 +44,7 @@ async def open_deployment(settings: Settings, opening: Opening | None = None) ->
     return await LocalDeployment.open(
         settings.data,
         memory_limit=settings.memory_limit,
+        disk_reserve=settings.disk_reserve,
         domains=settings.domains,
         shards=settings.shards,
         read_timeout=settings.read_timeout,

@@ -22,6 +22,7 @@ from pydantic_settings import (
 
 from api.limits import MAX_BODY_BYTES
 from domains.sharding import SHARDS_MAX
+from domains.storage import DISK_RESERVE
 from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
 from migrations.backfill.spark.settings import DRIVER_MEMORY, SparkSettings
@@ -57,6 +58,9 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     memory_limit: Size = Field(default=512_000_000, description="bytes of state and readers, obeyed by evicting")
     domains: int = Field(default=1, ge=1, le=64, description="domains that the graph is split over")
+    disk_reserve: Size = Field(
+        default=DISK_RESERVE, description="bytes of the disk that stay free: with less, writes are refused"
+    )
     shards: int | None = Field(
         default=None, ge=1, le=SHARDS_MAX, description="shards of every table and view; decided at the first start"
     )

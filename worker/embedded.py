@@ -17,6 +17,7 @@ from domains.errors import StorageFailure
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
 from domains.sharding import physical
+from domains.storage import DISK_RESERVE
 from worker.dataflow import Dataflow
 from worker.rocks.store import RocksStore
 
@@ -60,7 +61,15 @@ def _decide(path: Path, shards: int) -> None:
             raise StorageFailure(f'cannot make "{decided}": {error.strerror}') from error
 
 
-def open_embedded(path: Path, *, groups: int, memory_limit: int, shards: int = 1, new: bool = True) -> Dataflow:
+def open_embedded(
+    path: Path,
+    *,
+    groups: int,
+    memory_limit: int,
+    shards: int = 1,
+    new: bool = True,
+    disk_reserve: int = DISK_RESERVE,
+) -> Dataflow:
     """A dataflow that hosts ``groups × shards`` domains; those of the first group have the base tables.
 
     StorageFailure where another process has the directory, where it is damaged, or was made for other shards. What is
@@ -78,7 +87,7 @@ def open_embedded(path: Path, *, groups: int, memory_limit: int, shards: int = 1
     with ExitStack() as opened:
         stores = []
         for directory in directories:  # First, since their locks keep two servers from one directory.
-            stores.append(RocksStore(directory))
+            stores.append(RocksStore(directory, reserve=disk_reserve))
             opened.callback(stores[-1].close)
         dataflow = Dataflow(path / "readers", memory_limit=memory_limit)
         for group in range(groups):

@@ -74,6 +74,9 @@ class Settings(archiving.Settings, Protocol):
     def memory_limit(self) -> int: ...
 
     @property
+    def disk_reserve(self) -> int: ...
+
+    @property
     def zookeeper(self) -> str | None: ...
 
     @property
@@ -228,7 +231,7 @@ async def _open(
     archiver = start_archiver(dataflow, ArchiveOptions.of(settings))
     if archiver is not None:
         opened.push_async_callback(asyncio.to_thread, archiver.close)
-    handler = WorkerServer(dataflow, peers, name, incarnation, settings.data, archiver).handle
+    handler = WorkerServer(dataflow, peers, name, incarnation, settings.data, archiver, settings.disk_reserve).handle
     server = await serve(
         settings.host, settings.worker_port, authority.deployment, handler, name=name, incarnation=incarnation
     )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from domains.errors import BadRequest, HeadraceError, ReadTimeout
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
-from domains.storage import Store
+from domains.storage import DISK_RESERVE, Store
 from worker.archive_messages import ArchivePositions, ArchiveRequest, LogRelease
 from worker.batch import Batch
 from worker.dataflow import Dataflow
@@ -87,6 +87,7 @@ class WorkerServer:
         incarnation: int,
         data: Path,
         archiver: Archiver | None = None,
+        disk_reserve: int = DISK_RESERVE,
     ) -> None:
         self._dataflow = dataflow
         self._archiver = archiver
@@ -94,6 +95,7 @@ class WorkerServer:
         self._name = name
         self._incarnation = incarnation
         self._data = data
+        self._disk_reserve = disk_reserve
         self._client = dataflow.client()
         self._started = time.monotonic()
         self._changing: dict[DomainIndex, asyncio.Lock] = {}
@@ -258,7 +260,8 @@ class WorkerServer:
         """The first group's domains stand on the base tables' shards; the others have no tables."""
         if message.domain != message.shard:
             return MemoryStore(), None, None
-        shard = await asyncio.to_thread(open_shard, self._data, message.shard, self._name, message.incarnation)
+        opened = message.shard, self._name, message.incarnation
+        shard = await asyncio.to_thread(open_shard, self._data, *opened, reserve=self._disk_reserve)
         return shard.store, shard.store.sync, shard.close
 
     async def _flush(self, domain: DomainIndex) -> Done:

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from domains.errors import StorageFailure
 from domains.sealed import opened, sealed
+from domains.storage import DISK_RESERVE
 from worker.embedded import shard_directory
 from worker.rocks.database import StorageInUse
 from worker.rocks.store import RocksStore
@@ -107,6 +108,7 @@ def open_shard(
     worker: str,
     incarnation: int,
     *,
+    reserve: int = DISK_RESERVE,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Shard:
@@ -120,7 +122,7 @@ def open_shard(
     deadline = clock() + OPEN_SECONDS
     while True:
         try:
-            store = RocksStore(directory / "base")
+            store = RocksStore(directory / "base", reserve=reserve)
             break
         except StorageInUse as error:
             _make_way(directory, own)

@@ -11,7 +11,7 @@ from headrace.last_words import perhaps_unheard
 from headrace.settings import Settings, load
 from headrace.sizes import format_size
 
-SIZES = ("memory_limit", "max_body_size", "spark_memory")
+SIZES = ("memory_limit", "disk_reserve", "max_body_size", "spark_memory")
 """Settings in bytes."""
 
 
@@ -50,6 +50,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help=setting_help("host"))] = None,
     port: Annotated[int | None, typer.Option(help=setting_help("port"))] = None,
     memory_limit: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("memory_limit"))] = None,
+    disk_reserve: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("disk_reserve"))] = None,
     domains: Annotated[int | None, typer.Option(metavar="N", help=setting_help("domains"))] = None,
     shards: Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards", default=1))] = None,
     state: Annotated[str | None, typer.Option(metavar="KIND", help=setting_help("state"))] = None,
@@ -84,6 +85,7 @@ def serve(
         host=host,
         port=port,
         memory_limit=memory_limit,
+        disk_reserve=disk_reserve,
         domains=domains,
         shards=shards,
         state=state,

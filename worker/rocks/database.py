@@ -58,9 +58,6 @@ FEW = 16
 """Entries that are read one by one, with the iterator that can be asked how it ended. Of more, the rest is read by the
 binding's faster one, which cannot (0.2 µs an entry, against 0.3), and the first is asked what it has left out."""
 
-DISK_RESERVE = 256 * 2**20
-"""Bytes that stay free: what is in memory must find room on disk (32 MB a shard), and so must what merges files."""
-
 ROOM_SECONDS = 0.1
 """Between two looks at how much is free, while it is enough."""
 

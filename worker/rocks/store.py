@@ -14,13 +14,12 @@ from typing import Any
 
 from domains.errors import AlreadyExists, NotFound, StorageFailure
 from domains.schema_json import schema_from_json, value_from_json
-from domains.storage import declared_indexes
+from domains.storage import DISK_RESERVE, declared_indexes
 from domains.types import Delta, TableSchema
 from worker.rocks import layout
 from worker.rocks.acknowledged import Acknowledged
 from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.cut import TableCut
-from worker.rocks.database import DISK_RESERVE
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.log import log_key, read_log, trim_log
 from worker.rocks.numbers import StreamNumbers
