@@ -48,6 +48,7 @@ class Told:
     name: str
     data: Path
     memory_limit: int = 2**30
+    disk_reserve: int = 0
     host: str = "127.0.0.1"
     worker_port: int = 0
     advertise: str | None = None
