@@ -2,6 +2,7 @@
 
 ::
 
+    DIR/size  ports                            of how many servers it is; where clients found them the last time
     DIR/1/zoo.cfg  myid  log4j2.properties     written anew at each start
     DIR/1/data/                                ZooKeeper's own: snapshots and log
     DIR/1/server.log  server.out               what it logs; what Java itself has to say
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zookeeper.address import Finding, probe
@@ -25,6 +26,8 @@ from zookeeper.java import class_path, java
 HOST = "127.0.0.1"
 SIZE = "size"
 """The file that says of how many servers it is."""
+PORTS = "ports"
+"""The file that says which ports clients found them at; without it, free ones are found."""
 
 TICK_MS = 250
 """ZooKeeper's unit of time. It grants sessions of 2 ticks and more, and notices their end to a tick: a session of 1.5 s
@@ -85,10 +88,19 @@ def size_of(directory: Path) -> int | None:
 class Ensemble:
     """``size`` servers on this machine, with their data in ``directory``. Not for two processes at a time.
 
-    ``ports``, where given, are the clients' ports; else free ones are found at each start. They listen at ``host``.
+    ``ports``, where given, are the clients' ports; else those of the last start, and free ones at the first or where
+    somebody else has them meanwhile, which ``tell`` is told. They listen at ``host``.
     """
 
-    def __init__(self, directory: Path, size: int = 1, *, ports: Sequence[int] | None = None, host: str = HOST) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        size: int = 1,
+        *,
+        ports: Sequence[int] | None = None,
+        host: str = HOST,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
         if size not in (1, 3):
             raise ValueError("an ensemble has 1 server or 3: with 2 it survives no more than with 1")
         if ports is not None and len(ports) != size:
@@ -96,6 +108,7 @@ class Ensemble:
         self._directory = directory
         self._given = tuple(ports) if ports is not None else None
         self._host = host
+        self._tell = tell
         self._servers = [_Server(directory.absolute() / str(number), number, host) for number in range(1, size + 1)]
 
     @property
@@ -111,18 +124,39 @@ class Ensemble:
     async def start(self) -> None:
         """Start what does not run, and return when all answer and serve. Raises ServerFailed; then none runs."""
         self._check_size()
+        ports = self._given or self._kept()
         try:
             for attempt in range(PORTS_TRIED):
                 try:
-                    await self._start()
-                    return
+                    await self._start(ports)
+                    break
                 except _PortTaken as error:
                     await self.stop()
                     if self._given is not None or attempt == PORTS_TRIED - 1:
                         raise ServerFailed(str(error), hint="choose another port, or stop what uses it") from error
+                    if ports is not None:
+                        self._tell(f"{error}; it listens elsewhere from now on")
+                    ports = None
+            self._keep()
         except BaseException:
             await self.stop()
             raise
+
+    def _kept(self) -> tuple[int, ...] | None:
+        """The ports of the last start, where that is known."""
+        try:
+            ports = tuple(map(int, (self._directory / PORTS).read_text().split()))
+        except (OSError, ValueError):
+            return None
+        usable = len(set(ports)) == len(self._servers) and all(0 < port < 2**16 for port in ports)
+        return ports if usable else None
+
+    def _keep(self) -> None:
+        path, text = self._directory / PORTS, " ".join(str(server.port) for server in self._servers)
+        try:
+            path.write_text(f"{text}\n")
+        except OSError as error:
+            raise ServerFailed(f'cannot write to "{path}": {error.strerror or error}') from error
 
     def _check_size(self) -> None:
         """Two empty servers beside the one that has the state would be a majority, and know nothing."""
@@ -140,12 +174,15 @@ class Ensemble:
                 hint=f"start it with {before}, or begin anew in another directory",
             )
 
-    async def _start(self) -> None:
+    async def _start(self, ports: Sequence[int] | None) -> None:
+        """``ports`` are the clients'; without them, free ones."""
         program = [str(await java()), *JVM_OPTIONS, "-cp", class_path()]
-        ports = _free_ports(self._host, 3 * len(self._servers))
+        for port in ports or ():
+            _check_free(self._host, port)  # Before one of the others is started.
+        free = [port for port in _free_ports(self._host, 4 * len(self._servers)) if port not in (ports or ())]
         for number, server in enumerate(self._servers):
-            server.port = self._given[number] if self._given is not None else ports[3 * number]
-            server.quorum = (ports[3 * number + 1], ports[3 * number + 2])
+            server.port = ports[number] if ports is not None else free[3 * number]
+            server.quorum = (free[3 * number + 1], free[3 * number + 2])
         for server in self._servers:
             await server.start(program, self._servers)
         await asyncio.gather(*(server.serves() for server in self._servers))

@@ -101,7 +101,7 @@ class Supervisor:
     async def _start(self, listening: socket.socket) -> None:
         settings = self.settings
         if settings.zookeeper is None:
-            self._ensemble = Ensemble(servers_in(self._directory.path), settings.zookeepers or 1)
+            self._ensemble = Ensemble(servers_in(self._directory.path), settings.zookeepers or 1, tell=self.tell)
             await self._ensemble.start()
             self._zookeeper = self._ensemble.address
             self._tasks.append(asyncio.create_task(self._keep_zookeeper(self._ensemble), name="zookeeper"))

@@ -84,6 +84,42 @@ async def test_port_taken(tmp_path: Path) -> None:
 
 
 @needs_java
+@pytest.mark.parametrize("size", [1, 3])
+async def test_clients_find_it_where_it_was(size: int, tmp_path: Path) -> None:
+    told: list[str] = []
+    ensemble = Ensemble(tmp_path, size, tell=told.append)
+    await ensemble.start()
+    first = ensemble.address
+    await ensemble.stop()
+    again = Ensemble(tmp_path, size, tell=told.append)
+    await again.start()
+    assert again.address == first
+    await again.stop()
+    port = int(first.rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", port)):
+        elsewhere = Ensemble(tmp_path, size, tell=told.append)
+        await elsewhere.start()
+    assert elsewhere.address != first
+    assert len(told) == 1
+    assert told[0].startswith(f"port {port} for ZooKeeper is taken")
+    await elsewhere.stop()
+    last = Ensemble(tmp_path, size, tell=told.append)
+    await last.start()
+    assert (last.address, len(told)) == (elsewhere.address, 1)
+    await last.stop()
+
+
+@needs_java
+@pytest.mark.parametrize("kept", ["", "here", "0", "70000", "1 2"])
+async def test_ports_that_cannot_be_kept(kept: str, tmp_path: Path) -> None:
+    (tmp_path / "ports").write_text(kept)
+    ensemble = Ensemble(tmp_path)
+    await ensemble.start()
+    assert (tmp_path / "ports").read_text() == f"{ensemble.address.rpartition(':')[2]}\n"
+    await ensemble.stop()
+
+
+@needs_java
 async def test_the_state_outlives_a_stop_and_a_kill(tmp_path: Path) -> None:
     ensemble = Ensemble(tmp_path)
     for version in range(3):
