@@ -1,4 +1,4 @@
-"""Sizes in bytes as people write them: ``512MB`` (decimal), ``1GiB`` (binary)."""
+"""Sizes in bytes as people write them: ``512MB`` (decimal), ``1GiB`` (binary). And numbers of things."""
 
 from __future__ import annotations
 
@@ -35,3 +35,8 @@ def format_size(size: float) -> str:
 
 def _short(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
+
+
+def several(number: int, noun: str) -> str:
+    """``1 table``, ``1,234 tables``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -44,8 +44,13 @@ class AsOf:
     recipe: Recipe
     shards: int
     tables: tuple[ShardAsOf, ...]
+    """One entry for each shard of each table; none for a table of which nothing had been archived."""
+    names: tuple[str, ...]
+    """Of all tables."""
     recorded: str
     """When its recipe was recorded."""
+    moment: str
+    """The time that was asked for; else when the last of it was archived."""
 
 
 def choose(place: Place, as_of: str | None) -> AsOf:
@@ -72,7 +77,8 @@ def choose(place: Place, as_of: str | None) -> AsOf:
     moment = time if clock is None else _moment(here, clock)
     where = "see --archive-retention" if contents is None else "a back-up has no dropped tables: restore the archive"
     chosen = []
-    for schema in _tables(recipe, record.shards):
+    schemas = _tables(recipe, record.shards)
+    for schema in schemas:
         for shard in range(schema.shards or record.shards):
             base = base_shard(schema.name, schema.generation, shard, record.shards)
             if base not in here:
@@ -82,9 +88,10 @@ def choose(place: Place, as_of: str | None) -> AsOf:
                 raise ArchiveError(f'"{place.url}" has no archive of "{base}" any more', hint=where)
             least = record.positions.get(base, 0) if moment is not None and record.number else 0
             chosen.append(ShardAsOf(manifest, _position(manifest, clock, moment, least), schema))
-    for each in chosen:
-        each.manifest.fold_of(each.position)
-    return AsOf(recipe, record.shards, tuple(chosen), record.time)
+    folds = [each.manifest.fold_of(each.position) for each in chosen]
+    if moment is None:
+        moment = max([record.time, *(segment.closed for fold in folds for segment in fold[-1:])])
+    return AsOf(recipe, record.shards, tuple(chosen), tuple(each.name for each in schemas), record.time, moment)
 
 
 def _position(manifest: ShardManifest, clock: Clock | None, moment: str | None, least: int) -> int:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from headrace_client import tokens
 
 from headrace import connect
 from headrace.cli.queries import AsJson, Config, Url
 from headrace.cli.serving import Archive, ArchiveRetention
 from headrace.errors import BadRequest
 from headrace.settings import Settings, load
-from headrace.sizes import format_size
+from headrace.sizes import format_size, several
 
 if TYPE_CHECKING:
     from worker.archive.place import Place
@@ -173,10 +175,14 @@ def restore(
         typer.echo(f"{base}: {rows:,} rows")
 
     restored = restore(source, data, as_of=as_of, cluster=cluster, tell=tell)
+    chosen = restored.as_of
+    token = as_of is not None and as_of.startswith(tokens.PREFIX)
+    when = f"the write of the token, archived by {chosen.moment}" if token else chosen.moment
     typer.echo(
-        f"{restored.rows:,} rows in {len(restored.as_of.tables)} shards of tables, recipe of {restored.as_of.recorded}"
+        f"restored {several(len(chosen.names), 'table')} in {several(chosen.shards, 'shard')}, "
+        f"{several(restored.rows, 'row')}, as of {when}; tables and views as defined by {chosen.recorded}"
     )
-    typer.echo(f"serve it with: headrace {'serve' if cluster is None else 'up'} --data {data}")
+    typer.echo(f"start it with: headrace {'serve' if cluster is None else 'up'} --data {shlex.quote(str(data))}")
 
 
 def _place(settings: Settings) -> Place:

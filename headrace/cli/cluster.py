@@ -28,7 +28,7 @@ from headrace.cluster.parent import end_with_parent
 from headrace.errors import BadRequest
 from headrace.last_words import perhaps_unheard
 from headrace.settings import CLUSTER_SHARDS, Settings, load
-from headrace.sizes import format_size
+from headrace.sizes import format_size, several
 
 if TYPE_CHECKING:
     from headrace.cluster.supervisor import Up
@@ -100,7 +100,7 @@ def up(
     def started(running: Up) -> None:
         typer.echo(f"headrace answers at {running.url} (documentation at {running.url}/docs)")
         typer.echo(
-            f"{_several(settings.workers, 'worker')}, {_several(settings.controllers, 'controller')}, "
+            f"{several(settings.workers, 'worker')}, {several(settings.controllers, 'controller')}, "
             f"{settings.apis} api; ZooKeeper at {running.zookeeper}"
         )
         if verbose:
@@ -113,10 +113,6 @@ def up(
 
     up(settings, started, _tell)
     _tell("headrace has stopped")
-
-
-def _several(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _tell(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -416,13 +417,41 @@ def test_the_commands(plain: Site, tmp_path: Path) -> None:
     assert "2 tables" not in run("backup", str(tmp_path / "backup"), "--data", str(plain.data))
     output = run("restore", str(tmp_path / "backup"), "--data", str(tmp_path / "again"))
     assert "votes: 24 rows" in output
-    assert f"headrace serve --data {tmp_path / 'again'}" in output.replace("\n", "")
+    recorded = choose(Place(str(tmp_path / "backup")), None).recorded  # By the back-up itself, after the last write.
+    assert f"restored 2 tables in 1 shard, 30 rows, as of {recorded}; tables and views as defined by 20" in output
+    assert output.endswith(f"start it with: headrace serve --data {tmp_path / 'again'}\n")
     with plain.open(tmp_path / "again", archive=None) as db:
         assert answers(db) == wanted
     for manifest in all_manifests(Place(url)):
         for segment in manifest.segments:
             Path(Place(url).at(segment.file)).write_bytes(b"")
     assert "is truncated" in run("archive", "check", "--archive", url, code=1)
+
+
+def test_a_restore_says_what_it_has_restored(site: Site, tmp_path: Path) -> None:
+    """Also of a moment, of a token, of a cluster, and of a table of which nothing was archived yet."""
+    site.db.send(calls.archive())
+    moment = max(segment.closed for each in all_manifests(Place(str(site.archive))) for segment in each.segments)
+    site.db.execute("CREATE TABLE empty (id BIGINT NOT NULL PRIMARY KEY)")
+    token = site.vote(1)
+    site.db.send(calls.archive())
+    site.db.close()
+    shards = "1 shard" if site.shards == 1 else f"{site.shards} shards"
+    cases = (
+        ("then", ("--as-of", moment), f"restored 2 tables in {shards}, 24 rows, as of {moment};", "serve"),
+        (
+            "written",
+            ("--as-of", token),
+            f"restored 3 tables in {shards}, 30 rows, as of the write of the token,",
+            "serve",
+        ),
+        ("a cluster", ("--cluster", "main"), f"restored 3 tables in {shards}, 30 rows, as of 20", "up"),
+    )
+    for name, options, said, command in cases:
+        data = tmp_path / name
+        output = run("restore", str(site.archive), "--data", str(data), *options)
+        assert said in output
+        assert output.endswith(f"start it with: headrace {command} --data {shlex.quote(str(data))}\n")
 
 
 def test_a_directory_for_a_cluster_is_taken_up_by_it(plain: Site, tmp_path: Path) -> None:

@@ -74,6 +74,12 @@ def test_version_and_help() -> None:
         assert "Examples:" in run(command, "--help")
 
 
+def test_the_help_says_whose_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 400)
+    for command, per_worker in (("serve", False), ("up", True), ("worker", True)):
+        assert ("Per worker: bytes of state" in run(command, "--help")) == per_worker, command
+
+
 def test_a_terminal_without_unicode_is_told_all_the_same() -> None:
     plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
