@@ -8,7 +8,9 @@ twin, clients, and everything that can go wrong.
     faults ──┘  (time, processes)     └─ Worker: Hosted, Dataflow, Peers (worker/), over a store that crashes
 
 Some clusters have an archive (``archive.py``): they build views in bulk (``bulk.py``), and lose disks, whose shards an
-operator has rebuilt (``rebuilds.py``). What was not archived then may be missing, and nothing else.
+operator has rebuilt (``rebuilds.py``). What was not archived then may be missing, and nothing else. Of some, back-ups
+are taken beside writes and DDL (``backups.py``): each must have all that was acknowledged before it, and the recipe of
+its own tables.
 
 What is real: all of ``domains``, ``migrations``, ``worker/hosted``, ``worker/wire`` down to its bytes, the leader, the
 elections. What is not: threads, sockets, disks, clocks. Time is a number that jumps to the next thing that happens, so

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from domains.archive import ArchiveFenced, ArchiveGap, ArchiveUnreachable, NotArchivedYet, SegmentMissing
-from domains.errors import HeadraceError, StorageFailure
+from domains.errors import HeadraceError, NotFound, StorageFailure
 from domains.packets import Clock
 from domains.storage import added_values
 from domains.types import Delta, Row, TableSchema
@@ -200,6 +200,8 @@ class SimulatedArchiver:
                 reached[cut.base] = self._append(cut)
             except HeadraceError as error:
                 failed = error
+        if isinstance(failed, NotFound):
+            return await self._pass(asked)  # A table was dropped meanwhile: another cut, without it.
         if failed is not None:
             raise failed
         return Taken(reached, {}, {cut.base: version_of(cut.schema) for cut in cuts}, "")

@@ -57,6 +57,7 @@ class Client:
     def __init__(self, cluster: Cluster, process: Process) -> None:
         self.cluster, self.process = cluster, process
         self.directory: Directory
+        self.connections: Connections
         self.asking: Asking
         self.turn = 0
         self.token: Clock = {}
@@ -89,8 +90,8 @@ class Client:
     async def start(self) -> None:
         """Returns when the cluster has started."""
         self.directory = Directory(await self.cluster.joined(self.process))
-        connections = Connections(greeting(self.cluster.name, Role.API, self.process.name, 1))
-        self.asking = Asking(self.directory, connections)
+        self.connections = Connections(greeting(self.cluster.name, Role.API, self.process.name, 1))
+        self.asking = Asking(self.directory, self.connections)
         while True:
             try:
                 await self.directory.start()

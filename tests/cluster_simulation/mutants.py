@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-from controller.cluster import barrier, fencing, rebuilding, reconcile
+from controller.cluster import archiving, barrier, fencing, rebuilding, reconcile
 from controller.cluster.asking import Asking
 from controller.cluster.leader import Leader
 from controller.cluster.performing import Calm, ClusterExecutor
@@ -21,6 +21,7 @@ from domains.packets import PeerReset
 from domains.replay import Replay
 from tests.cluster_simulation.size import Shape
 from tests.cluster_simulation.storage import Disks
+from worker.archive import recipes
 from worker.batch import Batch
 from worker.flusher import Flusher
 from worker.hosted import Hosted
@@ -188,6 +189,34 @@ def _what_survived_is_not_fed() -> Any:
     return mock.patch.object(Replay, "begin", without)
 
 
+def _recipes_of_back_ups_are_read_late() -> Any:
+    """After the tables were cut, and nobody looks whether they are the same."""
+    cut = archiving.cut_cluster
+
+    async def late(look: archiving.Look, ask: archiving.Ask, keep: archiving.Keep) -> Any:
+        async def keep_what_is_now(url: str, taken: Any, _: Any) -> Any:
+            decided = (await look()).cluster
+            return await keep(url, replace(taken, recipe=decided.recipe.to_json().decode()), decided)
+
+        return await cut(look, ask, keep_what_is_now)
+
+    return mock.patch.multiple(archiving, cut_cluster=late, check_same_tables=lambda *_: None)
+
+
+def _recipes_are_in_the_order_of_their_times() -> Any:
+    """Each by the clock of whoever wrote it."""
+    by_time = property(lambda record: (0, (0, 0), record.time))
+    ordered = mock.patch.object(recipes.RecipeRecord, "order", by_time)
+    told = mock.patch.object(recipes, "after", lambda time, _: time)
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with ordered, told:
+            yield
+
+    return both()
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__.strip("_").replace("_", "-"): mutant
     for mutant in (
@@ -209,6 +238,8 @@ MUTANTS: dict[str, Mutant] = {
         _migrations_go_on_after_a_loss,
         _what_came_since_is_not_replayed,
         _what_survived_is_not_fed,
+        _recipes_of_back_ups_are_read_late,
+        _recipes_are_in_the_order_of_their_times,
     )
 }
 
@@ -240,6 +271,8 @@ goes wrong with that."""
 BARE = {**CROWDED, "views": 2, "faults": 1, "seconds": 8.0, "pace": 0.3}
 """For a fault that makes its own views. One seed in three finds its mistake."""
 
+BACKED_UP = {**CROWDED, "faults": 0, "backups": 1}
+
 HUNTS = {
     "no-barrier-before-activation": Hunt(("slow_links",), 7016, is_quick=True),
     "no-barrier-before-nodes-come-again": Hunt(("late_rows",), 12013, is_quick=True, shape=CROWDED),
@@ -260,6 +293,8 @@ HUNTS = {
     ),
     "lost-positions-are-given-again": Hunt(("lose_disk",), 310000, 40, shape=SCATTERED),
     "migrations-go-on-after-a-loss": Hunt(("loss_in_change",), 400000, 40, shape=BARE),
+    "recipes-of-back-ups-are-read-late": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
+    "recipes-are-in-the-order-of-their-times": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 

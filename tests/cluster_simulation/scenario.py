@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -17,6 +18,7 @@ from migrations.recipe import Entry
 from tests.cluster_simulation import checks
 from tests.cluster_simulation.any_views import AnyViews
 from tests.cluster_simulation.archive import SimulatedArchive
+from tests.cluster_simulation.backups import Backups
 from tests.cluster_simulation.bulk import simulated_files
 from tests.cluster_simulation.client import Client, Ending, Known
 from tests.cluster_simulation.cluster import Cluster
@@ -32,6 +34,8 @@ REST_SECONDS = 90.0
 DDL_SECONDS = 20.0
 ARCHIVED = 0.4
 """Of the clusters: they build in bulk, and can lose disks."""
+BACKED_UP = 0.4
+"""Of the clusters that have an archive."""
 NUMBERED = 0.3
 """Of the inserts: under a number of their client's stream, and sent again until they are answered."""
 
@@ -51,6 +55,9 @@ class Scenario:
         self.loop = VirtualLoop()
         chance = Random(f"archive {seed}")  # Its own: seeds without an archive are what they were.
         archived = bool({"lose_disk", "late_loss"} & set(only)) if only else chance.random() < ARCHIVED
+        if archived and not only and "backups" not in (shape or {}):
+            self.size = replace(self.size, backups=Random(f"back-up {seed}").random() < BACKED_UP)
+        archived = archived or self.size.backups
         archive = SimulatedArchive(chance) if archived else None
         self.cluster = Cluster(
             self.loop,
@@ -70,6 +77,7 @@ class Scenario:
         self._ids = 0
         self.counts: dict[str, int] = {}
         self.any: AnyViews | None = None
+        self.backups: Backups | None = None
         self.cluster.check_share = self.random.choice((0.0, 0.02, 0.02, 0.2))
 
     def count(self, what: str) -> None:
@@ -79,7 +87,12 @@ class Scenario:
         """Raises what breaks first, an AssertionError above all."""
         asyncio.set_event_loop(self.loop)
         try:
-            with simulated_files(self.cluster), planned_once(self.random.choice((1, 3, 10, 2000))):
+            with ExitStack() as simulated:
+                simulated.enter_context(simulated_files(self.cluster))
+                simulated.enter_context(planned_once(self.random.choice((1, 3, 10, 2000))))
+                if self.size.backups:
+                    self.backups = Backups(self.cluster, self.seed, self.clients, self._try_change)
+                    simulated.enter_context(self.backups.simulated())
                 self.loop.run_until_complete(self.loop.create_task(self._watched()))
         finally:
             asyncio.set_event_loop(None)
@@ -124,6 +137,8 @@ class Scenario:
         tasks += [asyncio.ensure_future(self._at(client, self._write_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(client, self._read_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(self.clients[0], self._change_on))]
+        if self.backups is not None:
+            tasks += self._backed_up(self.backups)
         operator = Operator(cluster, self.clients, self.ledger)
         rebuilding = None if cluster.archive is None else asyncio.ensure_future(operator.run())
         if rebuilding is not None:
@@ -145,6 +160,12 @@ class Scenario:
 
     async def _at(self, client: Client, act: Callable[[Client], Awaitable[None]]) -> None:
         await self.cluster.at(client.process, lambda: act(client), 600.0)
+
+    def _backed_up(self, backups: Backups) -> list[asyncio.Task[None]]:
+        client, seconds, rows = self.clients[0], self.size.seconds, self.ledger.rows
+        writing = self._at(client, lambda client: backups.write_on(client, seconds))
+        taking = backups.take_on(seconds, lambda before, archived: backups.judge(before, archived, rows))
+        return [asyncio.ensure_future(writing), asyncio.ensure_future(taking)]
 
     async def _define(self) -> None:
         for sql in ledger_tables(self.random, self.size.shards):
@@ -342,6 +363,9 @@ class Scenario:
         )
         for ended, jobs in (cluster.archive.jobs if cluster.archive is not None else {}).items():
             self.counts[f"bulk jobs {ended}"] = jobs
+        if self.backups is not None:
+            await self.backups.last(self.ledger.rows, stored)
+            self.counts |= self.backups.counts
         self.ledger.judge(stored, checks.log_order(cluster, decided, state, ("marks", "tags")))
         oracle = checks.LedgerOracle(stored)
         try:

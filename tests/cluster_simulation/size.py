@@ -26,6 +26,8 @@ class Size:
     """Seconds between two requests of a client, about."""
     any_views: bool
     """A case of the campaign is done besides."""
+    backups: bool = False
+    """Back-ups are taken of it. Not drawn with the others: seeds without are what they were."""
 
     @classmethod
     def of(cls, random: Random) -> Size:

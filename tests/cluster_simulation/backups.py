@@ -1,0 +1,290 @@
+"""Back-ups of a simulated cluster, taken beside writes and DDL, and judged by the history of both.
+
+What is real: the coordinator (``archive_cluster`` of an api process, ``archive_led`` of a leader), and what keeps and
+chooses the records of recipes. Their files are in memory, and every process has a clock of its own.
+
+Beside the ledger there is a table that is replaced again and again: another is created, all rows are copied, the former
+one is dropped. So whoever has the recipe of another moment than the rows has a table without them, or no table at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from unittest import mock
+
+from controller.cluster.archiving import archive_cluster, archive_led
+from controller.deployment import Archived
+from domains.errors import HeadraceError
+from domains.sharding import base_shard
+from domains.types import Row, TableSchema
+from migrations.change import change_of
+from migrations.plan import State, one_domain
+from migrations.recipe import Entry, Recipe
+from tests.cluster_simulation.archive import SimulatedArchive
+from tests.cluster_simulation.client import Client, Ending
+from tests.cluster_simulation.cluster import Cluster
+from tests.cluster_simulation.loop import PROCESS
+from worker.archive import recipes
+from worker.archive.recipes import RecipeBook, RecipeRecord, record_at
+from zookeeper.errors import AuthorityError
+
+SKEWS = (0.0, 0.0, -30.0, 3600.0)
+"""Seconds that the clock of a process is ahead."""
+BACKUP_SECONDS = 20.0
+DAY = 1_700_000_000.0
+"""When a simulation begins, by a clock that is right."""
+
+CUTS_OWN = (2**62, 0)
+"""See ``headrace/backup/taking.py``: the version of the record that a back-up adds for its own cut."""
+
+Change = Callable[[str], Awaitable[Exception | None]]
+
+
+class MemoryPlace:
+    """See ``worker.archive.place.Place``: what a book of recipes asks of it."""
+
+    url = "archive"
+
+    def __init__(self, archive: SimulatedArchive) -> None:
+        self._archive = archive
+        self._files: dict[str, bytes] = {}
+
+    def files(self, directory: str) -> list[str]:
+        self._archive.check()
+        return sorted(file.removeprefix(f"{directory}/") for file in self._files)
+
+    def read(self, file: str) -> bytes | None:
+        self._archive.check()
+        return self._files.get(file)
+
+    def replace(self, file: str, data: bytes) -> None:
+        self._archive.check()
+        self._files[file] = data
+
+    def shown(self, file: str) -> str:
+        return file
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was acknowledged, and decided, up to a moment."""
+
+    rows: dict[str, frozenset[int]]
+    """Table → the numbers of rows that are to be there from now on. ``KEPT`` is whichever tables are in its place."""
+    changes: tuple[str, ...]
+    decided: tuple[Entry, ...]
+
+
+KEPT = "kept"
+
+
+class Backups:
+    def __init__(self, cluster: Cluster, seed: int, clients: list[Client], change: Change) -> None:
+        assert cluster.archive is not None
+        self.cluster, self.clients = cluster, clients
+        self.random = Random(f"backups {seed}")
+        self.counts: dict[str, int] = {"back-ups judged": 0, "back-ups refused": 0, "tables replaced": 0}
+        self._archive = cluster.archive
+        self._place: Any = MemoryPlace(cluster.archive)
+        self._change = change
+        self._changes: list[str] = []
+        """Statements that were acknowledged."""
+        self._kept: set[int] = set()
+        """Rows that were acknowledged by the table that is replaced."""
+        self._number = self._id = 0
+        self._skews: dict[str, float] = {}
+        self._tables: dict[tuple[str, ...], list[TableSchema]] = {}
+
+    # --- in place of files, threads and clocks -------------------------------------------------------------------
+
+    @contextmanager
+    def simulated(self) -> Iterator[None]:
+        """Within the block the real coordinator keeps recipes in memory, by the clock of the process that does."""
+        keep = recipes.keep_recipe
+
+        def keep_recipe(*given: Any, **named: Any) -> Any:
+            return keep(*given, **named, now=self._now)
+
+        async def apart(act: Callable[..., Any], *given: Any, **named: Any) -> Any:
+            await asyncio.sleep(self.random.random() * 0.02)
+            return act(*given, **named)
+
+        with (
+            mock.patch.multiple(recipes, keep_recipe=keep_recipe, Place=lambda _: self._place),
+            mock.patch("asyncio.to_thread", apart),
+        ):
+            yield
+
+    def _now(self) -> float:
+        process = PROCESS.get()
+        name = "" if process is None else process.name
+        if name not in self._skews:
+            self._skews[name] = self.random.choice(SKEWS)
+        return DAY + self.cluster.loop.time() + self._skews[name]
+
+    # --- writes and DDL ------------------------------------------------------------------------------------------
+
+    async def write_on(self, client: Client, seconds: float) -> None:
+        """Insert into a table, and replace it by another now and then."""
+        end = self.cluster.loop.time() + seconds
+        while self.cluster.loop.time() < end:
+            await self._create(client)
+            if await self._insert(client, range(self._id, self._id + 2)) and self.random.random() < 0.5:
+                await self._replace(client)
+            await asyncio.sleep(self.random.random() * 0.3)
+
+    async def _create(self, client: Client) -> None:
+        name = f"{KEPT}{self._number}"
+        if name not in client.directory.state.catalog.tables:
+            await self._changed(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
+            await client.directory.refresh()
+
+    async def _insert(self, client: Client, ids: range | list[int]) -> bool:
+        self._id = max(self._id, *(number + 1 for number in ids))
+        values = ", ".join(f"({number})" for number in ids)
+        ending, _ = await client.write(f"REPLACE INTO {KEPT}{self._number} VALUES {values}")
+        if ending is Ending.DONE:
+            self._kept.update(ids)
+        return ending is Ending.DONE
+
+    async def _replace(self, client: Client) -> None:
+        former = self._number
+        self._number += 1
+        await self._create(client)
+        if not await self._insert(client, sorted(self._kept)):
+            self._number = former  # The other is there, perhaps, and is filled another time.
+            return
+        self.counts["tables replaced"] += 1
+        await self._changed(f"DROP TABLE {KEPT}{former}")
+
+    async def _changed(self, sql: str) -> None:
+        if await self._change(sql) is None:
+            self._changes.append(sql)
+
+    # --- back-ups ------------------------------------------------------------------------------------------------
+
+    async def take_on(self, seconds: float, judge: Callable[[History, Archived], None]) -> None:
+        end = self.cluster.loop.time() + seconds
+        while self.cluster.loop.time() < end:
+            await asyncio.sleep(self.random.random() * self.random.choice((0.1, 1.0)))
+            history = self.history()
+            try:
+                judge(history, await self._take())
+            except (HeadraceError, AuthorityError, TimeoutError) as error:
+                self.counts["back-ups refused"] += 1
+                self.cluster.say(f"no back-up: {error or 'no answer'}")
+
+    async def _take(self) -> Archived:
+        """By an api process, or by the leader."""
+        controller = self.cluster.leader()
+        leader = None if controller is None else controller.leader
+        if leader is not None and leader.migrator is not None and self.random.random() < 0.5:
+            self.cluster.say(f"{controller.process} takes a back-up")
+            return await self._answered(controller.process, lambda: archive_led(leader, None))
+        client = self.random.choice(self.clients)
+        self.cluster.say(f"{client.process} takes a back-up")
+        return await self._answered(client.process, lambda: archive_cluster(client.directory, client.connections))
+
+    async def _answered(self, process: Any, act: Callable[[], Awaitable[Archived]]) -> Archived:
+        taken: Archived = await self.cluster.at(process, act, BACKUP_SECONDS)
+        return taken
+
+    def history(self) -> History:
+        rows: dict[str, frozenset[int]] = {KEPT: frozenset(self._kept)}
+        for client in self.clients:
+            for table, known in client.known().items():
+                rows[table] = rows.get(table, frozenset()) | {int(row[0]) for row in known}  # type: ignore[arg-type]
+        decided = self.cluster.decided()
+        return History(rows, tuple(self._changes), () if decided is None else decided.recipe.entries)
+
+    # --- the judge -----------------------------------------------------------------------------------------------
+
+    def restored(self, archived: Archived) -> dict[str, list[Row]]:
+        """All tables as ``headrace restore`` has them of the back-up: the last of its records, and of the tables in its
+        recipe what is archived up to the cut."""
+        recipe = self._recipe(archived)
+        found: dict[str, list[Row]] = {}
+        named = set()
+        for schema in self._tables_of(recipe):
+            rows = found[schema.name] = []
+            for shard in range(schema.shards or self.cluster.shards):
+                base = base_shard(schema.name, schema.generation, shard, self.cluster.shards)
+                named.add(base)
+                assert base in archived.positions, f"the recipe of a back-up has {base}, of which nothing was cut"
+                manifest = self._archive.manifests[base]
+                for row, weight in manifest.fold(archived.positions[base], schema):
+                    rows += [row] * weight
+        extra = sorted(archived.positions.keys() - named)
+        assert not extra, f"a back-up was cut of {extra}, and its recipe has no such table"
+        return found
+
+    def _recipe(self, archived: Archived) -> Recipe:
+        """That of the last record, as a back-up and a restore order them."""
+        book = [each for each in RecipeBook(self._place).records() if each.number <= archived.number]
+        own = RecipeRecord(
+            archived.time,
+            archived.positions,
+            archived.identities,
+            archived.shards,
+            archived.recipe,
+            number=archived.number,
+            version=CUTS_OWN,
+        )
+        last = record_at(sorted([*book, own], key=lambda each: each.order))
+        assert last is not None
+        return Recipe.from_json(last.recipe.encode())
+
+    def _tables_of(self, recipe: Recipe) -> list[TableSchema]:
+        """Views are not planned again: that takes more than all else, and tables do not depend on them."""
+        statements = tuple(
+            sql for entry in recipe.entries for sql in entry.statements if sql.split()[1].upper() == "TABLE"
+        )
+        if statements not in self._tables:
+            state = State(shards=self.cluster.shards)
+            for sql in statements:
+                state = change_of(state, Entry((sql,)), one_domain).state
+            self._tables[statements] = list(state.catalog.tables.values())
+        return self._tables[statements]
+
+    def judge(self, before: History, archived: Archived, intended: dict[str, dict[int, Row]]) -> dict[str, list[Row]]:
+        """``before``: as it was at the call. What was lost with a disk may be missing. Answers what is restored."""
+        recipe, after = self._recipe(archived), self.history()
+        count = len(recipe.entries)
+        assert recipe.entries[: len(before.decided)] == before.decided, "a back-up has an older recipe than at the call"
+        assert recipe.entries == after.decided[:count], "a back-up has a recipe that was never decided"
+        known = {sql for entry in recipe.entries for sql in entry.statements}
+        for sql in before.changes:
+            assert sql in known, f"{sql} was acknowledged, and is not in the back-up"
+        found = self.restored(archived)
+        lost = self.cluster.losses.rows
+        for table, ids in before.rows.items():
+            names = [name for name in found if name == table or (table == KEPT and name.startswith(KEPT))]
+            there = {row[0] for name in names for row in found[name]}
+            gone = {number for name, numbers in lost.items() if name.startswith(table) for number in numbers}
+            missing = sorted(ids - there - gone)
+            assert not missing, f"rows {missing} of {table} were acknowledged before the back-up that has them not"
+        for table, rows in intended.items():
+            for row in found.get(table, ()):
+                assert rows.get(int(row[0])) == row, f"a back-up has {row} in {table}, which nobody inserted"  # type: ignore[arg-type]
+        self.counts["back-ups judged"] += 1
+        return found
+
+    async def last(self, intended: dict[str, dict[int, Row]], stored: dict[str, list[Row]]) -> None:
+        """At rest: the back-up has exactly what is stored, and the archive itself the recipe that is decided."""
+        history, archived = self.history(), await self._take()
+        found = self.judge(history, archived, intended)
+        assert found.keys() == stored.keys(), f"the last back-up has {sorted(found)}, not {sorted(stored)}"
+        for table, rows in stored.items():
+            assert sorted(map(repr, found[table])) == sorted(map(repr, rows)), f"the last back-up has another {table}"
+        last = record_at(RecipeBook(self._place).records())
+        assert last is not None
+        decided = self.history().decided
+        assert Recipe.from_json(last.recipe.encode()).entries == decided, "the archive's last recipe is an old one"
+
+
+__all__ = ["Backups"]
