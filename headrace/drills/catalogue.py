@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.drills import disk, disk_loss, faults, links, migration, partition
+from headrace.drills import backup, disk, disk_loss, faults, links, migration, partition
 from headrace.drills.cluster import Cluster, Shape
 from headrace.drills.stage import Stage
 
@@ -142,6 +142,14 @@ DRILLS = {
             Goals(),
             prepare=disk_loss.prepare,
             means=disk_loss.means_by_spark,
+        ),
+        Drill(
+            "backup",
+            "take back-ups while tables are written and replaced, and restore each",
+            backup.take,
+            Goals(untouched=False),
+            prepare=backup.prepare,
+            means=backup.means,
         ),
     )
 }

@@ -30,6 +30,7 @@ NAMES = {
     "disk-full",
     "disk-loss",
     "disk-loss-spark",
+    "backup",
 }
 
 
