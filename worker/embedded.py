@@ -19,6 +19,7 @@ from domains.memory_store import MemoryStore
 from domains.sharding import physical
 from domains.storage import DISK_RESERVE
 from worker.dataflow import Dataflow
+from worker.open_files import allow_open_files
 from worker.rocks.store import RocksStore
 
 
@@ -72,8 +73,9 @@ def open_embedded(
 ) -> Dataflow:
     """A dataflow that hosts ``groups × shards`` domains; those of the first group have the base tables.
 
-    StorageFailure where another process has the directory, where it is damaged, or was made for other shards. What is
-    not there is made where the deployment is ``new``, and is damage where it has a recipe.
+    StorageFailure where another process has the directory, where it is damaged, or was made for other shards, and where
+    the process may not have so many files open. What is not there is made where the deployment is ``new``, and is
+    damage where it has a recipe.
     """
     directories = base_directories(path, shards)
     if not new:
@@ -83,6 +85,7 @@ def open_embedded(
                     f'"{directory}" is missing: there were tables in it',
                     hint="restore it from its archive or a back-up",
                 )
+    allow_open_files(shards)
     _decide(path, shards)
     with ExitStack() as opened:
         stores = []

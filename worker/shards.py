@@ -29,6 +29,7 @@ from domains.errors import StorageFailure
 from domains.sealed import opened, sealed
 from domains.storage import DISK_RESERVE
 from worker.embedded import shard_directory
+from worker.open_files import allow_open_files
 from worker.rocks.database import StorageInUse
 from worker.rocks.store import RocksStore
 
@@ -115,8 +116,9 @@ def open_shard(
     """Open shard number ``shard`` below the data directory, for this incarnation of its domain. It may take a while.
 
     :raises StorageFailure: it went on in a later incarnation; another machine has it, or this process itself, or
-        somebody who did not say so; it is damaged, or cannot be written.
+        somebody who did not say so; it is damaged, or cannot be written; too few files may be open.
     """
+    allow_open_files(1)
     directory = shard_directory(data, shard)
     own = this_process(worker, incarnation)
     deadline = clock() + OPEN_SECONDS

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from math import ceil
 
 import httpx
 
@@ -18,7 +19,8 @@ from headrace.cluster.child import Child, Part
 from headrace.cluster.directory import ClusterDirectory
 from headrace.cluster.kept_state import take_up
 from headrace.listening import GRACE_SECONDS, StartFailed, address, listen
-from headrace.settings import Settings
+from headrace.settings import CLUSTER_SHARDS, Settings
+from worker.open_files import allow_open_files
 from worker.stopping import stop_signals
 from zookeeper.belonging import claim
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
@@ -100,6 +102,8 @@ class Supervisor:
 
     async def _start(self, listening: socket.socket) -> None:
         settings = self.settings
+        # The workers inherit the limit. ZooKeeper, which knows how many shards there are, needs files itself.
+        allow_open_files(ceil((settings.shards or CLUSTER_SHARDS) / settings.workers))
         if settings.zookeeper is None:
             self._ensemble = Ensemble(servers_in(self._directory.path), settings.zookeepers or 1, tell=self.tell)
             await self._ensemble.start()
@@ -119,7 +123,9 @@ class Supervisor:
             claim(self._directory.path, authority.deployment, authority.deployment_id)
             if settings.zookeeper is not None:
                 keep_zookeeper(self._directory.path, settings.zookeeper)
-            self.settings = settings.model_copy(update={"shards": await shards_of(settings, authority)})
+            shards = await shards_of(settings, authority)
+            allow_open_files(ceil(shards / settings.workers))
+            self.settings = settings.model_copy(update={"shards": shards})
             self._children = [Child(part, self.tell, self._changed) for part in self._parts(listening)]
             for child in reversed(self._children):
                 await child.start()
