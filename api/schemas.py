@@ -108,7 +108,9 @@ class StatementAnswer(BaseModel):
     columns: list[ColumnAnswer]
     rows: list[list[Json]]
     rows_affected: int
-    first_id: int | None = Field(default=None, description="Only where an INSERT was given AUTO_INCREMENT values")
+    first_id: int | None = Field(
+        default=None, description="Only of rows inserted with a generated AUTO_INCREMENT value"
+    )
     done: str | None = Field(default=None, description="Only of CREATE, ALTER and DROP: what was done, in words")
 
 
@@ -132,7 +134,9 @@ class LookupsAnswer(BaseModel):
 class WriteAnswer(BaseModel):
     rows_affected: int
     token: str
-    first_id: int | None = Field(default=None, description="Only where an INSERT was given AUTO_INCREMENT values")
+    first_id: int | None = Field(
+        default=None, description="Only of rows inserted with a generated AUTO_INCREMENT value"
+    )
     repeated: bool = Field(default=False, description="Only where its number was done before: nothing was changed now")
 
 

@@ -46,7 +46,7 @@ class StatementResult:
     rows: tuple[tuple[Any, ...], ...] = ()
     rows_affected: int = 0
     first_id: int | None = None
-    """The first AUTO_INCREMENT value that an INSERT was given."""
+    """The first AUTO_INCREMENT value that was generated for a row which was inserted."""
     done: str | None = None
     """Of a definition what it did, as a person says it: ``table stories created``."""
 

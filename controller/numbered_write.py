@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from controller.deployment import WriteResult
+from controller.sharded_write import joined
 from domains.errors import RowsRefused
 from domains.packets import Insert, Refused, Written
 from migrations.routing import NumberedPart
@@ -41,9 +42,4 @@ async def write_numbered(parts: Sequence[NumberedPart], write: Write) -> WriteRe
             written.append(each)
     if refused:
         raise RowsRefused.of(tuple(sorted(refused)))
-    return WriteResult(
-        sum(each.rows_affected for each in written),
-        {base: position for each in written for base, position in each.clock.items()},
-        next((each.first_id for each in written if each.first_id is not None), None),
-        all(each.repeated for each in written),
-    )
+    return joined(written)

@@ -19,13 +19,13 @@ async def write_parts(divided: Split, write: Write) -> WriteResult:
     """Carry all parts out. If any fails, the first of the errors is raised when all have ended, with a hint where
     others have changed rows."""
     if divided.limit is not None:
-        return _joined(await _one_by_one(divided, divided.limit, write))
+        return joined(await _one_by_one(divided, divided.limit, write))
     ended = await asyncio.gather(*(write(shard, part) for shard, part in divided), return_exceptions=True)
     written = [each for each in ended if isinstance(each, Written)]
     for each in ended:
         if isinstance(each, BaseException):
             raise _told(each, written)
-    return _joined(written)
+    return joined(written)
 
 
 async def _one_by_one(divided: Split, limit: int, write: Write) -> list[Written]:
@@ -55,10 +55,11 @@ def _told(error: BaseException, written: Sequence[Written]) -> BaseException:
     return error
 
 
-def _joined(written: Sequence[Written]) -> WriteResult:
-    """As if one shard had done it all."""
+def joined(written: Sequence[Written]) -> WriteResult:
+    """As if one shard had done it all. Each shard has values of its own, so the first is the least."""
     return WriteResult(
         sum(each.rows_affected for each in written),
         {base: position for each in written for base, position in each.clock.items()},
-        next((each.first_id for each in written if each.first_id is not None), None),
+        min((each.first_id for each in written if each.first_id is not None), default=None),
+        all(each.repeated for each in written),
     )

@@ -221,7 +221,7 @@ class Written:
     clock: Clock
     """The position of the write, which a token carries."""
     first_id: int | None = None
-    """The first AUTO_INCREMENT value that was given out."""
+    """The first AUTO_INCREMENT value that was generated for a row which was inserted."""
     repeated: bool = False
     """Its number was done before: nothing was changed now."""
 

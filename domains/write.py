@@ -134,7 +134,8 @@ class TableChange:
 def change_table(
     table: TableStore, operation: Operation, shard: int = 0, shards: int = 1
 ) -> tuple[list[Delta], int, int | None]:
-    """Work an operation out: consolidated deltas, rows affected (as MySQL counts them), first AUTO_INCREMENT value.
+    """Work an operation out: consolidated deltas, rows affected (as MySQL counts them), and the first AUTO_INCREMENT
+    value that was generated for a row which was inserted.
 
     ``table`` has the rows of one shard of so many.
 
@@ -156,20 +157,22 @@ def change_table(
 
 
 def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
-    rows, first = _number(change, operation.rows)
+    rows, generated = _number(change, operation.rows)
     if operation.on_conflict == "list":
-        return _insert_all(change, rows), first
+        return _insert_all(change, rows), _first(change, rows, generated)
     if not change.unique:
         change.insert_bag(rows)
-        return len(rows), first
+        return len(rows), _first(change, rows, generated)
     change.prefetch(rows)
     assigning: Assigning | None = None
     affected = 0
+    inserted: list[Row] = []
     for number, row in enumerate(rows, 1):
         change.require(row, number)
         found = change.conflict(row)
         if found is None:
             change.insert(row)
+            inserted.append(row)
             affected += 1
         elif operation.on_conflict == "error":
             raise change.refuse(row, found[0], number)
@@ -179,10 +182,20 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
                 change.remove(found[1])
                 affected += 1
             change.insert(row)
+            inserted.append(row)
         elif operation.on_conflict == "update":
             assigning = assigning or Assigning(change.schema, operation.assignments)
             affected += _update_instead(change, found[1], row, assigning, number)
-    return affected, first
+    return affected, _first(change, inserted, generated)
+
+
+def _first(change: TableChange, inserted: Iterable[Row], generated: range) -> int | None:
+    """The first generated value that a row was inserted with, as MySQL's LAST_INSERT_ID: a row that INSERT IGNORE left
+    out, or that ON DUPLICATE KEY UPDATE turned into a change of another, used its value up and does not have it."""
+    column = _numbered(change.schema)
+    if not generated or column is None:
+        return None
+    return next((value for row in inserted if isinstance(value := row[column], int) and value in generated), None)
 
 
 def _insert_all(change: TableChange, rows: tuple[Row, ...]) -> int:
@@ -207,20 +220,21 @@ def _insert_all(change: TableChange, rows: tuple[Row, ...]) -> int:
     return len(rows)
 
 
-def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...], int | None]:
-    """Give AUTO_INCREMENT values to the rows that ask for one.
+def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...], range]:
+    """Give AUTO_INCREMENT values to the rows that ask for one. No row gives one of these by itself: they are greater
+    than all values that rows give.
 
     :raises TypeViolation: the column's type has none left.
     """
     column = _numbered(change.schema)
     if column is None:
-        return rows, None
+        return rows, range(0)
     given = [value for row in rows if isinstance(value := row[column], int)]
     if given:
         change.table.raise_auto_increment(max(given))
     asking = sum(row[column] is None for row in rows)
     if not asking:
-        return rows, None
+        return rows, range(0)
     # Each shard gives out the values that belong to it, so no two of them ever give the same.
     first = value = change.table.next_auto_increment(asking * change.shards)
     first = value = first + (change.shard - first) % change.shards
@@ -233,7 +247,7 @@ def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...]
             numbered.append(row)
     greatest = value - change.shards
     coerce(greatest, change.schema.columns[column].type, column=change.schema.columns[column].name)
-    return tuple(numbered), first
+    return tuple(numbered), range(first, value, change.shards)
 
 
 def _numbered(schema: TableSchema) -> int | None:

@@ -114,6 +114,27 @@ def test_the_column_of_the_shard_is_not_updated(db: Embedded, shards: int) -> No
             db.table("ribbons").insert(rows, on_duplicate="update", update=["user"])
 
 
+def test_the_first_id_is_that_of_a_row_that_was_inserted(db: Embedded) -> None:
+    ribbons = db.table("ribbons")
+    ribbons.insert([ribbon(1, story) for story in range(3)])
+    assert ribbons.insert(ribbon(1, 1, LATER), on_duplicate="ignore").first_id is None
+    assert ribbons.insert(ribbon(1, 1, LATER), on_duplicate="update").first_id is None
+    text = "INSERT INTO ribbons (user, story, at) VALUES (1, 1, '2026-02-01') ON DUPLICATE KEY UPDATE at = VALUES(at)"
+    assert db.execute(text).first_id is None
+    assert db.execute(text.replace("INSERT", "INSERT IGNORE").split(" ON ")[0]).first_id is None
+    first = ribbons.insert([ribbon(1, 1), ribbon(1, 7), ribbon(1, 8)], on_duplicate="ignore").first_id
+    assert [row[0] for row in db.execute("SELECT story FROM ribbons WHERE user = 1 AND id = ?", [first]).rows] == [7]
+
+
+def test_the_first_id_of_several_shards_is_the_least(db: Embedded) -> None:
+    written = db.table("ribbons").insert([ribbon(user, 1) for user in range(20)])
+    rows = db.execute("SELECT MIN(id) FROM ribbons", token=written.token).rows
+    assert [tuple(row) for row in rows] == [(written.first_id,)]
+    again = db.table("ribbons").insert([ribbon(user, 2) for user in range(20)], once=("s", 1))
+    rows = db.execute("SELECT MIN(id) FROM ribbons WHERE story = 2", token=again.token).rows
+    assert [tuple(row) for row in rows] == [(again.first_id,)]
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_call_and_sql_do_the_same(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

@@ -254,3 +254,35 @@ def test_a_refused_insert_gives_its_numbers_back() -> None:
     with pytest.raises(ConstraintViolation):
         table.do(Insert("t", ((None, 2), (1, 2))))
     assert table.do(Insert("t", ((None, 3),))) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("on_conflict", "rows", "first"),
+    [
+        ("ignore", (("a", 9),), None),
+        ("ignore", (("a", 9), ("b", 2), ("c", 3)), 3),
+        ("update", (("a", 9),), None),
+        ("update", (("a", 1),), None),
+        ("update", (("a", 9), ("b", 4)), 3),
+        ("replace", (("a", 9),), 2),
+        ("list", (("b", 1), ("c", 1)), 2),
+    ],
+)
+def test_the_first_value_is_that_of_a_row_that_was_inserted(
+    on_conflict: str, rows: tuple[tuple[str, int], ...], first: int | None
+) -> None:
+    """As LAST_INSERT_ID: a row that stays out uses a value up, and nobody can find a row by it."""
+    columns = (TableColumn("id", BIGINT, auto_increment=True), TableColumn("name", TEXT), TableColumn("n", BIGINT))
+    table = Table(*columns, key=(0,), unique=((1,),))
+    table.insert((None, "a", 1))
+    assignments = ((2, column(5)),) if on_conflict == "update" else ()
+    asked = tuple((None, *row) for row in rows)
+    assert table.do(Insert("t", asked, on_conflict, assignments))[1] == first
+    assert first is None or first in {row[0] for row in table.rows()}
+
+
+def test_a_row_that_gives_its_value_is_not_the_first_that_was_generated() -> None:
+    table = numbered()
+    assert table.do(Insert("t", ((600, 1), (None, 1)), "ignore")) == (2, 601)
+    assert table.do(Insert("t", ((None, 1), (600, 2)), "ignore")) == (1, 602)
+    assert table.do(Insert("t", ((600, 2), (700, 2)), "ignore")) == (1, None)

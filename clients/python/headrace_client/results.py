@@ -27,7 +27,7 @@ class Result:
     rows_affected: int
     token: Token
     first_id: int | None = None
-    """The first AUTO_INCREMENT value that an INSERT was given."""
+    """The first AUTO_INCREMENT value that was generated for a row which was inserted."""
     done: str | None = None
     """What CREATE, ALTER or DROP did, in words."""
 
