@@ -130,6 +130,31 @@ def test_replace_removes_every_row_that_is_in_the_way() -> None:
     assert table.rows() == [(1, "y", 2), (3, "c", 0)]
 
 
+@pytest.mark.parametrize(
+    ("unique", "row", "affected"),
+    [
+        ((), (1, "a", None), 1),
+        ((), (1, "A", None), 2),
+        ((), (1, "a", 0), 2),
+        (((1,),), (1, "a", None), 2),
+    ],
+)
+def test_replace_counts_an_identical_row_once(unique: tuple[Columns, ...], row: Row, affected: int) -> None:
+    """A row that meets another by the last unique key is changed in place, and not counted as gone where it is the
+    same. By a key before the last it goes first, whatever it is. Figures of MariaDB 10.11."""
+    columns = (TableColumn("id", BIGINT), TableColumn("name", TEXT), TableColumn("n", BIGINT))
+    table = Table(*columns, key=(0,), unique=unique)
+    table.insert((1, "a", None))
+    assert table.insert(row, on_conflict="replace") == affected
+    assert table.rows() == [row]
+
+
+def test_replace_counts_rows_of_the_statement_itself() -> None:
+    table = Table(TableColumn("id", BIGINT), TableColumn("n", BIGINT), key=(0,))
+    assert table.insert((1, 1), (1, 1), (1, 2), (1, 2), on_conflict="replace") == 5
+    assert table.rows() == [(1, 2)]
+
+
 def test_on_duplicate_key_update_sees_the_old_row_and_the_new() -> None:
     table = keyed()
     add = ((2, call("add", column(2), column(5), type=BIGINT)),)  # n = n + VALUES(n)
