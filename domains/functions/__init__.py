@@ -18,8 +18,6 @@ DATETIME as a number drops its fraction; REGEXP reads a BLOB as UTF-8.
 
 from __future__ import annotations
 
-import difflib
-
 from domains.errors import Unsupported
 from domains.expressions import Call, Expression
 from domains.functions import (
@@ -74,8 +72,7 @@ FUNCTIONS: dict[str, Function] = {
 def _function(name: str, count: int) -> Function:
     function = FUNCTIONS.get(name)
     if function is None:
-        near = difflib.get_close_matches(name, FUNCTIONS, n=1)
-        raise Unsupported(f'function "{name}" is not supported', hint=f'did you mean "{near[0]}"?' if near else None)
+        raise Unsupported(f'function "{name}" is not supported')
     function.check(count)
     return function
 

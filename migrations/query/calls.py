@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from domains.errors import SqlError, Unsupported
 from domains.expressions import Constant, Expression
-from domains.functions import call
+from domains.functions import FUNCTIONS, call
 from domains.types import DATE, DATETIME, TEXT, Value
 from migrations.parse import exp
 from migrations.query.literals import integer
@@ -56,6 +56,10 @@ SHIFTS = {"date_add": False, "adddate": False, "date_sub": True, "subdate": True
 """Date arithmetic with an INTERVAL (or a bare number of days), and whether it goes back."""
 
 _UNITS_FIRST = frozenset(["timestampdiff", "timestampadd", "extract"])
+_OTHERS = SHIFTS.keys() | CLOCK.keys() | _UNITS_FIRST
+"""Names that stand for a function of another name, or for a constant."""
+_TREE_AGGREGATES = frozenset(["count", "sum", "avg", "min", "max", "group_concat", "any_value"])
+"""Aggregates for a guess; a right name of theirs is never looked for here."""
 UNITS = frozenset(["microsecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"])
 
 NODES: tuple[type[exp.Expr], ...] = (
@@ -99,11 +103,36 @@ def spelled(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
 
 
 def check(name: str) -> None:
-    """:raises Unsupported: the function has another value each time it is asked, or is of a session."""
+    """:raises Unsupported: the function has another value each time it is asked, is of a session, or is not there."""
     if name in VOLATILE:
         raise Unsupported(f"{name.upper()}(): it has no value that could be kept up to date")
     if name in SESSION:
         raise Unsupported(f"{name.upper()}(): there are no sessions")
+    if name not in FUNCTIONS and name not in _OTHERS:
+        near = _near(name)
+        raise Unsupported(f'function "{name}" is not supported', hint=f"did you mean {near.upper()}?" if near else None)
+
+
+def _near(name: str) -> str | None:
+    """The function that a mistyped name means. Less than a quarter of the letters may differ: JSON_EXTRACT shares most
+    of its letters with SUBTRACT and LEAD with LPAD, and neither is meant."""
+    known = (FUNCTIONS.keys() - OPERATORS) | ALIASES.keys() | _OTHERS | _TREE_AGGREGATES
+    edits, near = min((_edits(name, each), each) for each in known)
+    return near if 4 * edits < max(len(name), len(near)) else None
+
+
+def _edits(a: str, b: str) -> int:
+    """How many letters are put in, left out, changed, or swapped with the next one."""
+    above: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        above, last, row = row, above, [i]
+        for j, y in enumerate(b, 1):
+            edits = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                edits = min(edits, last[j - 2] + 1)
+            row.append(edits)
+    return row[-1]
 
 
 def leading_unit(name: str, parts: list[exp.Expr]) -> str | None:

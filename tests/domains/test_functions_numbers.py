@@ -164,7 +164,7 @@ def test_types_of_results() -> None:
 
 
 def test_unknown_names_and_wrong_counts() -> None:
-    with pytest.raises(Unsupported, match=r'function "subtrac" is not supported.*did you mean "subtract"'):
+    with pytest.raises(Unsupported, match='function "subtrac" is not supported'):
         call("subtrac")
     with pytest.raises(TypeViolation, match='"pow" takes 2 arguments, not 1'):
         result_type("pow", (BIGINT,))

@@ -151,6 +151,33 @@ def test_unknown_names_have_a_place_and_a_neighbour(sql: str, expected: tuple[st
         assert caught.value.hint == f'did you mean "{near}"?'
 
 
+@pytest.mark.parametrize(
+    ("called", "near"),
+    [
+        ("LENGHT(title)", "LENGTH"),
+        ("UPPR(title)", "UPPER"),
+        ("TIMESTAMPDIF(DAY, title, title)", "TIMESTAMPDIFF"),
+        ("COUNTT(id)", "COUNT"),
+        ("GROUP_CONCT(title)", "GROUP_CONCAT"),
+        ("UCSE(title)", "UCASE"),
+        ("JSON_EXTRACT(title, '$.a')", None),
+        ("JSON_CONTAINS(title, '1')", None),
+        ("LEAD(id)", None),
+        ("ELT(1, title)", None),
+        ("SOUNDEX(title)", None),
+        ("TO_BASE64(title)", None),
+        ("LAG(id)", None),
+        ("SUBTRAC(3, 1)", None),
+    ],
+)
+def test_a_function_is_guessed_only_where_its_name_is_close(called: str, near: str | None) -> None:
+    """And never one that SQL does not have under that name."""
+    with pytest.raises(Unsupported) as caught:
+        plan(f"SELECT {called} FROM stories", CATALOG)
+    assert caught.value.message == f'function "{called.partition("(")[0].lower()}" is not supported'
+    assert caught.value.hint == (near and f"did you mean {near}?")
+
+
 SYNTAX = {
     "SELEC 1": ('unexpected "1"', 1, 7),
     "SELECT 1 +": ("expected an expression, but the text ends", 1, 11),
