@@ -363,7 +363,7 @@ def test_a_first_start_that_is_killed_has_decided_for_all_its_shards(
     class Killed(BaseException):
         pass
 
-    def kill(directory: Path) -> None:
+    def kill(directory: Path, *, reserve: int) -> None:
         raise Killed
 
     with monkeypatch.context() as patched:
