@@ -39,6 +39,7 @@ SparkConf = Annotated[
 ]
 SparkMemory = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("spark_memory"))]
 SparkThreshold = Annotated[int | None, typer.Option(metavar="ROWS", help=setting_help("spark_threshold"))]
+DiskReserve = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("disk_reserve"))]
 LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))]
 LogFormat = Annotated[str | None, typer.Option(metavar="FORMAT", help=setting_help("log_format"))]
 SlowRequest = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("slow_request"))]
@@ -50,7 +51,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help=setting_help("host"))] = None,
     port: Annotated[int | None, typer.Option(help=setting_help("port"))] = None,
     memory_limit: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("memory_limit"))] = None,
-    disk_reserve: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("disk_reserve"))] = None,
+    disk_reserve: DiskReserve = None,
     domains: Annotated[int | None, typer.Option(metavar="N", help=setting_help("domains"))] = None,
     shards: Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards", default=1))] = None,
     state: Annotated[str | None, typer.Option(metavar="KIND", help=setting_help("state"))] = None,
