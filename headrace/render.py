@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.sizes import format_size
+from headrace.sizes import format_size, several
 
 NUMBERS = ("INT", "BOOL", "FLOAT", "DOUBLE", "DECIMAL")
 """What a numeric type's name contains; its column stands to the right."""
@@ -36,7 +36,7 @@ def console(*, stderr: bool = False) -> Console:
 def result_lines(result: Result) -> Iterator[RenderableType]:
     """One statement's answer: a table and its number of rows, or what it did."""
     if not result.columns:
-        yield Text(result.done or _count(result.rows_affected, "row") + " affected", style="green")
+        yield Text(result.done or several(result.rows_affected, "row") + " affected", style="green")
         if result.first_id is not None:
             yield Text(f"first id {result.first_id}")
         return
@@ -47,7 +47,7 @@ def result_lines(result: Result) -> Iterator[RenderableType]:
     for row in result.rows:
         table.add_row(*map(_text, row))
     yield table
-    yield Text(_count(len(result.rows), "row"), style="dim")
+    yield Text(several(len(result.rows), "row"), style="dim")
 
 
 class Sort(StrEnum):
@@ -214,7 +214,3 @@ def _text(value: Any) -> Text:
         return Text("NULL", style="dim")
     shown = value if isinstance(value, str) else str(value)
     return Text("".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in shown))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
