@@ -7,6 +7,7 @@ import marshal
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from domains.errors import StorageFailure
 from domains.types import BIGINT, TableColumn, TableSchema
 from worker.rocks import RocksStore, layout
-from worker.rocks.acknowledged import FILE, SLOT
+from worker.rocks.acknowledged import FILE, SLOT, TABLES, Acknowledged, AcknowledgedRecord
 from worker.rocks.opening import acknowledge_losses, losses
 
 VOTES = TableSchema("votes", (TableColumn("id", BIGINT, nullable=False),), primary_key=(0,))
@@ -185,3 +186,56 @@ def test_a_store_that_is_in_use_is_not_taken_for_a_loss(tmp_path: Path) -> None:
     again = RocksStore(tmp_path / "base")
     assert again.position("votes") == 5
     again.close()
+
+
+@pytest.mark.parametrize("tables", ["kept", "deleted"])
+def test_a_loss_is_named_by_table_however_many_there_are(tmp_path: Path, tables: str) -> None:
+    """A slot has room for some 600 such names: what is behind them was noticed and named by no table."""
+    names = [f"{number:03}_{'x' * 120}" for number in range(700)]
+    store = RocksStore(tmp_path / "live" / "base")
+    for name in names:
+        store.create_table(replace(VOTES, name=name))
+        store.commit([(name, 1, [])])
+    store.sync()
+    store.flush()
+    written = [store._record._number]
+    for step, name in enumerate((*names[:3], names[-1], names[1]), 2):
+        store.commit([(name, step, [])])
+        store.drop_table(names[5]) if step == 3 else None
+        store.sync()
+    assert store._record._number == written[0] + 5
+    assert len(store._record._changes(store._record.last)) < 2000, "what a sync writes does not grow with the tables"
+    shutil.copytree(tmp_path / "live", tmp_path / "data")
+    store.close()
+    base = tmp_path / "data" / "base"
+    the_log(base).unlink()
+    if tables == "deleted":
+        (base / TABLES).unlink()
+    refused(base, "missing are")
+    store = RocksStore(base, accept_loss=True)
+    assert store.loss is not None
+    assert store.loss.positions == {names[0]: (2, 2), names[1]: (2, 6), names[2]: (2, 4), names[-1]: (2, 5)}
+    store.close()
+    RocksStore(base).close()
+
+
+def test_tables_that_a_slot_has_no_room_for_are_known_after_each_crash(tmp_path: Path) -> None:
+    """Between the file of tables and the slot, and after so many changes that the file is written anew."""
+    (tmp_path / "record").mkdir()
+    record = AcknowledgedRecord.make(tmp_path / "record")
+    names = [f"{number:03}_{'x' * 120}" for number in range(1_500)]
+    positions = dict.fromkeys(names[:3], 1)
+    for sequence in range(1, 8):
+        positions = {**positions, **dict.fromkeys(names[(sequence - 1) * 200 : sequence * 200], sequence)}
+        positions.pop(names[sequence])
+        before = [path.read_bytes() for path in (record.path, record.path.with_name(TABLES)) if path.exists()]
+        record.write(Acknowledged(sequence, positions))
+        record.close()
+        record = AcknowledgedRecord(tmp_path / "record")
+        assert record.last == Acknowledged(sequence, positions)
+        if len(before) == 2 and record.path.with_name(TABLES).read_bytes() != before[1]:
+            record.path.write_bytes(before[0])  # The slot was not written any more.
+            record.close()
+            record = AcknowledgedRecord(tmp_path / "record")
+            assert record.last == Acknowledged(sequence, positions)
+    record.close()

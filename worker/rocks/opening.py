@@ -27,7 +27,7 @@ from pathlib import Path
 from domains.errors import StorageFailure
 from domains.sealed import opened, sealed
 from worker.rocks import layout
-from worker.rocks.acknowledged import FILE, Acknowledged, AcknowledgedRecord
+from worker.rocks.acknowledged import FILE, TABLES, Acknowledged, AcknowledgedRecord
 from worker.rocks.database import Database
 
 RECORDED = 2
@@ -175,7 +175,7 @@ def _keep_aside(path: Path, loss: Loss) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     aside = path.with_name(f"{path.name}.damaged-{stamp}")
     aside.mkdir()
-    for pattern in ("CURRENT", "MANIFEST-*", "*.log", FILE):
+    for pattern in ("CURRENT", "MANIFEST-*", "*.log", FILE, TABLES):
         for file in path.glob(pattern):
             shutil.copy2(file, aside / file.name)
     told = f"{loss}; since {stamp} it is served without; the damaged files are in {aside}"
