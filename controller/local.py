@@ -33,11 +33,11 @@ from migrations.parse import Parsed
 from migrations.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Entry, Recipe
 from worker.archiving import ArchiveOptions, start_archiver
+from worker.belonging import FILE as CLUSTER
 from worker.dataflow import Dataflow
 from worker.embedded import open_embedded, shards_of
 from worker.rocks.opening import losses
 from zookeeper.authority import LocalAuthority
-from zookeeper.belonging import FILE as CLUSTER
 from zookeeper.errors import SlotsDamaged
 
 if TYPE_CHECKING:

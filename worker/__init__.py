@@ -18,7 +18,7 @@ The embedded server hosts all domains in its own process (``embedded.py``). In a
 own (``process.py``) with a port (``server.py``): a leader opens domains here and says who the others are, and what the
 domains send to those of other workers goes over ``wire/``. Domains come and go; which packet is of which time says
 ``hosted_domain.py``. A shard's RocksDB is opened by whoever hosts its domain next (``shards.py``), who makes sure that
-the one before writes no more.
+the one before writes no more, and a data directory says whose it is (``belonging.py``).
 
 With ``--archive`` a third thread copies the base log to Parquet files somewhere else (``archive/``, ``archiving.py``),
 from which everything can be had again when the disk is gone; what is archived the log need not keep.

@@ -25,13 +25,13 @@ from typing import Protocol
 from domains.errors import BadRequest, HeadraceError, StorageFailure, Unavailable
 from worker import archiving
 from worker.archiving import ArchiveOptions, start_archiver
+from worker.belonging import claim
 from worker.dataflow import Dataflow
 from worker.garbage import expect_long_lives
 from worker.messages import Role
 from worker.server import WorkerServer
 from worker.stopping import stop_signals
 from worker.wire import Peers, Server, greeting, serve
-from zookeeper.belonging import claim
 from zookeeper.cluster_authority import ClusterAuthority
 from zookeeper.descriptors import WorkerDescriptor, advertised, check_name
 from zookeeper.errors import AuthorityError, WrongDeployment

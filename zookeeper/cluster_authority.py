@@ -56,7 +56,7 @@ class ClusterAuthority(Protocol):
 
     @property
     def deployment_id(self) -> str:
-        """What tells this deployment from another one of the same name; known after ``start``. See ``belonging.py``."""
+        """What tells it from another one of the same name (``worker/belonging.py``); known after ``start``."""
 
     @property
     def connected(self) -> bool: ...

@@ -41,7 +41,7 @@ class WorkerDescriptor:
     """Greater than that of any earlier process of the same name."""
     pid: int
     data: str
-    """What its data directory calls itself (``belonging.py``): workers with the same one can open the same shards."""
+    """What its data directory calls itself (``worker/belonging.py``): workers with one name open the same shards."""
     reader_map: str = ""
     """The directory of its reader map, absolute: processes of the same host read it."""
 

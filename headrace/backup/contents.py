@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from domains.archive import ArchiveError, SegmentCorrupt, SegmentMissing
+from domains.sealed import opened, sealed
 from worker.archive.place import Place
 
 FORMAT = 1
@@ -26,7 +26,7 @@ class Contents:
     """The digest of every file."""
 
     def write(self, place: Place) -> None:
-        place.replace(FILE, json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode())
+        place.replace(FILE, json.dumps(sealed({"format": FORMAT, **asdict(self)}), indent=1).encode())
 
 
 def read_contents(place: Place) -> Contents | None:
@@ -35,7 +35,7 @@ def read_contents(place: Place) -> Contents | None:
     if data is None:
         return None
     try:
-        document: dict[str, Any] = json.loads(data)
+        document = opened(json.loads(data))
         if document.pop("format") != FORMAT:
             raise ArchiveError(f'"{place.shown(FILE)}" is of another version of headrace')
         return Contents(**document)

@@ -21,9 +21,9 @@ from headrace.errors import AlreadyExists, StorageFailure
 from migrations.forgotten import without_forgotten
 from worker.archive.place import Place
 from worker.archive.rebuilding import rebuild_table
+from worker.belonging import claim
 from worker.embedded import shard_directory
 from worker.rocks.store import RocksStore
-from zookeeper.belonging import claim
 
 FIRST_EPOCH = 1
 """Of the restored cluster's state; bringing it into ZooKeeper sets it ahead of all that the former one has seen."""

@@ -1,7 +1,7 @@
 """What was decided when a cluster was begun: a later start has it as it is, and need not say it again.
 
 A start that says otherwise is refused: what it asks for cannot be had of the data that is there. But for ZooKeeper's
-address, which may be another one later: what is in it says whether it is the same ZooKeeper (see ``belonging.py``).
+address, which may be another one later: what is in it says whether it is the same ZooKeeper (``worker/belonging.py``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from controller.cluster.state import ClusterState
 from headrace.listening import StartFailed
 from headrace.settings import CLUSTER_SHARDS, Settings
-from zookeeper.belonging import deployment_of
+from worker.belonging import deployment_of
 from zookeeper.cluster_authority import ClusterAuthority
 from zookeeper.server import size_of
 

@@ -20,9 +20,9 @@ from headrace.cluster.directory import ClusterDirectory
 from headrace.cluster.kept_state import take_up
 from headrace.listening import GRACE_SECONDS, StartFailed, address, listen
 from headrace.settings import CLUSTER_SHARDS, Settings
+from worker.belonging import claim
 from worker.open_files import allow_open_files
 from worker.stopping import stop_signals
-from zookeeper.belonging import claim
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.server import Ensemble

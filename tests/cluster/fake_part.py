@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from headrace.cluster.parent import end_with_parent
-from zookeeper.belonging import claim
+from worker.belonging import claim
 from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
 from zookeeper.kazoo_authority import KazooAuthority
 

@@ -8,7 +8,7 @@ import pytest
 
 from controller.local import LocalDeployment
 from domains.errors import StorageFailure
-from zookeeper.belonging import claim
+from worker.belonging import claim
 
 
 @pytest.mark.parametrize("first", [None, 1, 3])

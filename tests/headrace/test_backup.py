@@ -22,7 +22,7 @@ from controller.cluster.state import ClusterState
 from domains.archive import ArchiveGap, ShardManifest
 from headrace.backup import taking
 from headrace.backup.choosing import choose
-from headrace.backup.contents import read_contents
+from headrace.backup.contents import Contents, read_contents
 from headrace.backup.restoring import restore
 from headrace.backup.taking import back_up_running, back_up_stopped
 from headrace.cli import app
@@ -296,6 +296,18 @@ def test_a_damaged_backup_is_refused_and_leaves_nothing(plain: Site, tmp_path: P
     with pytest.raises(ArchiveError, match=victim.name):
         restore(str(tmp_path / "backup"), tmp_path / "again")
     assert not list(tmp_path.glob("again*"))
+
+
+def test_a_bit_that_turns_in_what_a_backup_says_of_itself_is_noticed(tmp_path: Path) -> None:
+    place, wanted = Place(str(tmp_path)), Contents("2026-01-31", {"t": 35}, 1, {"table=t/x": "0a"})
+    wanted.write(place)
+    whole = (tmp_path / "backup.json").read_bytes()
+    for bit in range(8 * len(whole)):
+        (tmp_path / "backup.json").write_bytes(bytes(b ^ (bit // 8 == at) << bit % 8 for at, b in enumerate(whole)))
+        try:
+            assert read_contents(place) == wanted, bit
+        except ArchiveError as error:
+            assert "backup.json" in str(error), bit  # noqa: PT017
 
 
 def test_a_damaged_archive_is_not_backed_up(plain: Site, tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from domains.archive import ArchiveFenced, ManifestDamaged
 from domains.packets import Clock
+from domains.sealed import opened, sealed
 from worker.archive.place import Place
 from worker.archive.times import after, time_text
 from worker.archiving import Taken
@@ -115,7 +115,7 @@ class RecipeBook:
             self._place.delete(_file(each))
 
     def _replace(self, record: RecipeRecord) -> None:
-        self._place.replace(_file(record.time), json.dumps(asdict(record), indent=1).encode())
+        self._place.replace(_file(record.time), json.dumps(sealed(asdict(record)), indent=1).encode())
 
     def _read(self, file: str) -> RecipeRecord | None:
         """None where it has been let go meanwhile."""
@@ -123,7 +123,7 @@ class RecipeBook:
         if data is None:
             return None
         try:
-            document: dict[str, Any] = json.loads(data)
+            document = opened(json.loads(data))
             epoch, entries = document.pop("version", (0, 0))
             return RecipeRecord(**document, version=(epoch, entries))
         except (ValueError, TypeError) as error:

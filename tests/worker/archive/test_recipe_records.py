@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from domains.archive import ArchiveFenced
+from domains.archive import ArchiveFenced, ManifestDamaged
 from domains.packets import Clock
 from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook, RecipeRecord, record_at
@@ -119,6 +120,22 @@ def test_a_recipe_that_is_behind_is_not_recorded_and_of_two_at_once_the_later_co
     assert [record.recipe for record in RecipeBook(place).records()] == ["first", "second", "third"]
     RecipeBook(place).keep(RecipeRecord(hour(2), {}, {}, 1, "fourth", version=(4, 4)))
     assert RecipeBook(place).records()[-1].recipe == "fourth"
+
+
+def test_a_bit_that_turns_in_a_record_is_noticed(tmp_path: Path) -> None:
+    place = Place(str(tmp_path))
+    RecipeBook(place).write(replace(RECORDS[1], number=1, version=(3, 1)))
+    file = f"recipes/{LATER}.json"
+    whole, (wanted,) = place.read(file), RecipeBook(place).records()
+    assert whole is not None
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        Path(place.at(file)).write_bytes(damaged)
+        try:
+            assert RecipeBook(place).records() == [wanted], bit
+        except ManifestDamaged as error:
+            assert LATER in str(error), bit  # noqa: PT017
 
 
 def recipe_of(record: RecipeRecord | None) -> str | None:

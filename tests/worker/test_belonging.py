@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from zookeeper.belonging import FILE, RECIPE, claim, deployment_of
+from worker.belonging import FILE, RECIPE, claim, deployment_of
 from zookeeper.errors import WrongDeployment
 
 
@@ -33,6 +34,23 @@ def test_a_damaged_mark_is_no_mark_of_ours(tmp_path: Path) -> None:
         (tmp_path / FILE).write_text(content)
         with pytest.raises(WrongDeployment, match="is damaged"):
             claim(tmp_path, "main", "1")
+
+
+def test_any_bit_that_turns_is_noticed(tmp_path: Path) -> None:
+    """But for one in the checksum's own name, as of a mark from before there was one: then all else is as written."""
+    name = claim(tmp_path, "main", "1")
+    whole = (tmp_path / FILE).read_bytes()
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (tmp_path / FILE).write_bytes(damaged)
+        try:
+            assert claim(tmp_path, "main", "1") == name, bit
+        except WrongDeployment as error:
+            assert "is damaged" in str(error), (bit, error)  # noqa: PT017
+            assert deployment_of(tmp_path) is None
+    (tmp_path / FILE).write_text(json.dumps({"deployment": "main", "id": "1", "directory": "of version 0.1"}))
+    assert claim(tmp_path, "main", "1") == "of version 0.1"
 
 
 def test_a_directory_says_whose_it_is(tmp_path: Path) -> None:

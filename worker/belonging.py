@@ -14,8 +14,10 @@ import json
 import os
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 from uuid import uuid4
 
+from domains.sealed import opened, sealed
 from zookeeper.errors import WrongDeployment
 
 FILE = "deployment.json"
@@ -27,7 +29,7 @@ own recipe does not have."""
 def deployment_of(directory: Path) -> str | None:
     """The name of the deployment that a directory belongs to; None where it is nobody's, or does not tell."""
     try:
-        return str(json.loads((directory / FILE).read_text("utf-8"))["deployment"])
+        return str(_read(directory / FILE)["deployment"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -50,7 +52,7 @@ def claim(directory: Path, deployment: str, id: str) -> str:
         mine = {"deployment": deployment, "id": id, "directory": uuid4().hex}
         # Written whole beside it and then linked, which fails where somebody else was first.
         with NamedTemporaryFile("w", dir=directory, prefix=FILE, delete=False) as file:
-            json.dump(mine, file)
+            json.dump(sealed(mine), file)
             file.flush()
             os.fsync(file.fileno())
         try:
@@ -60,10 +62,13 @@ def claim(directory: Path, deployment: str, id: str) -> str:
         finally:
             os.unlink(file.name)
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = _read(path)
         owner, owner_id, name = str(found["deployment"]), str(found["id"]), str(found["directory"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise WrongDeployment(f'cannot tell whose "{directory}" is: "{path}" is damaged') from error
+        raise WrongDeployment(
+            f'cannot tell whose "{directory}" is: "{path}" is damaged',
+            hint="bring this one file back from a back-up of the directory",
+        ) from error
     if owner != deployment:
         raise WrongDeployment(
             f'the data in "{directory}" belongs to deployment "{owner}", not to "{deployment}"',
@@ -75,3 +80,8 @@ def claim(directory: Path, deployment: str, id: str) -> str:
             hint="is it the right --zookeeper? If ZooKeeper has lost its data, restore it: docs/operations.md",
         )
     return name
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Raises OSError, and ValueError where it is not what was written."""
+    return opened(json.loads(path.read_text("utf-8")))
