@@ -11,6 +11,7 @@ topological pass), ``lookups`` (pulls), ``ingress`` (holes that wait for another
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from domains.backfill import Backfill
@@ -43,6 +44,7 @@ from domains.packets import (
     Reply,
     Send,
     Touch,
+    Unfilled,
     Upquery,
     Write,
     Written,
@@ -268,22 +270,27 @@ class Domain:
         if building is not None:
             self.feed_full(act, building)
             building.run()
-        answered = [hole for fill in packet.fills if (hole := self._take(packet.link, fill)) is not None]
+        answers: tuple[Fill | Unfilled, ...] = (*packet.fills, *packet.unfilled)
+        answered = [hole for answer in answers if (hole := self._take(packet.link, answer, step)) is not None]
         self._retry(answered, step)
 
     # --- reads, upqueries and fills ---------------------------------------------------------------------------
 
-    def _take(self, link: LinkId, fill: Fill) -> Hole | None:
+    def _take(self, link: LinkId, fill: Fill | Unfilled, step: Step) -> Hole | None:
         """A fill has come; the hole that it closed, if it was the last piece."""
         if fill.node not in self.vertices:
             return None
         vertex = self.vertices[fill.node]
         material = self.ingresses.answered(link, vertex, fill)
+        hole = vertex, fill.columns, fill.key
         if material is None:
+            return None
+        if isinstance(material, HeadraceError):
+            self._give_up(hole, material, step)
             return None
         vertex.indexes[fill.columns].fill(fill.key, material)
         self.counters.fills += 1
-        return vertex, fill.columns, fill.key
+        return hole
 
     def _retry(self, filled: Sequence[Hole], step: Step) -> None:
         """Try the parked reads that waited for these holes again, each from its start."""
@@ -291,17 +298,31 @@ class Domain:
             del self.parked[packet]
             self.answer(packet, step)
 
+    def _give_up(self, hole: Hole, error: HeadraceError, step: Step) -> None:
+        """Tell those who wait for a hole that another domain cannot fill."""
+        for packet in [packet for packet, waits in self.parked.items() if hole in waits]:
+            del self.parked[packet]
+            self._fail(packet, error, step)
+
+    def _fail(self, packet: Read | Upquery, error: HeadraceError, step: Step) -> None:
+        """Tell whoever asked why there is no answer; of several keys of an upquery, each by itself is tried again."""
+        if isinstance(packet, Read):
+            step.replies.append(Reply(packet.request, Failed(error)))
+        elif len(packet.keys) == 1:
+            unfilled = Unfilled(packet.node, packet.columns, packet.keys[0], error)
+            step.unfilled.setdefault(packet.link, []).append(unfilled)
+        else:
+            for key in packet.keys:
+                self.answer(replace(packet, keys=(key,)), step)
+
     def answer(self, packet: Read | Upquery, step: Step) -> None:
         pull = Pull(self.store)
         try:
             done = self._read(packet, pull, step) if isinstance(packet, Read) else self._upquery(packet, pull, step)
         except HeadraceError as error:
-            # Nothing is wrong with the state: look-ups only fill, and each fill stands by itself. An upquery has no
-            # way to say so, and stays unanswered until its link begins again: those who wait for it reach their time.
-            done = isinstance(packet, Read)
-            if isinstance(packet, Read):
-                step.replies.append(Reply(packet.request, Failed(error)))
-            pull.misses.clear()
+            # Nothing is wrong with the state: look-ups only fill, and each fill stands by itself.
+            self._fail(packet, error, step)
+            done = True
         self.counters.fills += pull.filled
         if done:
             return
@@ -407,7 +428,7 @@ class Domain:
         for act in step.passes:
             self._publish(act, step)
         effects: list[Effect] = list(step.publishes.values())
-        effects.extend(self.links.close_step(step.passes, step.fills))
+        effects.extend(self.links.close_step(step.passes, step.fills, step.unfilled))
         effects.extend(step.upqueries)
         effects.extend(step.replies)
         return effects

@@ -3,7 +3,8 @@
 An answer comes in the same link as the updates, so a shard's piece reflects exactly what that link has delivered.
 While some shards have answered and others have not, updates from one that has are folded into its piece, and those from
 one that has not are dropped, for its piece will hold them. An eviction from a shard that has answered makes its piece
-worthless: it is asked again. One upquery per hole, however many reads wait for it.
+worthless: it is asked again. One upquery per hole, however many reads wait for it. A shard that cannot read what is
+asked says so in place of its piece, and once all have answered those who wait are told: the hole stays one.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from domains.deltas import Entry, add_row
+from domains.errors import HeadraceError
 from domains.evict import means
 from domains.graph import Columns
-from domains.packets import Fill, LinkId, Pattern
+from domains.packets import Fill, LinkId, Pattern, Unfilled
 from domains.sharding import shard_of
 from domains.types import Delta, Row
 from domains.vertex import Vertex
@@ -38,10 +40,15 @@ class Sources:
 
 @dataclass(slots=True)
 class Pending:
-    """A hole with an upquery under way; ``pieces`` are the shards' answers so far."""
+    """A hole with an upquery under way; ``pieces`` are the shards' answers so far, ``failures`` those that are none."""
 
     sources: tuple[LinkId, ...]
     pieces: dict[LinkId, Entry] = field(default_factory=dict)
+    failures: dict[LinkId, HeadraceError] = field(default_factory=dict)
+
+    @property
+    def is_answered(self) -> bool:
+        return len(self.pieces) + len(self.failures) == len(self.sources)
 
 
 class Ingresses:
@@ -86,22 +93,28 @@ class Ingresses:
                 if piece is not None:
                     add_row(piece, row, weight)
 
-    def answered(self, link: LinkId, vertex: Vertex, fill: Fill) -> list[Delta] | None:
-        """Take a shard's piece; the whole entry when it was the last one, else None.
+    def answered(self, link: LinkId, vertex: Vertex, fill: Fill | Unfilled) -> list[Delta] | HeadraceError | None:
+        """Take a shard's piece; when it was the last one the whole entry, or why there is none, else None.
 
         A piece for no pending hole, or one that is there already, is ignored.
         """
         pending = self.pending.get((vertex, fill.columns, fill.key))
-        if pending is None or link in pending.pieces:
+        if pending is None or link in pending.pieces or link in pending.failures:
             return None
-        piece: Entry = {}
-        for row, weight in fill.rows:
-            add_row(piece, row, weight)
-        pending.pieces[link] = piece
-        if len(pending.pieces) < len(pending.sources):
-            self._pieces.setdefault((link, vertex), {}).setdefault(fill.columns, {})[fill.key] = piece
+        if isinstance(fill, Unfilled):
+            pending.failures[link] = fill.error
+        else:
+            piece: Entry = {}
+            for row, weight in fill.rows:
+                add_row(piece, row, weight)
+            pending.pieces[link] = piece
+            if not pending.is_answered:
+                self._pieces.setdefault((link, vertex), {}).setdefault(fill.columns, {})[fill.key] = piece
+        if not pending.is_answered:
             return None
         self._remove((vertex, fill.columns, fill.key))
+        if pending.failures:
+            return next(iter(pending.failures.values()))
         return [delta for piece in pending.pieces.values() for delta in piece.items()]
 
     def reset(self, link: LinkId) -> list[Hole]:
@@ -123,7 +136,8 @@ class Ingresses:
             self._unindex(link, hole)
 
     def _discard(self, link: LinkId, hole: Hole) -> None:
-        """The link's piece of a pending hole, if it is there."""
+        """The link's piece of a pending hole, if it is there, or what it said instead."""
+        self.pending[hole].failures.pop(link, None)
         if self.pending[hole].pieces.pop(link, None) is not None:
             self._unindex(link, hole)
 

@@ -16,7 +16,7 @@ from domains.clock import Clocks, Origins
 from domains.commands import Part, Route
 from domains.forward import ForwardPass
 from domains.graph import DomainIndex, NodeIndex
-from domains.packets import Clock, Fill, LinkId, LinkUpdate, Pattern, Send, receiver_of, sender_of
+from domains.packets import Clock, Fill, LinkId, LinkUpdate, Pattern, Send, Unfilled, receiver_of, sender_of
 from domains.sharding import shard_of
 from domains.types import Delta
 from domains.vertex import Vertex
@@ -51,6 +51,9 @@ class Outbound:
 
     evictions: list[tuple[NodeIndex, Pattern]] = field(default_factory=list)
     deltas: list[tuple[NodeIndex, tuple[Delta, ...]]] = field(default_factory=list)
+    fills: tuple[Fill, ...] = ()
+    ended: tuple[NodeIndex, ...] = ()
+    unfilled: tuple[Unfilled, ...] = ()
 
 
 class Links:
@@ -136,7 +139,9 @@ class Links:
                 out.origins = None
         self._clocks.advance(packet.link, packet.clock)
 
-    def close_step(self, passes: Iterable[ForwardPass], fills: dict[LinkId, list[Fill]]) -> list[Send]:
+    def close_step(
+        self, passes: Iterable[ForwardPass], fills: dict[LinkId, list[Fill]], unfilled: dict[LinkId, list[Unfilled]]
+    ) -> list[Send]:
         """At most one packet a link: evictions, deltas, fills. A clock that moved alone waits for ``beat``."""
         said: dict[LinkId, Outbound] = {}
         for one in passes:
@@ -145,10 +150,11 @@ class Links:
                     self._gather(one, egress, said)
         sends: list[Send] = []
         ended, self._ended = self._ended, {}
-        for link in {**said, **fills, **ended}:
+        for link in {**said, **fills, **ended, **unfilled}:
             out = said.get(link) or Outbound()
-            end = self.outgoing[link]
-            sends.append(self._packet(link, end, out, tuple(fills.get(link, ())), tuple(ended.get(link, ()))))
+            out.fills, out.unfilled = tuple(fills.get(link, ())), tuple(unfilled.get(link, ()))
+            out.ended = tuple(ended.get(link, ()))
+            sends.append(self._packet(link, self.outgoing[link], out))
         return sends
 
     def _gather(self, one: ForwardPass, egress: Vertex, said: dict[LinkId, Outbound]) -> None:
@@ -164,14 +170,11 @@ class Links:
             if mine:
                 out.deltas.append((ingress, mine))
 
-    def _packet(
-        self, link: LinkId, end: Outgoing, out: Outbound, fills: tuple[Fill, ...], ended: tuple[NodeIndex, ...] = ()
-    ) -> Send:
+    def _packet(self, link: LinkId, end: Outgoing, out: Outbound) -> Send:
         end.sequence += 1
         end.clock, end.version = self._clock(end), self._clocks.version
-        epoch = self.epoch(link)
-        evictions, deltas = tuple(out.evictions), tuple(out.deltas)
-        return Send(link, LinkUpdate(link, end.sequence, epoch, end.clock, evictions, deltas, fills, ended))
+        said = tuple(out.evictions), tuple(out.deltas), out.fills, out.ended, out.unfilled
+        return Send(link, LinkUpdate(link, end.sequence, self.epoch(link), end.clock, *said))
 
     def _clock(self, end: Outgoing) -> Clock:
         if end.origins is None:
@@ -185,7 +188,7 @@ class Links:
             if end.version == self._clocks.version and end.origins is not None:
                 continue
             if self._clock(end) != end.clock:
-                sends.append(self._packet(link, end, Outbound(), ()))
+                sends.append(self._packet(link, end, Outbound()))
             end.version = self._clocks.version
         return sends
 

@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from domains.deltas import at_most, key_function
+from domains.errors import StorageFailure
 from domains.graph import Columns
 from domains.operators.edges import Base
 from domains.operators.operator import Found
-from domains.storage import Store
+from domains.storage import Store, TableStore
 from domains.types import Delta, Row
 from domains.vertex import Vertex
 
@@ -116,11 +117,19 @@ def find_in_base(store: Store, vertex: Vertex, columns: Columns, keys: Sequence[
     if unique and len(unique) < len(stored) and set(unique) <= set(stored):
         # The primary key decides, and what else the look-up names is checked: no index of its own.
         places = [stored.index(column) for column in unique]
-        rows = table_store.find_many(unique, [tuple(key[place] for place in places) for key in keys])
+        rows = _find_many(table_store, unique, [tuple(key[place] for place in places) for key in keys])
         key_of = key_function(stored)
         found = [[d for d in some if key_of(d[0]) == key] for some, key in zip(rows, keys, strict=True)]
     else:
-        found = table_store.find_many(stored, keys)
+        found = _find_many(table_store, stored, keys)
     if seen is not None:
         found = [seen.seen(base.table, stored, key, rows) for key, rows in zip(keys, found, strict=True)]
     return [base.cut(rows) for rows in found]
+
+
+def _find_many(table: TableStore, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
+    """:raises StorageFailure: with the table's name, since whoever asked a view, maybe of another domain, gave none."""
+    try:
+        return table.find_many(columns, keys)
+    except StorageFailure as error:
+        raise StorageFailure(f'table "{table.schema.name}" cannot be read: {error.message}', hint=error.hint) from error

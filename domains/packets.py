@@ -172,6 +172,16 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfilled:
+    """The answer to an upquery of a key that the sending shard cannot read: the hole stays one."""
+
+    node: NodeIndex
+    columns: Columns
+    key: Row
+    error: HeadraceError
+
+
+@dataclass(frozen=True, slots=True)
 class LinkUpdate:
     """What one step of the sending domain says on one link. Evictions come first, then deltas, then fills."""
 
@@ -185,6 +195,7 @@ class LinkUpdate:
     fills: tuple[Fill, ...] = ()
     ended: tuple[NodeIndex, ...] = ()
     """Receiving ingresses for which no more comes over this link: what fed them was removed. Their clock stands."""
+    unfilled: tuple[Unfilled, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from domains.forward import ForwardPass
 from domains.graph import DomainIndex
-from domains.packets import Fill, LinkId, Publish, Reply, Send
+from domains.packets import Fill, LinkId, Publish, Reply, Send, Unfilled
 from domains.vertex import Vertex
 
 
@@ -29,6 +29,7 @@ class Step:
     domain: DomainIndex
     passes: list[ForwardPass] = field(default_factory=list)
     fills: dict[LinkId, list[Fill]] = field(default_factory=dict)
+    unfilled: dict[LinkId, list[Unfilled]] = field(default_factory=dict)
     upqueries: list[Send] = field(default_factory=list)
     publishes: dict[Vertex, Publish] = field(default_factory=dict)
     replies: list[Reply] = field(default_factory=list)

@@ -17,10 +17,20 @@ from controller.cluster.deployment import ClusterDeployment
 from controller.cluster.directory import Directory
 from controller.cluster.overview import views_of
 from controller.cluster.state import ClusterState
-from domains.errors import AlreadyExists, NoLeader, NotFound, NotServed, OutcomeUnknown, Unavailable, UnknownName
+from domains.errors import (
+    AlreadyExists,
+    NoLeader,
+    NotFound,
+    NotServed,
+    OutcomeUnknown,
+    StorageFailure,
+    Unavailable,
+    UnknownName,
+)
 from domains.graph import DomainIndex
 from domains.packets import Once
 from worker.messages import Role, WriteRequest
+from worker.rocks.table import RocksTable
 from worker.wire import ConnectionLost, greeting
 from zookeeper.descriptors import ControllerDescriptor
 from zookeeper.memory import MemoryZooKeeper
@@ -77,6 +87,25 @@ async def test_every_write_is_read_with_its_token(cluster: InProcess) -> None:
     written = await cluster.insert("items", [{"id": 100 + number, "kind": "all"} for number in range(2 * SHARDS)])
     for _ in range(2):
         assert json.loads(await cluster.page("ByKind", {"kind": ["all"]}, token=written.clock))["items"] == 2 * SHARDS
+
+
+async def test_a_view_whose_base_cannot_be_read_at_another_worker_says_so_at_once(
+    cluster: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.insert("items", [{"id": number, "kind": f"k{number % 7}"} for number in range(21)])
+
+    def fail(table: RocksTable, *_: object) -> None:
+        raise table._database.cannot_read("a block of 7.sst has another checksum")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(RocksTable, "find_many", fail)
+        asked = [cluster.page("ByKind", {"kind": [f"k{number}"]}) for number in (*range(7), *range(7))]
+        async with asyncio.timeout(DEADLINE / 2):
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(answer, StorageFailure) for answer in answers), answers
+    assert all('table "items"' in str(answer) and "7.sst" in str(answer) for answer in answers)
+    for number in range(7):
+        assert (await rows(cluster, "ByKind", f"k{number}"))[0]["items"] == 3
 
 
 async def test_what_is_known_to_be_reached_is_a_hit(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import count
+from itertools import count as numbers
 from typing import Any
 
 import pytest
@@ -13,8 +13,20 @@ from domains.domain import Domain
 from domains.errors import StorageFailure
 from domains.graph import NodeIndex
 from domains.memory_store import MemoryStore, MemoryTable
-from domains.packets import Delete, Failed, Insert, Operation, Read, Reply, RequestId, Update, Write, Written
-from tests.domains.graphs import Flow, constant
+from domains.packets import (
+    Delete,
+    Failed,
+    Filled,
+    Insert,
+    Operation,
+    Read,
+    Reply,
+    RequestId,
+    Update,
+    Write,
+    Written,
+)
+from tests.domains.graphs import Flow, constant, count
 
 CALLS = ((MemoryTable, "find"), (MemoryTable, "find_many"), (MemoryTable, "count_many"), (MemoryStore, "commit"))
 WRITES: dict[str, Operation] = {
@@ -69,7 +81,7 @@ def rows(flow: Flow) -> dict[str, Counter[Any]]:
 def fail_every_call_of(faults: Faults, operation: Operation) -> tuple[int, int]:
     """How often the write was refused, and how often the domain broke."""
     refused = broke = 0
-    for number in count(1):
+    for number in numbers(1):
         flow = new_flow()
         before, domain = rows(flow), flow.simulation.domains[0]
         faults.left = number
@@ -111,7 +123,7 @@ def test_without_the_rule_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_read_that_cannot_be_answered_says_so_and_the_next_one_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     faults = Faults(monkeypatch)
-    for number in count(1):
+    for number in numbers(1):
         flow = new_flow(check=False)  # What checks has the store's rows read, too.
         flow.insert("stories", (3, 7))
         flow.insert("votes", (3, 1))
@@ -126,3 +138,88 @@ def test_a_read_that_cannot_be_answered_says_so_and_the_next_one_is_right(monkey
         assert flow.read("joined", 3) == [(3, 1, 3, 7)]
         flow.insert("votes", (3, 2))
         assert len(flow.read("joined", 3)) == 2
+
+
+# --- upqueries ----------------------------------------------------------------------------------------------------
+
+
+class Unreadable:
+    """Makes the look-ups of one shard's table fail for some keys."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, table: MemoryTable, *keys: Any) -> None:
+        self.keys = {(key,) for key in keys}
+        find_many = MemoryTable.find_many
+
+        def failing(asked: MemoryTable, columns: Any, keys: Any) -> Any:
+            if asked is table and self.keys.intersection(keys):
+                raise StorageFailure("cannot read from 7.sst")
+            return find_many(asked, columns, keys)
+
+        monkeypatch.setattr(MemoryTable, "find_many", failing)
+
+
+def sharded_totals() -> Flow:
+    """Votes in two shards (domains 0 and 1), and views in two other groups: what a read asks for goes two links up."""
+    flow = Flow(domains=3, shards=2, check=False)
+    votes = flow.table("votes", "user", "story", by=0)
+    totals = flow.group(votes, (1,), count(), at=1)
+    flow.reader("totals", totals, 0, at=2)
+    flow.reader("twice", flow.join(totals, totals, (0, 0), at=2), 0, at=2)
+    flow.start()
+    flow.insert("votes", (2, 7), (3, 7), (2, 8), (3, 8), (2, 9), (3, 9))
+    flow.settle()
+    return flow
+
+
+@pytest.mark.parametrize("view", ["totals", "twice"])
+def test_an_upquery_that_cannot_be_read_is_answered_and_the_hole_stays(
+    monkeypatch: pytest.MonkeyPatch, view: str
+) -> None:
+    flow = sharded_totals()
+    broken = Unreadable(monkeypatch, flow.simulation.stores[1].table("votes"), 7)
+    waiting = [flow.ask(view, 7), flow.ask(view, 7), flow.ask(view, 9)]
+    flow.settle()
+    outcomes = [flow.simulation.outcomes.pop(request) for request in waiting]
+    for outcome in outcomes[:2]:
+        assert isinstance(outcome, Failed)
+        assert isinstance(outcome.error, StorageFailure)
+        assert 'table "votes"' in str(outcome.error)
+        assert "7.sst" in str(outcome.error)
+    assert isinstance(outcomes[2], Filled), "what does not read it is served"
+    assert not any(domain.ingresses.pending for domain in flow.simulation.domains)
+    assert not flow.has(view, 7)
+    flow.insert("votes", (4, 7))
+    broken.keys.clear()
+    flow.simulation.checking = True
+    assert [row[1] for row in flow.read(view, 7)] == [3]
+    assert [row[1] for row in flow.read(view, 9)] == [2]
+
+
+def test_of_the_keys_of_one_upquery_those_that_can_be_read_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = Flow(domains=2, check=False)
+    flow.reader("votes", flow.table("votes", "user", "story"), 1, at=1)
+    flow.start()
+    flow.insert("votes", (2, 7), (3, 8))
+    flow.settle()
+    Unreadable(monkeypatch, flow.simulation.stores[0].table("votes"), 7)
+    both, one = flow.ask("votes", 7, 8), flow.ask("votes", 8)
+    assert flow.under_way() == 1, "one upquery for both keys"
+    flow.settle()
+    assert isinstance(flow.simulation.outcomes[both], Failed)
+    assert isinstance(flow.simulation.outcomes[one], Filled)
+
+
+def test_a_shard_that_has_failed_is_asked_again_with_its_next_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One shard has said that it cannot read, the other has yet to answer: the first begins anew, and can."""
+    flow = sharded_totals()
+    broken = Unreadable(monkeypatch, flow.simulation.stores[1].table("votes"), 7)
+    request = flow.ask("totals", 7)
+    holder = flow.domain_of("totals", (7,)) - 2
+    flow.deliver_upquery(holder + 2, holder, lane=1)
+    flow.deliver_upquery(holder, 1)
+    flow.settle_link(1, holder)
+    broken.keys.clear()
+    flow.restart(1)
+    flow.settle()
+    assert isinstance(flow.simulation.outcomes[request], Filled)
+    assert flow.read("totals", 7) == [(7, 2)]

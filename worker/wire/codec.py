@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 import msgpack
 
 from domains.errors import HeadraceError, LimitExceeded
-from domains.packets import Fill, LinkUpdate, Pattern
+from domains.packets import Fill, LinkUpdate, Pattern, Unfilled
 from domains.types import SqlType
 from worker.wire.coders import Coder, Coders, Misfit, Unpack
 from worker.wire.errors import ProtocolError
@@ -185,7 +185,7 @@ def _fill_table() -> None:
     table = {each: _of_class(each, coders) for each in CLASSES if each not in EXPRESSIONS}
     table |= dict.fromkeys(EXPRESSIONS, expression_coder(table[SqlType]))
     table[Fill] = fill_coder()
-    table[LinkUpdate] = link_update_coder(table[Fill], table[Pattern])
+    table[LinkUpdate] = link_update_coder(table[Fill], table[Pattern], table[Unfilled])
     table[HeadraceError] = error_coder(ERRORS, details_of)
     _CODERS.update(table)
     _UNPACK.update({_name(each): coder.unpack for each, coder in table.items()})

@@ -17,24 +17,27 @@ VALUES = LEAVES - {bool}
 _INTEGERS = frozenset((int,))
 
 
-def link_update_coder(fill: Coder, pattern: Coder) -> Coder:
+def link_update_coder(fill: Coder, pattern: Coder, unfilled: Coder) -> Coder:
     pack_fill, unpack_fill, pack_pattern, unpack_pattern = fill.pack, fill.unpack, pattern.pack, pattern.unpack
+    pack_unfilled, unpack_unfilled = unfilled.pack, unfilled.unpack
     assert pack_fill is not None
     assert pack_pattern is not None
+    assert pack_unfilled is not None
 
     def pack(o: LinkUpdate) -> Any:
         evictions: Any = [(node, pack_pattern(each)) for node, each in o.evictions] if o.evictions else ()
         fills: Any = [pack_fill(each) for each in o.fills] if o.fills else ()
-        return ("LinkUpdate", o.link, o.sequence, o.epoch, o.clock, evictions, o.deltas, fills, o.ended)
+        failed: Any = [pack_unfilled(each) for each in o.unfilled] if o.unfilled else ()
+        return ("LinkUpdate", o.link, o.sequence, o.epoch, o.clock, evictions, o.deltas, fills, o.ended, failed)
 
     def unpack(packed: Any) -> LinkUpdate:
-        _, link, sequence, epoch, clock, evictions, deltas, fills, ended = packed
+        _, link, sequence, epoch, clock, evictions, deltas, fills, ended, failed = packed
         if type(link) is not int or type(sequence) is not int or type(epoch) is not int or type(clock) is not dict:
             raise Misfit
         for base, position in clock.items():
             if type(base) is not str or type(position) is not int:
                 raise Misfit
-        if not (type(evictions) is type(deltas) is type(fills) is type(ended) is tuple):
+        if not (type(evictions) is type(deltas) is type(fills) is type(ended) is type(failed) is tuple):
             raise Misfit
         for node, rows in deltas:
             if type(node) is not int:
@@ -46,7 +49,9 @@ def link_update_coder(fill: Coder, pattern: Coder) -> Coder:
             fills = tuple([unpack_fill(each) for each in fills])
         if ended:
             ended = tuple(map(_integer, ended))
-        return LinkUpdate(LinkId(link), sequence, epoch, clock, evictions, deltas, fills, ended)
+        if failed:
+            failed = tuple([unpack_unfilled(each) for each in failed])
+        return LinkUpdate(LinkId(link), sequence, epoch, clock, evictions, deltas, fills, ended, failed)
 
     return Coder(unpack, pack)
 

@@ -45,6 +45,7 @@ PACKETS: tuple[type, ...] = (
     packets.Fill,
     packets.Once,
     packets.Pattern,
+    packets.Unfilled,
 )
 """Effects are not sent: each is performed by the process whose domain ordered it."""
 
