@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from controller.deployment import StatementResult
 from controller.selects import Selects
 from domains.clock import latest
 from domains.coercion import json_value
+from domains.compile import compile_predicate
 from domains.errors import HeadraceError
 from domains.packets import Clock
-from domains.types import TEXT, Column, Kind, TableSchema
+from domains.types import TEXT, Column, Kind, TableSchema, Value
 from migrations.parse import Parsed, deed, too_deep
 from migrations.recipe import Entry
 from migrations.statements.constants import miscounted
@@ -27,6 +28,7 @@ from migrations.statements.statement import (
     NoOperation,
     PendingWrite,
     SelectStatement,
+    Shown,
     ShowTables,
     ShowViews,
     Statement,
@@ -98,12 +100,8 @@ class Statements:
                 return await self._selects.answer(statement, clock)
             case ConstantSelect(columns=columns, rows=rows):
                 return StatementResult(columns, tuple(tuple(json_value(v) for v in row) for row in rows))
-            case ShowTables(full=full):
-                return self._tables(full)
-            case ShowViews():
-                return _texts("view", [view.name for view in self._deployment.views() if not view.ad_hoc])
-            case Describe(name=name, full=full):
-                return self._describe(name, full)
+            case ShowTables() | ShowViews() | Describe():
+                return self._show(statement)
             case Explain(target=target):
                 view = target if isinstance(target, str) else await self._selects.view(target)
                 return _texts("plan", self._deployment.explain(view).split("\n"))
@@ -117,29 +115,36 @@ class Statements:
         clock.update(latest((clock, written.clock)))
         return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
 
-    def _tables(self, full: bool) -> StatementResult:
-        named = [(schema.name, "BASE TABLE") for schema in self._deployment.tables()]
-        named += [(view.name, "VIEW") for view in self._deployment.views() if not view.ad_hoc]
-        columns = (Column("Tables_in_headrace", TEXT), Column("Table_type", TEXT))[: 2 if full else 1]
-        return StatementResult(columns, tuple(row[: len(columns)] for row in sorted(named)))
-
-    def _describe(self, name: str, full: bool) -> StatementResult:
+    def _show(self, statement: Shown) -> StatementResult:
         """MySQL's columns under MySQL's names."""
+        rows: list[tuple[Any, ...]]
+        views = [view.name for view in self._deployment.views() if not view.ad_hoc]
+        match statement:
+            case ShowTables(full=full):
+                rows = [(schema.name, "BASE TABLE") for schema in self._deployment.tables()]
+                rows = sorted([*rows, *((name, "VIEW") for name in views)])
+                rows = rows if full else [row[:1] for row in rows]
+            case ShowViews():
+                rows = [(name,) for name in views]
+            case Describe(name=name, full=full):
+                rows = self._described(name, full)
+            case _:
+                assert_never(statement)
+        if statement.where is not None:
+            rows = list(filter(compile_predicate(statement.where), rows))
+        return StatementResult(tuple(Column(name, TEXT) for name in statement.columns), tuple(rows))
+
+    def _described(self, name: str, full: bool) -> list[tuple[Any, ...]]:
         relation = self._deployment.state.catalog.relation(name)
         if isinstance(relation, TableSchema):
             rows = [_column_row(relation, position) for position in relation.live()]
         else:
             planned = self._deployment.state.planned[relation.name.lower()]
             rows = [(column.name, column.type, "YES", "", None, "") for column in planned.columns]
-        names: tuple[str, ...] = ("Field", "Type", "Null", "Key", "Default", "Extra")
-        shown = [(field, type.name, *rest) for field, type, *rest in rows]
-        if full:
-            names = ("Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment")
-            shown = [
-                (field, type.name, "utf8mb4_bin" if type.kind is Kind.TEXT else None, *rest, "", "")
-                for field, type, *rest in rows
-            ]
-        return StatementResult(tuple(Column(each, TEXT) for each in names), tuple(shown))
+        if not full:
+            return [(field, type.name, *rest) for field, type, *rest in rows]
+        collations = {Kind.TEXT: "utf8mb4_bin"}
+        return [(field, type.name, collations.get(type.kind), *rest, "", "") for field, type, *rest in rows]
 
 
 def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int) -> None:
@@ -166,9 +171,15 @@ def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:
         key = "UNI"
     else:
         key = "MUL" if any(position in index for index in schema.indexes) else ""
-    default = "CURRENT_TIMESTAMP" if column.default_now else json_value(column.default)
+    default = "CURRENT_TIMESTAMP" if column.default_now else _written(column.default)
     extra = "auto_increment" if column.auto_increment else "DEFAULT_GENERATED" if column.default_now else ""
     return (column.name, column.type, "YES" if column.nullable else "NO", key, default, extra)
+
+
+def _written(default: Value) -> str | None:
+    if default is None:
+        return None
+    return f"0x{default.hex().upper()}" if isinstance(default, bytes) else str(default)
 
 
 def _definitions(statements: Sequence[Prepared]) -> list[Parsed]:

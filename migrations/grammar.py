@@ -150,7 +150,7 @@ KNOWN: dict[type[exp.Expr], frozenset[str]] = {
     exp.LikeProperty: frozenset(("this", "expressions")),
     exp.MaterializedProperty: frozenset(("this",)),
     # --- other statements
-    exp.Describe: frozenset(("this", "kind", "style", "format")),
+    exp.Describe: frozenset(("this", "kind", "style", "format", "like")),
     exp.Show: frozenset(("this", "full", "target", "db", "like", "where", "global_")),
     exp.Set: frozenset(("expressions",)),
     exp.SetItem: frozenset(("this", "kind", "global_", "collate", "expressions")),

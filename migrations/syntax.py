@@ -98,7 +98,9 @@ class Parser(MySQLParser):
 
     SHOW_PARSERS: ClassVar[Any] = {
         **MySQLParser.SHOW_PARSERS,
-        "VIEWS": lambda self: self.expression(exp.Show(this="VIEWS")),
+        **dict.fromkeys(("COLUMNS", "FIELDS"), lambda self: self._show_columns(full=False)),
+        **dict.fromkeys(("FULL COLUMNS", "FULL FIELDS"), lambda self: self._show_columns(full=True)),
+        "VIEWS": lambda self: self._parse_show_mysql("VIEWS"),
     }
     SHOW_TRIE: ClassVar[Any] = new_trie(key.split(" ") for key in SHOW_PARSERS)
 
@@ -169,6 +171,28 @@ class Parser(MySQLParser):
         if this.is_number and not this.is_int:
             interval.set("this", this)
         return interval
+
+    def _parse_describe(self) -> exp.Describe:
+        """``DESCRIBE t c`` and ``DESCRIBE t 'pattern'``, which sqlglot does not know."""
+        described: exp.Describe = super()._parse_describe()
+        if isinstance(described.this, exp.Table):
+            column = self._parse_string() or self._parse_id_var(any_token=False)
+            described.set("like", exp.Literal.string(column.name) if isinstance(column, exp.Identifier) else column)
+        return described
+
+    def _parse_show_mysql(self, *args: Any, **kwargs: Any) -> exp.Show:
+        """sqlglot reads over a LIKE behind which no pattern stands."""
+        start = self._index
+        shown: exp.Show = super()._parse_show_mysql(*args, **kwargs)
+        chosen = (t for t in self._tokens[start : self._index] if t.token_type in (TokenType.LIKE, TokenType.WHERE))
+        if next(chosen, self._prev).token_type == TokenType.LIKE and shown.args.get("like") is None:
+            self.raise_error("Expecting a pattern")
+        return shown
+
+    def _show_columns(self, full: bool) -> exp.Show:
+        if not self._match_set((TokenType.FROM, TokenType.IN)):
+            self.raise_error("Expecting FROM")
+        return self._parse_show_mysql("COLUMNS", target=True, full=full)
 
     def _parse_replace(self) -> exp.Expr:
         """``REPLACE INTO …`` is an ``exp.Insert`` whose ``alternative`` is ``REPLACE``."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from domains.errors import Unsupported
+from domains.expressions import Constant
 from domains.types import Value
 from migrations.catalog import Catalog
 from migrations.parse import Parsed, exp, parse, text_of
@@ -60,7 +61,8 @@ def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: 
     if isinstance(node, exp.Query):
         return _select(parsed, node, arguments, now)
     if isinstance(node, exp.Show):
-        return show.show(parsed, catalog)
+        given = _given(node, scalars(arguments))
+        return show.show(parsed, catalog, Setting(placeholder=lambda mark: given[id(mark)], now=now, place="SHOW"))
     if isinstance(node, exp.Describe):
         return show.describe(parsed, catalog, arguments)
     return show.session(parsed)
@@ -97,16 +99,21 @@ def _select(parsed: Parsed, query: exp.Query, arguments: tuple[Argument, ...], n
     return SelectStatement(query, parsed.sql, arguments)
 
 
+def _given(node: exp.Expr, values: tuple[Value, ...]) -> dict[int, Constant]:
+    """What each ``?`` stands for, by the node's id."""
+    return {id(mark): constant_of(value) for mark, value in zip(placeholders(node), values, strict=True)}
+
+
 def _has_own_clauses(query: exp.Subquery) -> bool:
     return any(query.args.get(clause) for clause in ("order", "limit", "offset", "with_"))
 
 
 def _constant(query: exp.Query, values: tuple[Value, ...], now: str) -> ConstantSelect:
     query = query.copy()
-    by_node = {id(node): constant_of(value) for node, value in zip(placeholders(query), values, strict=True)}
+    given = _given(query, values)
     for clause in (query.args.get("limit"), query.args.get("offset")):
         for node in clause.find_all(exp.Placeholder) if clause is not None else ():
-            node.replace(literal_node(by_node[id(node)].value))
-    setting = Setting(placeholder=lambda node: by_node[id(node)], now=now, place="SELECT without FROM")
+            node.replace(literal_node(given[id(node)].value))
+    setting = Setting(placeholder=lambda node: given[id(node)], now=now, place="SELECT without FROM")
     answer = constant_select(query, setting)
     return ConstantSelect(answer.columns, answer.rows)

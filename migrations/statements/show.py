@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TypeVar
 
 from domains.errors import SqlError, Unsupported
+from domains.expressions import Field
+from domains.functions import call
+from domains.rewriting import fold
+from domains.types import TEXT
 from migrations.catalog import Catalog
 from migrations.parse import Parsed, exp, text_of
-from migrations.statements.constants import Argument
+from migrations.query.literals import text
+from migrations.query.scalar import Setting, scalar
+from migrations.query.scope import Bound, Scope
+from migrations.statements.constants import Argument, value_of
 from migrations.statements.names import known_relation
 from migrations.statements.statement import (
     Describe,
     Explain,
     NoOperation,
     SelectStatement,
+    Shown,
     ShowTables,
     ShowViews,
 )
@@ -21,23 +31,55 @@ from migrations.statements.statement import (
 _TRANSACTIONS = "each statement is applied whole or not at all; put rows that belong together into one INSERT"
 
 
-def show(parsed: Parsed, catalog: Catalog) -> ShowTables | ShowViews | Describe:
-    """SHOW [FULL] TABLES, SHOW VIEWS, SHOW COLUMNS FROM table."""
+def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown:
+    """SHOW [FULL] TABLES, SHOW VIEWS, SHOW [FULL] COLUMNS FROM table, each with LIKE or WHERE.
+
+    ``setting`` says what a ``?`` in the WHERE is.
+    """
     node = parsed.expression
     what = str(node.args["this"]).upper()
-    if any(node.args.get(key) is not None for key in ("like", "where", "db", "offset", "limit")):
-        raise Unsupported(f"SHOW {what} with LIKE, WHERE or FROM a database", hint=f"SHOW {what}")
+    full = bool(node.args.get("full"))
+    if node.args.get("db") is not None:
+        raise Unsupported(f"SHOW {what} FROM a database", hint="there is one database: leave its name out")
     if what == "TABLES":
-        return ShowTables(full=bool(node.args.get("full")))
+        return _chosen(ShowTables(full, _pattern(node, setting)), node, setting)
     if what == "VIEWS":
-        return ShowViews()
-    if what in ("COLUMNS", "FIELDS") and node.args.get("target") is not None:
-        return Describe(known_relation(catalog, node.args["target"]).name, full=bool(node.args.get("full")))
+        return _chosen(ShowViews(), node, setting)
+    if what == "COLUMNS":
+        return _chosen(Describe(known_relation(catalog, node.args["target"]).name, full), node, setting)
     raise Unsupported(f"SHOW {what}", hint="SHOW TABLES, SHOW VIEWS and SHOW COLUMNS FROM table are there")
 
 
-def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> Describe | Explain:
-    """DESCRIBE table or view; EXPLAIN view; EXPLAIN SELECT. ``EXPLAIN table`` is DESCRIBE, as in MySQL."""
+S = TypeVar("S", bound=Shown)
+
+
+def _chosen(shown: S, node: exp.Expr, setting: Setting) -> S:
+    """With the condition of LIKE, which is on the first column and in any case as names are, or of WHERE."""
+    pattern, clause = _pattern(node, setting), node.args.get("where")
+    if pattern is not None and clause is not None:
+        raise SqlError("SHOW with LIKE and WHERE", hint="write one of them: WHERE … LIKE … AND …")
+    scope = Scope(Bound("", name, Field(i, TEXT)) for i, name in enumerate(shown.columns))
+    if pattern is not None:
+        name, like = (call("lower", each) for each in (scope.bounds[0].field, text(pattern)))
+        return replace(shown, where=call("like", name, like))
+    return shown if clause is None else replace(shown, where=fold(scalar(clause.this, scope, setting)))
+
+
+def _pattern(node: exp.Expr, setting: Setting) -> str | None:
+    written = node.args.get("like")
+    if written is None:
+        return None
+    pattern = value_of(scalar(written, Scope(()), setting))
+    if not isinstance(pattern, str):
+        raise SqlError("the pattern of LIKE is no text", hint="SHOW … LIKE 'pattern'")
+    return pattern
+
+
+def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> Shown | Explain:
+    """DESCRIBE table or view; EXPLAIN view; EXPLAIN SELECT. ``EXPLAIN table`` is DESCRIBE, as in MySQL.
+
+    Behind the name of DESCRIBE may stand that of a column, or a pattern.
+    """
     node = parsed.expression
     target = node.this
     if node.args.get("style") or node.args.get("format"):
@@ -49,11 +91,11 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> 
         raise Unsupported(f"EXPLAIN {target.key.upper()}", hint="EXPLAIN view, or EXPLAIN SELECT …")
     name = known_relation(catalog, target).name
     explaining = parsed.sql[:7].upper() == "EXPLAIN"
-    if explaining and name.lower() in catalog.views:
+    if explaining and name.lower() in catalog.views and node.args.get("like") is None:
         return Explain(name)
     if explaining and str(node.args.get("kind") or "").upper() == "VIEW":
         raise SqlError(f'"{name}" is a table', hint=f"DESCRIBE {name}")
-    return Describe(name)
+    return _chosen(Describe(name), node, Setting())
 
 
 def session(parsed: Parsed) -> NoOperation:

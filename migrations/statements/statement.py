@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from domains.expressions import Expression
 from domains.packets import Operation
 from domains.types import Column, Row, TableSchema, Value
 from migrations.catalog import ViewDefinition
@@ -116,11 +117,24 @@ class ShowTables:
 
     full: bool = False
     """With the type of each."""
+    pattern: str | None = None
+    """That of LIKE, which the column's name repeats, as in MySQL."""
+    where: Expression | None = None
+    """Over a row of ``columns``: whether it is shown."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        name = "Tables_in_headrace" if self.pattern is None else f"Tables_in_headrace ({self.pattern})"
+        return (name, "Table_type") if self.full else (name,)
 
 
 @dataclass(frozen=True, slots=True)
 class ShowViews:
-    pass
+    where: Expression | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("view",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +144,17 @@ class Describe:
     name: str
     full: bool = False
     """With collation, privileges and comment."""
+    where: Expression | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        if self.full:
+            return ("Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment")
+        return ("Field", "Type", "Null", "Key", "Default", "Extra")
+
+
+Shown = ShowTables | ShowViews | Describe
+"""Rows of texts about the catalog, which LIKE and WHERE choose from."""
 
 
 @dataclass(frozen=True, slots=True)
