@@ -13,7 +13,7 @@ from controller.deployment import Archived, MigrationStatus, not_archived
 from controller.executor import LocalBook, LocalExecutor
 from controller.local_hosts import LocalHosts
 from controller.migrator import Migrator
-from controller.opening import Opening
+from controller.opening import PLANNING, Opening
 from controller.serving import Serving
 from controller.status import graph_of, health_of, held_by, status_of
 from controller.unbuilt import Unbuilt
@@ -269,7 +269,7 @@ def _played(recipe: Recipe, state: State, placement: Placement, stored: Iterable
     is not the one of these tables. To drop them, as tables that were dropped are, would lose them.
     """
     known: set[str] = set()
-    opening.begin("planning the tables and views of the recipe", len(recipe.entries))
+    opening.begin(PLANNING, len(recipe.entries))
     for number, entry in enumerate(recipe.entries):
         opening.went(number)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 
@@ -9,6 +10,9 @@ from domains.errors import Cancelled
 
 TELL_SECONDS = 3.0
 """Between two lines of the log about one phase."""
+
+PLANNING = "planning the tables and views of the recipe"
+"""A phase of every process that serves."""
 
 _log = logging.getLogger("headrace.start")
 
@@ -22,7 +26,8 @@ class Opening:
         self.done = 0
         self.total = 0
         """Of the phase; 0 where that is not known."""
-        self.given_up = False
+        self.stop = asyncio.Event()
+        """Set when the start is given up, on the event loop."""
         self._told = self.began
 
     def begin(self, phase: str, total: int = 0) -> None:
@@ -38,13 +43,17 @@ class Opening:
             self._tell()
         self.check()
 
+    @property
+    def given_up(self) -> bool:
+        return self.stop.is_set()
+
     def check(self) -> None:
         if self.given_up:
             raise Cancelled("the start was given up")
 
     def give_up(self) -> None:
         """Whoever opens hears of it at the next step."""
-        self.given_up = True
+        self.stop.set()
 
     @property
     def seconds(self) -> float:

@@ -106,7 +106,8 @@ def serve(settings: Settings, started: Callable[[Running], None]) -> None:
 
 async def _serve(settings: Settings, listening: socket.socket, started: Callable[[Running], None]) -> None:
     try:
-        await answer(settings, listening, started, lambda opening: open_deployment(settings, opening))
+        opening = Opening()
+        await answer(settings, listening, started, opening, lambda: open_deployment(settings, opening))
     except HeadraceError as error:
         raise StartFailed(str(error)) from error
     except OSError as error:
@@ -118,29 +119,30 @@ async def answer(
     settings: Settings,
     listening: socket.socket,
     started: Callable[[Running], None],
-    open_it: Callable[[Opening], Awaitable[Deployment]],
+    opening: Opening,
+    open_it: Callable[[], Awaitable[Deployment]],
 ) -> None:
     """Answer from the first moment on: how far the start is, and once a deployment is open, for that.
 
     Raises what keeps it from being opened. A stop before that gives the start up, which is no error.
     """
-    door = Door(Opening())
+    door = Door(opening)
     tasks: list[asyncio.Task[Deployment]] = []
 
     async def open_behind(running: Running) -> Deployment:
         try:
-            deployment = await open_it(door.opening)
+            deployment = await open_it()
         except BaseException:
             running.stop()
             raise
-        if not door.opening.given_up:
+        if not opening.given_up:
             door.app = create_app(deployment, max_body=settings.max_body_size, slow=settings.slow_request)
             expect_long_lives()
             started(running)
         return deployment
 
     def stopping() -> None:
-        door.opening.give_up()
+        opening.give_up()
         for task in tasks:
             if task.done() and task.exception() is None:
                 task.result().stopping()
@@ -154,7 +156,7 @@ async def answer(
     try:
         await server.serve([listening])
     finally:
-        door.opening.give_up()
+        opening.give_up()
         for task in tasks:
             try:
                 deployment = await task

@@ -22,7 +22,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from domains.errors import BadRequest, HeadraceError, StorageFailure, Unavailable
+from domains.errors import BadRequest, Cancelled, HeadraceError, StorageFailure, Unavailable
 from worker import archiving
 from worker.archiving import ArchiveOptions, start_archiver
 from worker.belonging import claim
@@ -30,7 +30,7 @@ from worker.dataflow import Dataflow
 from worker.garbage import expect_long_lives
 from worker.messages import Role
 from worker.server import WorkerServer
-from worker.stopping import stop_signals
+from worker.stopping import stop_signals, unless
 from worker.wire import Peers, Server, greeting, serve
 from zookeeper.cluster_authority import ClusterAuthority
 from zookeeper.descriptors import WorkerDescriptor, advertised, check_name
@@ -119,7 +119,11 @@ async def work(
     for number in stop_signals():
         loop.add_signal_handler(number, stopping.set)
     expect_long_lives()  # Before anybody knows of it: the walk over all that was loaded takes a tenth of a second.
-    async with running(settings, authority) as worker:
+    async with AsyncExitStack() as opened:
+        try:
+            worker = await opened.enter_async_context(running(settings, authority, stopping))
+        except Cancelled:
+            return
         ready(worker)
         await _first(stopping, worker.failed, authority.superseded)
         # Gone from ZooKeeper first: then nobody is sent here any more.
@@ -159,9 +163,12 @@ class Worker:
 
 
 @asynccontextmanager
-async def running(settings: Settings, authority: ClusterAuthority) -> AsyncIterator[Worker]:
+async def running(
+    settings: Settings, authority: ClusterAuthority, stopping: asyncio.Event | None = None
+) -> AsyncIterator[Worker]:
     """A registered worker, until the block ends. The authority is started, and not closed here.
 
+    :raises Cancelled: ``stopping`` was set before it was registered.
     :raises HeadraceError: the port is taken, the data directory cannot be used or belongs to another deployment, or
         another worker has the name.
     """
@@ -175,7 +182,8 @@ async def running(settings: Settings, authority: ClusterAuthority) -> AsyncItera
         opened.callback(shutil.rmtree, readers, ignore_errors=True)
         worker = await _open(settings, authority, name, host, incarnation, readers, directory, opened)
         with as_headrace_errors():
-            await authority.register_worker(worker.descriptor)
+            if not await unless(stopping or asyncio.Event(), authority.register_worker(worker.descriptor)):
+                raise Cancelled("it was stopped before it was registered")
         # An earlier process of this name is now surely not one that anybody asks.
         for older in readers.parent.glob("readers-*"):
             if older != readers:

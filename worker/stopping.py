@@ -1,9 +1,11 @@
-"""Which signals stop a process of Headrace in order: what has come is done and answered, and the data is closed."""
+"""How a process of Headrace stops in order: by which signals, and what it waits for is given up."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from collections.abc import Coroutine
 from types import FrameType
 
 
@@ -17,3 +19,18 @@ def end_at_once(number: int, frame: FrameType | None) -> None:
     """The handler of a process that has not opened anything yet: to stop in order is to end."""
     del number, frame
     os._exit(0)
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Whether the work was done; it is cancelled when ``stop`` is set before. Raises what it raises."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return True
+        return False
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)

@@ -26,6 +26,7 @@ from controller.cluster.leader_door import LeaderDoor
 from controller.cluster.overview import PATIENCE, Overview, with_leaders_view
 from controller.cluster.reader_maps import ReaderMaps
 from controller.deployment import Archived, MigrationStatus
+from controller.opening import Opening
 from controller.serving import Serving
 from controller.view_lookup import ViewLookup
 from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, NotFound, Unavailable, UnknownName
@@ -76,17 +77,19 @@ class ClusterDeployment(Serving):
         read_timeout: float = 5.0,
         write_timeout: float = WRITE_TIMEOUT,
         maps: ReaderMaps | None = None,
+        opening: Opening | None = None,
     ) -> Self:
-        """Read what was decided and begin to serve; the authority is started, and stays the caller's.
+        """Read what was decided and begin to serve; the authority is started, and stays the caller's. ``opening`` hears
+        how far it is.
 
-        Raises AuthorityUnavailable, StorageFailure (what was decided is damaged, or of a later version).
+        Raises AuthorityUnavailable, StorageFailure (what was decided is damaged, or of a later version), Cancelled.
         """
         directory = Directory(authority)
         connections = Connections(hello)
         hosts = ClusterHosts(directory, connections, maps or ReaderMaps(), write_timeout=write_timeout)
         overview = Overview(directory, connections)
         self = cls(directory, connections, hosts, overview, leader(directory), read_timeout)
-        await directory.start()
+        await directory.start(opening)
         return self
 
     @property

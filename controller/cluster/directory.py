@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from controller.cluster.replica import Replica
 from controller.cluster.state import Assignment, ClusterState
-from domains.errors import HeadraceError, Unavailable
+from controller.opening import PLANNING, Opening
+from domains.errors import Cancelled, HeadraceError, Unavailable
 from domains.graph import DomainIndex
 from migrations.plan import State
 from migrations.recipe import Recipe
@@ -60,10 +61,13 @@ class Directory:
     """Who waits until it was read after they asked."""
     _task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Read it, and follow it from then on. Raises AuthorityUnavailable, StorageFailure."""
+    async def start(self, opening: Opening | None = None) -> None:
+        """Read it, and follow it from then on. Raises AuthorityUnavailable, StorageFailure, Cancelled.
+
+        ``opening`` hears how far it is.
+        """
         self.authority.on_change(self._announced)
-        await self._read()
+        await self._read(opening)
         if self.damage is not None:
             raise self.damage
         self._task = asyncio.create_task(self._follow())
@@ -132,7 +136,7 @@ class Directory:
                     if not read.done():
                         read.set_result(None)
 
-    async def _read(self) -> None:
+    async def _read(self, opening: Opening | None = None) -> None:
         data, _ = await self.authority.read()
         registered = dict(await self.authority.workers())
         leader = await self.authority.leader()
@@ -141,8 +145,10 @@ class Directory:
             decided = None if data is None else ClusterState.decode(data, self.authority.deployment)
             self._move(decided, registered)
             if decided is not None:
-                await self._play(decided)
+                await self._play(decided, opening)
             self.damage = None
+        except Cancelled:
+            raise
         except HeadraceError as error:
             _log.error("what the cluster has decided cannot be followed: %s", error)
             self.damage = error
@@ -159,11 +165,15 @@ class Directory:
             for tell in self.on_moved:
                 tell()
 
-    async def _play(self, decided: ClusterState) -> None:
+    async def _play(self, decided: ClusterState, opening: Opening | None) -> None:
         if self._replica is None:
             self._replica = Replica(decided.shards)
         before = self._replica.state
-        after = await self._replica.follow(decided.recipe)
+        if opening is None:
+            after = await self._replica.follow(decided.recipe)
+        else:
+            opening.begin(PLANNING, len(decided.recipe.entries))
+            after = await self._replica.follow(decided.recipe, opening.went)
         if after is not before:
             for tell in self.on_state:
                 tell(before, after)

@@ -7,6 +7,7 @@ a controller that stands by (which then takes over without planning everything f
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from domains.errors import HeadraceError, StorageFailure
 from migrations.change import change_of
@@ -24,8 +25,9 @@ class Replica:
         self.tables: set[str] = set()
         """The names of all tables that there ever were."""
 
-    async def follow(self, recipe: Recipe) -> State:
-        """Play what is new. An entry is some 10 ms of planning, so others have their turn between two of them.
+    async def follow(self, recipe: Recipe, went: Callable[[int], None] = lambda played: None) -> State:
+        """Play what is new. An entry is some 10 ms of planning, so others have their turn between two of them, and
+        ``went`` is told of each.
 
         :raises StorageFailure: an entry cannot be planned (by this version).
         """
@@ -35,7 +37,7 @@ class Replica:
             self.tables.clear()
         else:
             state = self.state
-        for entry in recipe.entries[len(mine) :]:
+        for played, entry in enumerate(recipe.entries[len(mine) :], len(mine) + 1):
             try:
                 state = change_of(state, entry, one_domain).state
             except HeadraceError as error:
@@ -43,6 +45,7 @@ class Replica:
                     f"the recipe cannot be played again: {error}", hint="restore the state from a back-up"
                 ) from error
             self._remember(state)
+            went(played)
             await asyncio.sleep(0)
         self.adopt(recipe, state)
         return state

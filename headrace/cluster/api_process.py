@@ -1,35 +1,41 @@
 """An api process of a cluster: HTTP in front of what it knows of the cluster. Any of them answers any request.
 
-It needs ZooKeeper to start, and neither ZooKeeper nor a controller to go on. One that starts before the cluster has
-waits for it: it answers at once, and says so.
+It needs ZooKeeper to start, and neither ZooKeeper nor a controller to go on. While it starts, and where it starts
+before the cluster has, it answers with what it waits for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
 import time
 from collections.abc import Callable
 
-from api.app import create_app
 from controller.cluster.deployment import ClusterDeployment
+from controller.opening import Opening
+from domains.errors import Cancelled
 from headrace.cluster.leader_client import LeaderClient
 from headrace.errors import BadRequest, HeadraceError
-from headrace.listening import StartFailed, address, listen
-from headrace.server import Running, Server, config
+from headrace.listening import StartFailed, listen
+from headrace.server import Running, answer
 from headrace.settings import Settings
-from worker.garbage import expect_long_lives
 from worker.messages import Role
+from worker.stopping import unless
 from worker.wire import greeting
 from zookeeper.errors import AuthorityError
 from zookeeper.kazoo_authority import KazooAuthority
+
+SHARED_SECONDS = 2.0
+"""How long a process leaves a socket that it was given alone while it opens, several times what that takes: others take
+from it too, or whoever connects waits for this moment, which is better than a 503."""
 
 _log = logging.getLogger("headrace.api")
 
 
 async def run(settings: Settings, fd: int | None = None, started: Callable[[Running], None] | None = None) -> None:
-    """Serve until SIGINT, SIGTERM, SIGHUP or ``Running.stop``; ``started`` is called once, when requests are taken.
+    """Serve until SIGINT, SIGTERM, SIGHUP or ``Running.stop``; ``started`` is called once, when the deployment serves.
 
     ``fd`` is a listening socket to take over, which several processes may share. Raises StartFailed.
     """
@@ -43,27 +49,28 @@ async def run(settings: Settings, fd: int | None = None, started: Callable[[Runn
             session_timeout=settings.session_timeout,
             auth=settings.zookeeper_auth,
         )
+        opening = Opening()
+        deployment = asyncio.create_task(_open(settings, authority, opening))
         try:
-            await _serve(settings, authority, listening, started or _tell)
+            if fd is not None:
+                await asyncio.wait([deployment], timeout=SHARED_SECONDS)
+            await answer(settings, listening, started or _tell, opening, lambda: deployment)
         except (AuthorityError, HeadraceError) as error:
             raise StartFailed(error.message, hint=error.hint) from error
         finally:
             await authority.close()
 
 
-async def _serve(
-    settings: Settings, authority: KazooAuthority, listening: socket.socket, started: Callable[[Running], None]
-) -> None:
-    await authority.start()
+async def _open(settings: Settings, authority: KazooAuthority, opening: Opening) -> ClusterDeployment:
+    """Raises Cancelled, AuthorityError, HeadraceError."""
+    opening.begin(f"asking ZooKeeper at {settings.zookeeper}")
+    if not await unless(opening.stop, authority.start()):
+        raise Cancelled("the start was given up")
     name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
     hello = greeting(settings.deployment, Role.API, name, time.time_ns() // 1_000_000)
-    deployment = await ClusterDeployment.open(authority, hello, LeaderClient, read_timeout=settings.read_timeout)
-    try:
-        app = create_app(deployment, max_body=settings.max_body_size, slow=settings.slow_request)
-        expect_long_lives()
-        await Server(config(app, settings), address(listening), started).serve([listening])
-    finally:
-        await deployment.close()
+    return await ClusterDeployment.open(
+        authority, hello, LeaderClient, read_timeout=settings.read_timeout, opening=opening
+    )
 
 
 def _tell(running: Running) -> None:

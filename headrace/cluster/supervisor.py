@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -22,7 +22,7 @@ from headrace.listening import GRACE_SECONDS, StartFailed, address, listen
 from headrace.settings import CLUSTER_SHARDS, Settings
 from worker.belonging import claim
 from worker.open_files import allow_open_files
-from worker.stopping import stop_signals
+from worker.stopping import stop_signals, unless
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.server import Ensemble
@@ -81,7 +81,7 @@ class Supervisor:
             with listen(self.settings.host, self.settings.port) as listening:
                 self._url = address(listening)
                 try:
-                    if await _unless(stop, self._start(listening)):
+                    if await unless(stop, self._start(listening)):
                         started(Up(self._url, self._zookeeper, self._pids()))
                         await stop.wait()
                 finally:
@@ -129,7 +129,7 @@ class Supervisor:
             self._children = [Child(part, self.tell, self._changed) for part in self._parts(listening)]
             for child in reversed(self._children):
                 await child.start()
-            if not await _unless(self._ended, self._until_there(authority)):
+            if not await unless(self._ended, self._until_there(authority)):
                 raise self._not_started()
         finally:
             await authority.close()
@@ -288,18 +288,3 @@ def up(
         await supervisor.run(started, stop)
 
     asyncio.run(main())
-
-
-async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
-    """Whether the work was done; it is cancelled when ``stop`` is set before. Raises what it raises."""
-    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-            return True
-        return False
-    finally:
-        for task in (working, stopping):
-            task.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)
