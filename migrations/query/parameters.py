@@ -35,15 +35,13 @@ class Comparison:
 
     operand: exp.Expr
     kind: ParameterKind
-    placeholders: tuple[exp.Placeholder, ...]
+    placeholder: exp.Placeholder
 
     def slot(self, column: str, type: SqlType) -> Slot:
         """The parameter of a comparison with a column of that name and type."""
-        written = {str(p.this) for p in self.placeholders if p.this}
-        if len(written) > 1:
-            raise Unsupported("an IN list of several named parameters", hint="use one: column IN (:name)")
-        marks = tuple((position(placeholder),) for placeholder in self.placeholders)
-        return Slot(written.pop() if written else column, self.kind, type, marks, bool(self.placeholders[0].this))
+        written = self.placeholder.this
+        marks = ((position(self.placeholder),),)
+        return Slot(str(written or column), self.kind, type, marks, bool(written))
 
 
 def is_parameterised(node: exp.Expr) -> bool:
@@ -72,16 +70,15 @@ def read_comparisons(node: exp.Expr) -> tuple[list[Comparison], list[exp.Expr]]:
         if isinstance(one, exp.Tuple) and isinstance(other, exp.Tuple) and kind is ParameterKind.EQUAL:
             return _row_comparisons(one.expressions, other.expressions)
         if isinstance(other, exp.Placeholder) and not is_parameterised(one):
-            return [Comparison(one, kind, (other,))], []
+            return [Comparison(one, kind, other)], []
         if isinstance(one, exp.Placeholder) and not is_parameterised(other):
-            return [Comparison(other, _MIRRORED[kind], (one,))], []
+            return [Comparison(other, _MIRRORED[kind], one)], []
     if isinstance(node, exp.In) and node.args.get("query") is None and not is_parameterised(node.this):
         values = [_bare(value) for value in node.expressions]
-        placeholders = tuple(value for value in values if isinstance(value, exp.Placeholder))
-        if placeholders and len(placeholders) == len(values):
-            return [Comparison(node.this, ParameterKind.IN, placeholders)], []
-        if placeholders:
-            raise Unsupported("an IN list that mixes parameters and values", hint="make all of them parameters")
+        if len(values) == 1 and isinstance(values[0], exp.Placeholder):
+            return [Comparison(node.this, ParameterKind.IN, values[0])], []
+        if any(isinstance(value, exp.Placeholder) for value in values):
+            raise Unsupported("a parameter beside others in an IN list", hint="IN (?) alone takes a list of any length")
     if isinstance(node, exp.Between) and not is_parameterised(node.this):
         return _bounds(node)
     raise _refusal(node)
@@ -113,7 +110,7 @@ def _bounds(node: exp.Between) -> tuple[list[Comparison], list[exp.Expr]]:
     for side, kind, operator in sides:
         bound = _bare(node.args[side])
         if isinstance(bound, exp.Placeholder):
-            comparisons.append(Comparison(node.this, kind, (bound,)))
+            comparisons.append(Comparison(node.this, kind, bound))
         elif is_parameterised(bound):
             raise _refusal(node)
         else:
@@ -123,7 +120,7 @@ def _bounds(node: exp.Between) -> tuple[list[Comparison], list[exp.Expr]]:
 
 def _refusal(node: exp.Expr) -> Unsupported:
     if isinstance(node, exp.Or):
-        return Unsupported("a parameter under OR", hint="write a UNION of queries, each with the same parameters")
+        return Unsupported("a parameter under OR", hint="write a UNION of queries, each with the same :name")
     if isinstance(node, (exp.Not, exp.NEQ)):
         return Unsupported(f"a parameter in a negated condition ({_short(node)})", hint=HINT)
     if isinstance(node, (exp.Like, exp.Escape, exp.RegexpLike)):

@@ -36,7 +36,7 @@ class Slot:
     kind: ParameterKind
     type: SqlType
     marks: tuple[Mark, ...]
-    """All the placeholders that feed it: an IN list has several, and each branch of a UNION its own."""
+    """All the placeholders that feed it: a ``:name`` may stand several times."""
     named: bool = False
     """Written ``:name``."""
 

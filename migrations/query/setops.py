@@ -121,7 +121,7 @@ def _by_place(carried: Sequence[Carried]) -> list[Carried]:
 def _unified(branches: Sequence[Sequence[Carried]]) -> list[Slot]:
     """The parameters of all branches: the k-th of each is one parameter.
 
-    :raises Unsupported: they differ in number, column name or comparison.
+    :raises Unsupported: they differ in number, column name or comparison, or are several ``?``.
     """
     first = branches[0]
     for other in branches[1:]:
@@ -130,12 +130,22 @@ def _unified(branches: Sequence[Sequence[Carried]]) -> list[Slot]:
         if ours != theirs:
             raise Unsupported(
                 "a UNION whose branches have different parameters",
-                hint="give every branch the same parameters in the same order, with the same column names (or :name)",
+                hint="give every branch the same parameters, each as :name, in the same order",
             )
-    return [
-        replace(slots[0].slot, marks=tuple(dict.fromkeys(mark for c in slots for mark in c.slot.marks)))
-        for slots in zip(*branches, strict=True)
-    ]
+    return [_one_slot([c.slot for c in carried]) for carried in zip(*branches, strict=True)]
+
+
+def _one_slot(slots: Sequence[Slot]) -> Slot:
+    """What the branches have in common: the same ``:name``, the same ``?`` of a CTE, or a parameter of views."""
+    marks = tuple(dict.fromkeys(mark for slot in slots for mark in slot.marks))
+    bare = any(not slot.named and any(len(mark) == 1 for mark in slot.marks) for slot in slots)
+    if bare and any(slot.marks != slots[0].marks for slot in slots):
+        name = slots[0].name
+        raise Unsupported(
+            f'a ? for "{name}" in each branch of a UNION, which would be one parameter',
+            hint=f"write :{name} in every branch for one value; branches by different values are different views",
+        )
+    return replace(slots[0], marks=marks)
 
 
 def _as(expression: Expression, target: SqlType) -> Expression:

@@ -113,13 +113,10 @@ def plan(sql: str, known: Catalog | None = None) -> tuple[JointGraph, PlannedVie
 def planned_answer(
     graph: JointGraph, view: PlannedView, tables: dict[str, list[Row]], values: Sequence[Any]
 ) -> list[Row]:
-    """The view's rows for one value a placeholder, as the text names them."""
+    """The view's rows for one value a placeholder (a list for IN), as the text names them."""
     arguments: list[Any] = [None] * len(view.parameters)
     for place, value in zip(view.placeholders, values, strict=True):
-        if view.parameters[place].kind.value == "in":
-            arguments[place] = [*(arguments[place] or []), value]
-        else:
-            arguments[place] = value
+        arguments[place] = value
     return answer(graph, view.root, view.reader, tables, arguments)
 
 

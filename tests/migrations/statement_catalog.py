@@ -28,7 +28,7 @@ CREATE TABLE votes (user INT, story_id INT, PRIMARY KEY (user, story_id));
 CREATE TABLE log (day DATE, body BLOB, weight DOUBLE);
 CREATE VIEW VoteCount AS SELECT story_id, COUNT(*) AS vcount FROM votes GROUP BY story_id;
 CREATE EXT VIEW StoriesWithVC AS SELECT id, title, vcount FROM stories JOIN VoteCount ON story_id = id WHERE id = ?;
-CREATE EXT VIEW Ranked AS SELECT id, title FROM stories WHERE author IN (?, ?) AND score > ?;
+CREATE EXT VIEW Ranked AS SELECT id, title FROM stories WHERE author IN (?) AND score > ?;
 """
 
 

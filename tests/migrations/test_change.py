@@ -26,7 +26,7 @@ TABLES_ONLY = changed(State(), TABLES).state
     [
         "CREATE VIEW v AS SELECT id, b FROM t WHERE a = ?",
         "CREATE EXT VIEW v AS SELECT a, COUNT(*) AS n FROM t GROUP BY a",
-        "CREATE VIEW v (x, y) AS SELECT t.id, u.c FROM t JOIN u ON t.a = u.a WHERE u.id IN (?, ?) LIMIT ?",
+        "CREATE VIEW v (x, y) AS SELECT t.id, u.c FROM t JOIN u ON t.a = u.a WHERE u.id IN (?) LIMIT ?",
         "CREATE VIEW v AS SELECT * FROM t NATURAL JOIN u WHERE a = ?",
         "CREATE VIEW w AS SELECT id, a FROM t; CREATE VIEW v AS SELECT id FROM w WHERE a = ?",
     ],

@@ -23,7 +23,9 @@ UNSUPPORTED = {
     "SELECT id FROM stories WHERE NOT id = ?": "negated",
     "SELECT id FROM stories WHERE title LIKE ?": "LIKE",
     "SELECT id FROM stories WHERE id = ? + 1": "a parameter in",
-    "SELECT id FROM stories WHERE id IN (?, 3)": "mixes parameters and values",
+    "SELECT id FROM stories WHERE id IN (?, 3)": "a parameter beside others in an IN list",
+    "SELECT id FROM stories WHERE id IN (?, ?)": "a parameter beside others in an IN list",
+    "SELECT id FROM stories WHERE id IN (:one, :one)": "a parameter beside others in an IN list",
     "SELECT id FROM stories WHERE 1 = ?": "compared with a constant",
     "SELECT id + ? FROM stories": "a parameter in the SELECT list",
     "SELECT id FROM stories ORDER BY ?": "a parameter in ORDER BY",
@@ -39,6 +41,15 @@ UNSUPPORTED = {
     "SELECT x.id FROM (SELECT id FROM stories LIMIT ?) x": "LIMIT ?",
     "SELECT id FROM stories WHERE id = ? UNION SELECT id FROM users": "different parameters",
     "SELECT id FROM stories WHERE id = ? UNION SELECT id FROM users WHERE name = ?": "different parameters",
+    "SELECT id FROM stories WHERE id = ? UNION ALL SELECT id FROM users WHERE id = ?": 'a ? for "id" in each branch',
+    "SELECT id FROM stories WHERE id = :id UNION SELECT id FROM users WHERE id = ?": 'a ? for "id" in each branch',
+    "SELECT id FROM stories WHERE id > ? UNION ALL SELECT id FROM users WHERE id > ?": 'a ? for "id" in each branch',
+    "SELECT id FROM stories WHERE id IN (?) UNION ALL SELECT id FROM users WHERE id IN (?)": (
+        'a ? for "id" in each branch'
+    ),
+    "SELECT id FROM (SELECT id FROM stories WHERE id = ? UNION ALL SELECT id FROM users WHERE id = ?) x": (
+        'a ? for "id" in each branch'
+    ),
     "SELECT s.id, x.n FROM stories s, (SELECT COUNT(*) n FROM votes WHERE user = ?) x": "aggregate without GROUP BY",
     "SELECT COUNT(*) FROM votes WHERE story_id = ? HAVING COUNT(*) = 0": "a count of nothing meets",
     "WITH x AS (SELECT id FROM stories WHERE id = ?) SELECT id FROM users": "nothing reads",
@@ -110,7 +121,7 @@ WRONG = {
     "SELECT /*+ PARTIAL_BY(stories.title) */ id FROM stories WHERE title = ?": "wants the names",
     "SELECT /*+ PARTIAL_BY(title) PARTIAL_BY(id) */ id FROM stories WHERE title = ? AND id = ?": "stands twice",
     "SELECT id FROM (SELECT /*+ PARTIAL_BY(id) */ id FROM stories) x WHERE id = ?": "in a subquery",
-    "SELECT id FROM stories WHERE id = ? UNION SELECT /*+ PARTIAL_BY(id) */ id FROM users WHERE id = ?": (
+    "SELECT id FROM stories WHERE id = :id UNION SELECT /*+ PARTIAL_BY(id) */ id FROM users WHERE id = :id": (
         "in a subquery"
     ),
     "WITH x AS (SELECT id FROM stories), x AS (SELECT id FROM users) SELECT * FROM x": "twice",

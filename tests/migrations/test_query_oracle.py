@@ -30,9 +30,18 @@ def test_same_rows(case: Case, worlds: list[tuple[int, dict[str, list[Row]], sql
     graph, view = plan(case.sql, CATALOG)
     for seed, tables, connection in worlds:
         for values in case.values:
-            expected = connection.execute(case.sqlite or case.sql, values).fetchall()
+            flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
+            expected = connection.execute(case.sqlite or case.sql, flat).fetchall()
             found = planned_answer(graph, view, tables, values)
             assert as_bag(found) == as_bag(expected), f"seed {seed}, values {values}"
+
+
+def test_every_question_mark_is_a_parameter_of_its_own() -> None:
+    texts = [case.sql for case in read_cases("queries.txt") if "?" in case.sql]
+    assert len(texts) > 20
+    for sql in texts:
+        _, view = plan(sql, CATALOG)
+        assert len(view.parameters) == sql.count("?"), sql
 
 
 @pytest.mark.parametrize("case", read_cases("queries_in_order.txt"), ids=lambda case: case.sql)

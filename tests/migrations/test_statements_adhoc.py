@@ -173,8 +173,8 @@ TURNED: list[tuple[str, tuple[Any, ...], str, tuple[Any, ...]]] = [
         "SELECT title FROM storieswithvc AS v WHERE vcount = ? LIMIT 1",
         (7, 3),
     ),
-    ("SELECT id FROM Ranked WHERE author IN (1, ?) AND 5 < score", (2,), "SELECT id FROM ranked", ((1, 2), (1, 2), 5)),
-    ("SELECT id FROM Ranked WHERE author = 1 AND score > 5", (), "SELECT id FROM ranked", (1, 1, 5)),
+    ("SELECT id FROM Ranked WHERE author IN (1, ?) AND 5 < score", (2,), "SELECT id FROM ranked", ((1, 2), 5)),
+    ("SELECT id FROM Ranked WHERE author = 1 AND score > 5", (), "SELECT id FROM ranked", (1, 5)),
     ("SELECT story_id FROM VoteCount WHERE vcount = 3", (), "SELECT story_id FROM votecount WHERE vcount = ?", (3,)),
     (
         "SELECT a.id FROM StoriesWithVC a JOIN StoriesWithVC b ON a.vcount = b.vcount WHERE b.id = 1 AND a.id = 2",
