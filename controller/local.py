@@ -36,7 +36,6 @@ from worker.archiving import ArchiveOptions, start_archiver
 from worker.belonging import FILE as CLUSTER
 from worker.dataflow import Dataflow
 from worker.embedded import open_embedded, shards_of
-from worker.rocks.opening import losses
 from zookeeper.authority import LocalAuthority
 from zookeeper.errors import SlotsDamaged
 
@@ -234,8 +233,6 @@ class LocalDeployment(Serving):
         shown = status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())
         if (building := self.migrator.unbuilt.status()) is not None:
             shown["building"] = building
-        if told := await asyncio.to_thread(losses, self.path):
-            shown["storage"] = {"alarm": "; ".join(told)}
         return shown if self.archiver is None else {**shown, "archive": self.archiver.status()}
 
     # --- the archive ----------------------------------------------------------------------------------------

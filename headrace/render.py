@@ -121,7 +121,7 @@ def _alarms(status: Mapping[str, Any]) -> Iterator[RenderableType]:
     for name, value in status.items():
         if isinstance(value, Mapping) and name != "memory":
             yield from _alarms(value)
-        elif name == "alarms" and value:
+        elif name in ("alarms", "storage_alarms") and value:
             yield from _list("alarms", value)
         elif name == ALARM:
             yield Text.assemble(("alarm: ", "bold red"), _text(value))

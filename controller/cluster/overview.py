@@ -180,6 +180,8 @@ def with_leaders_view(shown: Document, led: Document) -> Document:
     cluster = {**shown["cluster"], "leader_answers": bool(led), **seen}
     if "unplaced" in cluster:  # Also what a worker is there for, and cannot open.
         cluster["unplaced"] = sorted({*cluster["unplaced"], *map(int, led.get("closed", ()))})
+    if led.get("closed"):
+        cluster["alarm"] = "; ".join(f"shard {shard} is not served: {why}" for shard, why in led["closed"].items())
     return {
         **shown,
         "cluster": cluster,
@@ -197,4 +199,4 @@ MEMORY = ("accounted", "full", "limit", "resident", "reader_map_file")
 DOMAIN = ("domain", "worker", "incarnation", "shard", "linked", "nodes", "bytes", "parked", "pending", "held")
 ARCHIVE = ("archive",)
 """Told by workers that have one."""
-WORKER = ("health", "uptime", "epoch", "inbox", "outbound_waiting")
+WORKER = ("health", "storage_alarms", "uptime", "epoch", "inbox", "outbound_waiting")

@@ -1,7 +1,8 @@
 """Giving a lost shard's disk up: an operator's decision, and how a leader has it carried out.
 
 A shard is *lost* when no worker that is there has the data directory that it was placed in. It waits for it, for ever
-if need be, since what was not archived is on that disk only. Giving the disk up loses it, so only an operator does::
+if need be, since what was not archived is on that disk only. Giving the disk up loses it, so only an operator does. One
+that a worker has and cannot open, since it is damaged, is given up where the operator names it::
 
     POST /v1/rebuild ─► lost? archived? fenced: how far has anybody heard? ─► the state: another worker, ``Rebuild``
         ─► every round: RebuildShard ─► under way: stays closed │ made: opened as any other, ``Rebuild`` gone
@@ -123,11 +124,13 @@ class Rebuilds:
         return None
 
 
-def lost_shards(leader: Leader) -> list[DomainIndex]:
-    """Those whose disk no worker that is there has, and those that were given up and are not rebuilt yet."""
+def lost_shards(leader: Leader, named: Collection[int] = ()) -> list[DomainIndex]:
+    """Those whose disk no worker that is there has, those that were given up and are not rebuilt yet, and those of the
+    ``named`` that a worker has and cannot open."""
     directories = {member.descriptor.data for member in leader.fleet.members.values()}
     placement = leader.ledger.decided.placement
-    return [d for d, given in sorted(placement.items()) if _is_lost(given, directories)]
+    shut = {d for d in leader.closed if d in named and leader.taking.is_shut(d)}
+    return [d for d, given in sorted(placement.items()) if d in shut or _is_lost(given, directories)]
 
 
 def _is_lost(given: Assignment, directories: Collection[str]) -> bool:
@@ -203,7 +206,7 @@ def _check_wanted(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebuildi
     shown.check()
     if leader.is_over:
         raise Unavailable("the leader is succeeded: nothing is given up", hint="ask again")
-    back = set(wanted) - set(lost_shards(leader))
+    back = set(wanted) - set(lost_shards(leader, wanted))
     if back:
         raise Unavailable(f"shard {min(back)} is not lost any more: nothing is given up", hint="look again")
 
@@ -223,7 +226,7 @@ def _bases_of(leader: Leader, domain: DomainIndex) -> list[str]:
 
 
 def _chosen(leader: Leader, shards: Sequence[int]) -> list[DomainIndex]:
-    lost = lost_shards(leader)
+    lost = lost_shards(leader, shards)
     known = f"lost: {', '.join(map(str, lost))}" if lost else "none is lost"
     for shard in shards:
         if shard not in lost:
@@ -231,7 +234,10 @@ def _chosen(leader: Leader, shards: Sequence[int]) -> list[DomainIndex]:
                 f"shard {shard} is not lost, and is not given up", hint=f"{known}; a worker has its data directory"
             )
     if not lost:
-        raise BadRequest("no shard is lost", hint="a shard is lost when no worker that is there has its data directory")
+        hint = "a shard is lost when no worker that is there has its data directory"
+        for shut in sorted(d for d in leader.closed if leader.taking.is_shut(d))[:1]:
+            hint += f"; to give shard {shut} up, which cannot be opened, name it: headrace rebuild {shut}"
+        raise BadRequest("no shard is lost", hint=hint)
     return [domain for domain in lost if not shards or domain in shards]
 
 
@@ -250,7 +256,7 @@ def _hosts(leader: Leader, wanted: Sequence[DomainIndex]) -> dict[DomainIndex, s
 
 def _check_still_lost(leader: Leader, hosts: Mapping[DomainIndex, str]) -> None:
     """A worker may have come back while others were asked."""
-    lost = lost_shards(leader)
+    lost = lost_shards(leader, hosts)
     for domain, worker in hosts.items():
         if domain not in lost or worker not in leader.fleet.members:
             raise Unavailable("workers came or went meanwhile: nothing is decided", hint="look again")

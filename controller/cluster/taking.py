@@ -33,6 +33,7 @@ class Taking:
         """Of workers that were lost; for ever away, for those that are not back."""
         self._refused: dict[tuple[str, DomainIndex], float] = {}
         self._unopened: set[tuple[DomainIndex, int]] = set()
+        self._shut: set[DomainIndex] = set()
 
     # --- workers --------------------------------------------------------------------------------------------------
 
@@ -109,10 +110,16 @@ class Taking:
 
     def refused(self, worker: str, domain: DomainIndex) -> None:
         """The worker could not open the domain: others are asked first for a while."""
+        self._shut.add(domain)
         self._refused[worker, domain] = asyncio.get_running_loop().time()
 
     def opened(self, worker: str, domain: DomainIndex) -> None:
         self._refused.pop((worker, domain), None)
+        self._shut.discard(domain)
+
+    def is_shut(self, domain: DomainIndex) -> bool:
+        """Whether who was asked last to open it could not."""
+        return domain in self._shut
 
     def _refusals(self) -> Refusals:
         now = asyncio.get_running_loop().time()

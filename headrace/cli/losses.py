@@ -27,11 +27,7 @@ def accept_loss(data: Data = None, config: Config = None) -> None:
     """
     from worker.rocks.store import RocksStore  # Late: it loads the storage library.
 
-    directory = load(config, data=data).data
-    found = [each for each in (directory / "base", *sorted(directory.glob("shards/*/base"))) if each.exists()]
-    if not found:
-        raise NotFound(f'"{directory}" has no tables', hint="--data is the directory that headrace serve or up has")
-    for base in found:
+    for base in _bases(load(config, data=data).data):
         store = RocksStore(base, create=False, accept_loss=True)
         store.close()
         typer.echo(f"{base}: {store.loss or 'nothing is missing'}")
@@ -46,5 +42,14 @@ def acknowledge_loss(data: Data = None, config: Config = None) -> None:
     """
     from worker.rocks.opening import acknowledge_losses  # Late, as above.
 
-    for told in acknowledge_losses(load(config, data=data).data) or ["there is no loss to acknowledge"]:
+    found = [told for base in _bases(load(config, data=data).data) for told in acknowledge_losses(base)]
+    for told in found or ["there is no loss to acknowledge"]:
         typer.echo(told)
+
+
+def _bases(directory: Path) -> list[Path]:
+    """Those of shards that were given up are nobody's any more."""
+    found = [each for each in (directory / "base", *sorted(directory.glob("shards/[0-9]*/base"))) if each.exists()]
+    if not found:
+        raise NotFound(f'"{directory}" has no tables', hint="--data is the directory that headrace serve or up has")
+    return found

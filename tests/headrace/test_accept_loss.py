@@ -51,11 +51,12 @@ def test_a_loss_is_refused_accepted_and_acknowledged(tmp_path: Path, shards: int
     assert run("accept-loss", "--data", str(data)).count("nothing is missing") == shards
     for _ in range(2):
         with embedded(data) as db:
-            assert 'of table "t"' in db.status()["storage"]["alarm"]
+            (alarm,) = db.status()["storage_alarms"]
+            assert 'of table "t"' in alarm["error"]
             ((count,),) = db.execute("SELECT COUNT(*) FROM t").rows
             assert 0 < count < 100
             db.execute(f"REPLACE INTO t VALUES ({2000}, 3)")
     assert 'of table "t"' in run("acknowledge-loss", "--data", str(data))
     assert "no loss" in run("acknowledge-loss", "--data", str(data))
     with embedded(data) as db:
-        assert "storage" not in db.status()
+        assert db.status()["storage_alarms"] == []

@@ -130,9 +130,9 @@ def test_who_accepts_a_loss_has_an_alarm_and_the_damaged_log(tmp_path: Path) -> 
     (aside,) = base.parent.glob("base.damaged-*")
     assert (aside / log.name).read_bytes() == damaged
     RocksStore(base).close()
-    assert [str(aside) in each and '"votes"' in each for each in losses(base.parent)] == [True]
-    assert len(acknowledge_losses(base.parent)) == 1
-    assert losses(base.parent) == []
+    assert [str(aside) in each and '"votes"' in each for each in losses(base)] == [True]
+    assert len(acknowledge_losses(base)) == 1
+    assert losses(base) == []
 
 
 def test_a_directory_of_before_the_record_opens_and_gets_one(tmp_path: Path) -> None:

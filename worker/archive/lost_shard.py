@@ -8,8 +8,9 @@ Before anything is read the archive is taken over for the epoch of the decision.
 dead as the operator thinks, archives nothing behind the position as of which the shard is rebuilt.
 
 **Positions that are lost are not given again.** A shard goes on at the greatest position that is known to have existed.
-So a token of a write that is lost never stands for another write, and no survivor's clock goes back. The archive goes
-on there with a snapshot: positions in between cannot be asked for.
+So a token of a write that is lost never stands for another write, and no survivor's clock goes back. Where what was
+there before is at hand, and only damaged, its own record says it exactly. The archive goes on there with a snapshot:
+positions in between cannot be asked for.
 
 **A run stands for the fold only where it must be the same rows.** What Spark has folded and sorted before the decision
 is of a table and a position. Once the archive is taken over nobody appends to it, and a position is never given twice:
@@ -30,13 +31,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from domains.archive import ArchiveError, ShardManifest
+from domains.clock import latest
 from domains.errors import StorageFailure
+from domains.packets import Clock
 from domains.sealed import opened, sealed
 from worker.archive.manifests import all_manifests, load_manifest, take_over
 from worker.archive.place import Place
 from worker.archive.rebuilding import rebuild_table
 from worker.embedded import shard_directory
 from worker.rebuild_messages import ArchivedShard, RebuildShard, RebuiltTable, ShardRebuilt
+from worker.rocks.acknowledged import AcknowledgedRecord
 from worker.rocks.store import RocksStore
 
 REBUILT = "rebuilt.json"
@@ -117,6 +121,7 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
             for each in all_manifests(place)
             if each.shard == asked.shard and each.base in asked.bases
         ]
+        asked = replace(asked, known=latest([asked.known, _acknowledged(directory / "base", asked)]))
         tables = _tables(making, place, manifests, asked, loaded)
         _write(making / REBUILT, sealed({"decided": asked.decided, "tables": [asdict(each) for each in tables]}))
         if directory.exists():
@@ -131,6 +136,16 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
     for each in tables:
         _log.warning("%s: rebuilt as of %d, known up to %d: %d lost", each.base, each.position, each.known, each.lost)
     return ShardRebuilt(tables)
+
+
+def _acknowledged(base: Path, asked: RebuildShard) -> Clock:
+    """What the record of the shard that is given up says, where it is here and damaged: it names its loss exactly."""
+    try:
+        record = AcknowledgedRecord(base)
+    except (FileNotFoundError, StorageFailure):  # It is not here, not whole, or used by whoever does not know yet.
+        return {}
+    record.close()
+    return {each: at for each, schema in asked.bases.items() if (at := record.last.positions.get(schema.name))}
 
 
 def _tables(

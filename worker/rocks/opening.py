@@ -189,22 +189,22 @@ def _keep_aside(path: Path, loss: Loss) -> None:
             os.close(descriptor)
 
 
-def losses(data: Path) -> list[str]:
-    """The losses below a data directory that were accepted and not acknowledged since, as sentences."""
-    return [_told(path) for path in _loss_files(data)]
+def losses(path: Path) -> list[str]:
+    """The losses of a database that were accepted and not acknowledged since, as sentences."""
+    return [_told(each) for each in _loss_files(path)]
 
 
-def acknowledge_losses(data: Path) -> list[str]:
+def acknowledge_losses(path: Path) -> list[str]:
     """They are no alarm any more; what is kept aside stays. Answers them."""
-    found = _loss_files(data)
-    told = [_told(path) for path in found]
-    for path in found:
-        path.rename(path.with_name(LOSS_ACKNOWLEDGED))
+    found = _loss_files(path)
+    told = [_told(each) for each in found]
+    for each in found:
+        each.rename(each.with_name(LOSS_ACKNOWLEDGED))
     return told
 
 
-def _loss_files(data: Path) -> list[Path]:
-    return sorted([*data.glob(f"base.damaged-*/{LOSS}"), *data.glob(f"shards/*/base.damaged-*/{LOSS}")])
+def _loss_files(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{path.name}.damaged-*/{LOSS}"))
 
 
 def _told(path: Path) -> str:

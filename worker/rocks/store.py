@@ -23,7 +23,7 @@ from worker.rocks.cut import TableCut
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.log import log_key, read_log, trim_log
 from worker.rocks.numbers import StreamNumbers
-from worker.rocks.opening import RECORDED, Loss, open_database
+from worker.rocks.opening import RECORDED, Loss, losses, open_database
 from worker.rocks.row_cache import CacheRoom
 from worker.rocks.table import Counters, Pending, RocksTable
 
@@ -265,8 +265,9 @@ class RocksStore:
         return self._database.failure
 
     def alarms(self) -> list[dict[str, str]]:
-        """JSON-ready: what is wrong with it."""
-        return self._database.alarms()
+        """JSON-ready: what is wrong with it, and what was lost and is not acknowledged to be."""
+        lost = [{"since": "", "error": told} for told in losses(self._database.path)]
+        return [*self._database.alarms(), *lost]
 
     # --- log ----------------------------------------------------------------------------------------------------
 

@@ -247,6 +247,35 @@ def test_what_is_archived_nowhere_is_refused() -> None:
     simulated(scenario())
 
 
+def test_a_shard_that_its_worker_cannot_open_is_given_up_by_its_number() -> None:
+    """Its log is damaged: the worker is there, and has the directory. Nobody gives it up but who names it."""
+
+    async def scenario(lost: Lost) -> None:
+        cluster, (shard, *others) = lost.cluster, lost.shards
+        back = await cluster.start_worker("w2", "/w2")
+        back.refuses = {DomainIndex(shard)}
+        await cluster.until(lambda: cluster.led.closed.keys() == {shard})
+        assert "cannot be read" in cluster.led.closed[DomainIndex(shard)]
+        assert lost_shards(cluster.led) == []
+        with pytest.raises(BadRequest, match="no shard is lost") as refused:
+            await lost.rebuild()
+        assert f"headrace rebuild {shard}" in (refused.value.hint or "")
+        with pytest.raises(BadRequest, match=f"shard {others[0]} is not lost"):
+            await lost.rebuild(shard, others[0])
+        asked = asyncio.ensure_future(lost.rebuild(shard))
+        await cluster.until(lambda: cluster.archive.asked)
+        back.refuses = set()
+        assert {each["shard"] for each in await asked} == {shard}
+        await cluster.calm()
+        lost.shards = [shard]
+        lost.forget()
+        await lost.program.check()
+        with pytest.raises(BadRequest, match=f"shard {shard} is not lost"):
+            await lost.rebuild(shard)
+
+    losing(scenario)
+
+
 def test_only_some_are_given_up() -> None:
     async def scenario(lost: Lost) -> None:
         told = await lost.rebuild(lost.shards[0])
