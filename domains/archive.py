@@ -19,6 +19,7 @@ columns of the files are in ``archived_rows.py``; the files themselves are writt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 from urllib.parse import quote
@@ -59,6 +60,7 @@ from domains.errors import (
 from domains.errors import (
     SegmentTruncated as SegmentTruncated,
 )
+from domains.row_types import RowTypes
 from domains.schema_json import schema_from_json, schema_to_json
 from domains.sealed import opened, sealed
 from domains.sharding import base_shard
@@ -195,6 +197,21 @@ class ShardManifest:
 def padding(old: TableSchema, new: TableSchema) -> Row:
     """What stands behind a row that was archived under an older schema, to have the width of a later one."""
     return added_values(old, new)
+
+
+def check_rows(types: RowTypes, shard: int, rows: Sequence[Row]) -> None:
+    """Of what comes from an archive and is about to be stored or built on, as a write's rows are checked.
+
+    :raises SegmentCorrupt: one does not fit its table; it is named.
+    """
+    misfit = types.misfit(rows)
+    if misfit is not None:
+        at, why = misfit
+        raise SegmentCorrupt(
+            f'the archive has a row that does not fit: table "{types.schema.name}", shard {shard}, '
+            f"{types.key_of(rows[at])}: {why}",
+            hint="restore as of an earlier time or from a back-up; headrace archive check names all that is damaged",
+        )
 
 
 # --- where it is --------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from domains.archive import check_rows
 from domains.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_block
 from domains.commands import Activate, AddNodes, Feed, Route
 from domains.control import perform
@@ -32,6 +33,7 @@ from domains.graph import Aggregate, Base, Columns, DomainIndex, Ingress, NodeIn
 from domains.loading import exported, rows_of_state
 from domains.memory_store import MemoryStore, MemoryTable
 from domains.packets import Effect, LinkId, LinkUpdate, Publish, Send
+from domains.row_types import RowTypes
 from domains.sharding import shard_of
 from domains.step import Step
 from domains.types import Delta, Row, TableSchema
@@ -71,6 +73,8 @@ def run_task(task: Task, tables: Mapping[str, Rows], inputs: Mapping[Flow, Itera
     the blocks of each of its inputs, whatever their order (an input that nobody sent anything for may be left out).
     Each is walked over once, in the task's order, so all may be iterators. Every full vertex of the task has a
     StateBlock, an empty one where it has no state.
+
+    :raises SegmentCorrupt: a row does not fit its table.
     """
     return _Run(task).outputs(tables, inputs)
 
@@ -92,6 +96,7 @@ class _Run:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._store = TaskStore({table.schema.name for table in task.tables if not table.kept})
+        self._types = {table.base: RowTypes(table.schema, table.columns) for table in task.tables}
         self._domain = GatedDomain(task.domain, self._store, task.shard, task.shards)
         self._gates = gates_of(task)
         self._sequences: dict[LinkId, int] = {}
@@ -140,6 +145,7 @@ class _Run:
         self._perform(self._domain.handle(packet))
 
     def _feed(self, table: TaskTable, rows: list[Delta]) -> None:
+        check_rows(self._types[table.base], self._task.shard, [row for row, _ in rows])
         stored = self._store.table(table.schema.name)
         if isinstance(stored, PassingTable):
             stored.begun = True

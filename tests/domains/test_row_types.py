@@ -13,7 +13,20 @@ from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
 from domains.packets import Failed, Insert, Reply, RequestId, Write, Written
 from domains.row_types import RowTypes
-from domains.types import BIGINT, BLOB, BOOL, DATE, DATETIME, DOUBLE, TEXT, TableColumn, TableSchema, decimal_type
+from domains.types import (
+    BIGINT,
+    BLOB,
+    BOOL,
+    DATE,
+    DATETIME,
+    DOUBLE,
+    TEXT,
+    Kind,
+    SqlType,
+    TableColumn,
+    TableSchema,
+    decimal_type,
+)
 
 TYPES = (BIGINT, BOOL, DOUBLE, decimal_type(2), TEXT, BLOB, DATE, DATETIME)
 ALL = TableSchema("t", tuple(TableColumn(type.name, type) for type in TYPES))
@@ -31,6 +44,43 @@ def test_each_type_has_its_values_and_null() -> None:
         assert misfit[0] == 1
         assert TYPES[at].name in misfit[1]
     assert types.misfit([RIGHT[:-1]]) == (0, "a row of 7 values for 8 columns")
+
+
+TINYINT = SqlType(Kind.INTEGER, "TINYINT", low=-128, high=127)
+NARROW = TableSchema(
+    "t",
+    (
+        TableColumn("id", BIGINT, nullable=False),
+        TableColumn("small", TINYINT),
+        TableColumn("gone", TINYINT, nullable=False, dropped=True),
+    ),
+    primary_key=(0,),
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ((1, -128, None), ""),
+        ((2**63 - 1, 127, 1000), ""),
+        ((1, None, None), ""),
+        ((None, 1, None), 'NULL in column "id", which is NOT NULL'),
+        ((1, 128, None), '128 in column "small" of type TINYINT'),
+        ((1, -129, None), '-129 in column "small" of type TINYINT'),
+        ((2**63, 1, None), '9223372036854775808 in column "id" of type BIGINT'),
+        ((1, True, None), 'a bool in column "small" of type TINYINT'),
+    ],
+)
+def test_integers_have_a_range_and_null_stands_only_where_it_may(row: Any, why: str) -> None:
+    types, right = RowTypes(NARROW), (1, 1, None)
+    for _ in range(2):  # With types that are not known, and with those that are.
+        assert types.misfit([right, row, right]) == ((1, why) if why else None)
+
+
+def test_of_what_was_read_in_part_the_rest_may_be_null() -> None:
+    types = RowTypes(NARROW, (1, 2))
+    assert types.misfit([(None, 1, None)]) is None
+    assert types.misfit([(None, 128, None)]) == (0, '128 in column "small" of type TINYINT')
 
 
 @pytest.mark.parametrize("row", [("x", 1), (1,), (1, 1, 1), (b"x", 1), (0.5, 1)])

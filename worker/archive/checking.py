@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from domains.archive import ArchiveError, ArchiveGap, SegmentCorrupt, ShardManifest
+from domains.archive import ArchiveError, ArchiveGap, SegmentCorrupt, ShardManifest, check_rows
+from domains.row_types import RowTypes
 from worker.archive.folding import fold, reader_of
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
@@ -47,8 +48,10 @@ def _problems_of_fold(place: Place, manifest: ShardManifest) -> Iterator[Archive
     """A snapshot with rows of later positions than its own has them once more in the log behind it."""
     key = manifest.schemas[-1].primary_key
     keys: set[int] = set()
+    types = RowTypes(manifest.schema_at(manifest.position))
     try:
         for part in fold(place, manifest, manifest.position):
+            check_rows(types, manifest.shard, [row for row, _ in part])
             for row, weight in part if key else ():
                 # Its hash alone, of 64 bits, to hold the keys of a large table: that two are equal by chance is damage
                 # where none is, once in 10⁷ checks of a million rows.

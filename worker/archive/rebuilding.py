@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from domains.archive import ShardManifest
+from domains.archive import ShardManifest, check_rows
+from domains.row_types import RowTypes
 from domains.storage import added_values
 from domains.types import Delta, TableSchema
 from worker.archive.folding import fold
@@ -38,15 +39,17 @@ def rebuild_table(
     asked for. ``identity`` is that of the manifest only where this goes on with the same archive. ``loaded`` is told of
     each part's rows. Not durable before the store is synced or closed.
 
-    :raises ArchiveError: nothing is skipped; the store is then to be thrown away.
+    :raises ArchiveError: nothing is skipped, and no row is stored that does not fit; the store is then to be thrown
+        away.
     """
     wanted = schema or manifest.schema_at(position)
     padding, width = added_values(manifest.schema_at(position), wanted), len(wanted.columns)
-    table = store.create_table(wanted, identity)
+    table, types = store.create_table(wanted, identity), RowTypes(wanted)
     total = 0
     for part in fold(place, manifest, position, scratch=scratch):
         for at in range(0, len(part), STEP_ROWS):
             deltas: list[Delta] = [((row + padding)[:width], weight) for row, weight in part[at : at + STEP_ROWS]]
+            check_rows(types, manifest.shard, [row for row, _ in deltas])
             table.stage(deltas)
             store.commit([])
             total += sum(weight for _, weight in deltas)
