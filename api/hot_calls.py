@@ -17,6 +17,7 @@ from api.encoding import serialize
 from api.lookup_requests import parse_keys, parse_query
 from api.lookups import Lookups
 from api.metrics import Requests, RouteTimes
+from api.prepared_views import Typed
 from api.routes.sql import executed
 from api.routes.tables import written
 from api.schemas import SqlRequest
@@ -24,9 +25,9 @@ from api.statuses import describe
 from controller.deployment import Deployment, WriteResult
 from domains.packets import Clock
 
-Answer = tuple[int, bytes]
-"""Status and body, which is JSON."""
-Body = bytes | Coroutine[Any, Any, bytes]
+Answer = tuple[int, bytes, bytes]
+"""Status, body, which is JSON, and the columns that JSON has no type for."""
+Body = Typed | Coroutine[Any, Any, Typed]
 Write = Callable[[Deployment, str, bytes], Awaitable[WriteResult]]
 
 PREFIX = "/v1/views/"
@@ -57,19 +58,19 @@ class Call:
         started = perf_counter()
         try:
             found = self.work(name, query, body, token)
-            if not isinstance(found, bytes):
+            if not isinstance(found, tuple):
                 return self._awaited(found, started, name or body[:500].decode("utf-8", "replace"))
-            answer = (200, found)
+            answer = (200, *found)
         except Exception as error:
-            answer = describe(error, self.route)
+            answer = (*describe(error, self.route), b"")
         self.times.add(answer[0], perf_counter() - started)
         return answer
 
-    async def _awaited(self, coming: Awaitable[bytes], started: float, about: str) -> Answer:
+    async def _awaited(self, coming: Awaitable[Typed], started: float, about: str) -> Answer:
         try:
-            answer = (200, await coming)
+            answer = (200, *await coming)
         except Exception as error:
-            answer = describe(error, self.route)
+            answer = (*describe(error, self.route), b"")
         self.times.add(answer[0], perf_counter() - started, about)
         return answer
 
@@ -90,8 +91,8 @@ class HotCalls:
         self._writes = {method: self._write_call(method, write, requests) for method, write in writes.items()}
 
     def _write_call(self, method: str, write: Write, requests: Requests) -> Call:
-        async def work(table: str, query: bytes, body: bytes, token: Clock | None) -> bytes:
-            return serialize(written(await write(self._deployment, table, body)))
+        async def work(table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+            return serialize(written(await write(self._deployment, table, body))), b""
 
         route = f"{method} {ROWS_ROUTE}"
         return Call(work, route, requests.route(route), writes=True)
@@ -126,7 +127,7 @@ class HotCalls:
     def _begin_many(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Body:
         many = self._lookups.many
         asked = many.ask(body, token)
-        return many.finish(asked, token) if asked.late else asked.body()
+        return many.finish(asked, token) if asked.late else many.typed(asked)
 
-    async def _begin_sql(self, name: str, query: bytes, body: bytes, token: Clock | None) -> bytes:
-        return serialize(await executed(self._deployment, checked(SqlRequest, body), token))
+    async def _begin_sql(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+        return serialize(await executed(self._deployment, checked(SqlRequest, body), token)), b""

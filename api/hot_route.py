@@ -26,6 +26,7 @@ from controller.deployment import Deployment, WriteResult
 from domains.packets import Clock
 
 JSON = (b"content-type", b"application/json")
+TYPES = b"headrace-types"
 GONE_SECONDS = 1.0
 """Within which uvicorn hears that a connection was closed. It takes a turn of the loop."""
 
@@ -62,11 +63,12 @@ class HotRoute:
             token = _token(headers)
         except Exception as error:
             status, answer = describe(error, call.route)
+            types = b""
             call.times.add(status, 0.0)
         else:
             begun = call.begin(name, scope["query_string"], body, token)
-            status, answer = begun if isinstance(begun, tuple) else await begun
-        await _answer(send, status, answer)
+            status, answer, types = begun if isinstance(begun, tuple) else await begun
+        await _answer(send, status, answer, types)
 
 
 def _insert(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:
@@ -106,8 +108,8 @@ async def _has_gone(receive: Receive) -> bool:
     return True
 
 
-async def _answer(send: Send, status: int, body: bytes) -> None:
-    headers: Any = (JSON, (b"content-length", b"%d" % len(body)))
+async def _answer(send: Send, status: int, body: bytes, types: bytes) -> None:
+    headers: Any = (JSON, (b"content-length", b"%d" % len(body)), *([(TYPES, types)] if types else []))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from api.encoding import listed, parse_numbers
 from api.many_lookups import ManyLookups
-from api.prepared_views import Pages, PreparedViews, if_known
+from api.prepared_views import Pages, PreparedViews, Typed, if_known
 from controller.deployment import Deployment, in_one_state
 from domains.packets import Clock
 
@@ -22,27 +22,41 @@ class Lookups:
 
     def page(
         self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None
-    ) -> bytes | Coroutine[Any, Any, bytes]:
+    ) -> Typed | Coroutine[Any, Any, Typed]:
         """The body ``{"rows":[…]}`` if the answer is there. Else what awaits it: it fills a hole, or waits until the
         view has reached the token, or is known."""
         lookup = None if token is not None else if_known(lambda: self._prepared.get(view))
         if lookup is None:
-            return _awaited_rows(self._deployment.page(view, parameters, token=token))
+            return self._awaited(view, lambda: self._deployment.page(view, parameters, token=token))
         found = lookup.try_page(parameters)
         if isinstance(found, bytes):
-            return b'{"rows":[' + found + b"]}"
-        return _awaited_rows(self._deployment.fill_page(lookup, found, parameters))
+            return b'{"rows":[' + found + b"]}", lookup.types
+        return self._awaited(view, lambda: self._deployment.fill_page(lookup, found, parameters))
 
-    def try_numbers(self, view: str, body: bytes) -> bytes | None:
+    async def _awaited(self, view: str, rows: Callable[[], Awaitable[bytes]]) -> Typed:
+        while True:
+            types = self._prepared.types(view)
+            body = b'{"rows":[' + await rows() + b"]}"
+            if self._prepared.stayed(view, types):
+                return body, self._prepared.types(view) or b""
+
+    def try_numbers(self, view: str, body: bytes) -> Typed | None:
         """What ``pages`` gives, if the body's keys are a whole number each and all their rows are there; else None."""
         values = parse_numbers(body)
         if values is None:
             return None
         pages = if_known(lambda: in_one_state(lambda reading: self._prepared.get(view).try_integers(values, reading)))
-        return None if pages is None else _results(pages)
+        return None if pages is None else (_results(pages), self._prepared.get(view).types)
 
-    async def pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
+    async def pages(self, view: str, keys: list[Any], token: Clock | None) -> Typed:
         """The body ``{"results":[[…],…]}`` for many keys, in their order. Only the misses are awaited."""
+        while True:
+            types = self._prepared.types(view)
+            body = await self._pages(view, keys, token)
+            if self._prepared.stayed(view, types):
+                return body, self._prepared.types(view) or b""
+
+    async def _pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
         found = None if token is not None else self._tried(view, keys)
         if found is None:
             return _results(await self._deployment.pages(view, keys, token=token))
@@ -56,10 +70,6 @@ class Lookups:
     def _tried(self, view: str, keys: list[Any]) -> Pages | None:
         """What is there now; None where the view is not known yet."""
         return if_known(lambda: in_one_state(lambda reading: self._prepared.get(view).try_pages(keys, reading)))
-
-
-async def _awaited_rows(coming: Awaitable[bytes]) -> bytes:
-    return b'{"rows":[' + await coming + b"]}"
 
 
 def _results(pages: Sequence[bytes | None]) -> bytes:

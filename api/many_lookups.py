@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, cast
 from api.encoding import listed
 from api.kept_answers import MARKERS_MAX, Kept, KeptAnswers, Name, pieces_of
 from api.lookup_requests import MAX_LOOKUPS, parse_lookups, parse_piece
-from api.prepared_views import Pages, PreparedViews, if_known
+from api.prepared_views import Pages, PreparedViews, Typed, if_known
 from api.references import Values, Wanted, not_earlier, values_of
-from controller.deployment import Deployment, Reading, in_one_state
+from controller.deployment import Deployment, PreparedLookup, Reading, in_one_state
 from domains.errors import BadRequest
 from domains.packets import Clock
 from domains.types import Row
@@ -57,8 +57,9 @@ class Asked:
 
     answers: list[bytes]
     """Empty where it is missing: no answer is."""
-    sources: list[Kept | str]
-    """Of each answer what it is kept as, or else its view: for those that refer to it."""
+    sources: list[Kept | PreparedLookup | None]
+    """Of each answer what it is kept as, or else the look-up that it was read by: for its types, and for those that
+    refer to it. None where it is missing, and no answer is."""
     late: list[Late] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
 
@@ -90,23 +91,33 @@ class ManyLookups:
 
     def ask_for(self, wanted: Sequence[Wanted], token: Clock | None) -> Asked:
         """The same for look-ups that are parsed."""
-        asked = Asked([b""] * len(wanted), [each.view for each in wanted])
+        asked = Asked([b""] * len(wanted), [None] * len(wanted))
         waiting = [Waiting(place, None, each) for place, each in enumerate(wanted)]
         return self._further(asked, waiting, awaited=token is not None)
 
-    async def finish(self, asked: Asked, token: Clock | None) -> bytes:
+    def typed(self, asked: Asked) -> Typed:
+        """The body of what is not late, and for each look-up in turn its types, or ``-``."""
+        types = [_lookup_of(source).types for source in asked.sources]
+        return asked.body(), b", ".join([each or b"-" for each in types]) if any(types) else b""
+
+    async def finish(self, asked: Asked, token: Clock | None) -> Typed:
         """The body, once what is missing is filled, side by side, and then what refers to it."""
         while asked.late:
+            types = [self._prepared.types(each.view) for each in asked.late]
             if token is not None or any(each.tried is None for each in asked.late):
                 coming = (self._deployment.pages(each.view, each.keys, token=token) for each in asked.late)
                 whole = [cast(Pages, pages) for pages in await gather(*coming)]
             else:
                 whole = await self._filled(asked.late)
+            if not all(self._prepared.stayed(each.view, known) for each, known in zip(asked.late, types, strict=True)):
+                asked.late = [each._replace(tried=None) for each in asked.late]
+                continue
             for late, pages in zip(asked.late, whole, strict=True):
                 asked.answers[late.place] = listed(pages)
+                asked.sources[late.place] = self._prepared.get(late.view)
             # Of those that wait, the first refers only to answers that are there by now: so this comes to an end.
             asked = self._further(asked, asked.waiting, awaited=token is not None)
-        return asked.body()
+        return self.typed(asked)
 
     def _further(self, asked: Asked, waiting: Sequence[Waiting], *, awaited: bool) -> Asked:
         """With what these are answered, in one state; ``awaited``: nothing is to be read, since there is a token."""
@@ -150,7 +161,7 @@ class ManyLookups:
         known = [self._referring.get(piece) or self._kept.get(piece) or _parsed_alone(piece) for piece in pieces]
         if None in known:
             return None
-        asked = Asked([b""] * len(pieces), [""] * len(pieces))
+        asked = Asked([b""] * len(pieces), [None] * len(pieces))
         for place, (piece, kept) in enumerate(zip(pieces, known, strict=True)):
             if type(kept) is not Kept:
                 self._read(place, piece, cast(Wanted, kept), asked, reading)
@@ -165,7 +176,6 @@ class ManyLookups:
 
     def _read(self, place: int, piece: bytes | None, wanted: Wanted, asked: Asked, reading: Reading) -> None:
         """Add its answer, or what is late of it."""
-        asked.sources[place] = wanted.view
         if not wanted.references:
             self._read_keys(place, piece, wanted.view, wanted.keys, asked, reading)
             return
@@ -197,8 +207,8 @@ class ManyLookups:
             if not answer:
                 return None
             source, take = asked.sources[reference.place], reference.take
-            if isinstance(source, str):
-                values = values_of(take, answer, self._prepared.get(source).info)
+            if not isinstance(source, Kept):
+                values = values_of(take, answer, _lookup_of(source).info)
             else:
                 known = source.values.get(take)
                 if known is None:
@@ -218,7 +228,7 @@ class ManyLookups:
         self, place: int, name: Name | None, view: str, keys: list[Any], asked: Asked, reading: Reading
     ) -> None:
         """The same by its keys; what it is kept by, if it can be."""
-        lookup = self._prepared.get(view)
+        lookup = asked.sources[place] = self._prepared.get(view)
         short = lookup.try_short(keys[0], reading) if len(keys) == 1 else None
         if short is not None:
             answer = b"[[" + short.page + b"]]"
@@ -242,6 +252,12 @@ class ManyLookups:
             kept = Kept(lookup, version, len(keys), answer, markers, states)
             self._kept.keep(name, kept)
             asked.sources[place] = kept
+
+
+def _lookup_of(source: Kept | PreparedLookup | None) -> PreparedLookup:
+    """That of an answer which is there."""
+    assert source is not None
+    return source.lookup if isinstance(source, Kept) else source
 
 
 def _parsed_alone(piece: bytes) -> Wanted | None:

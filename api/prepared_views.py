@@ -13,6 +13,8 @@ MAX_PREPARED = 4096
 bound a client could fill the memory with spellings; a recipe with more views than this works, a little slower."""
 
 Found = TypeVar("Found")
+Typed = tuple[bytes, bytes]
+"""An answer's body, and the columns that JSON has no type for (``ViewInfo.types``)."""
 Pages = list[bytes | None]
 """Of each key its rows; None where they are not there yet."""
 
@@ -37,6 +39,15 @@ class PreparedViews:
                 self._prepared.clear()
             self._prepared[view] = found
         return found
+
+    def types(self, view: str) -> bytes | None:
+        """Those of its columns; None where it is not known yet."""
+        found = if_known(lambda: self.get(view))
+        return None if found is None else found.types
+
+    def stayed(self, view: str, types: bytes | None) -> bool:
+        """Whether these are its types still: what was awaited meanwhile may else be of a view that was replaced."""
+        return types is None or self.types(view) == types
 
 
 def if_known(read: Callable[[], Found]) -> Found | None:

@@ -14,7 +14,7 @@ from controller.short_lookup import Short
 from domains.errors import BadRequest
 from domains.graph import Parameter
 from domains.packets import Clock, Once
-from domains.types import Column, Row, TableSchema
+from domains.types import Column, Kind, Row, TableSchema
 from migrations.statements.duplicates import REFUSED, OnDuplicate
 from worker.archiving import Taken
 from worker.reader_map import BoundLookup, Reading, in_one_state
@@ -36,6 +36,10 @@ __all__ = [
     "not_archived",
     "numbered_upsert",
 ]
+
+
+NOT_IN_JSON = frozenset((Kind.DECIMAL, Kind.DATE, Kind.DATETIME, Kind.BLOB))
+"""They are strings in an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,12 @@ class ViewInfo:
     """It came from a SELECT on ``/v1/sql``."""
     materialization: str
     """``partial``, ``full``, or ``none`` while it has no reader."""
+
+    @property
+    def types(self) -> bytes:
+        """The columns that JSON has no type for, by their places: ``2:DECIMAL 4:DATETIME``. Empty where it has all."""
+        kinds = ((place, column.type.kind) for place, column in enumerate(self.columns))
+        return " ".join(f"{place}:{kind}" for place, kind in kinds if kind in NOT_IN_JSON).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +158,8 @@ class PreparedLookup(Protocol):
 
     info: ViewInfo
     stale: bool
+    types: bytes
+    """Of its info."""
 
     def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | BoundLookup:
         """The rows as comma-joined JSON objects for query-string values; on a miss, what ``fill_page`` is to be given.

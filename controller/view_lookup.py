@@ -30,6 +30,7 @@ class ViewLookup:
 
     def __init__(self, info: ViewInfo, binding: Binding, shards: tuple[ReaderShard, ...], hosts: Hosts) -> None:
         self.info = info
+        self.types = info.types
         self.binding = binding
         self.shards = shards
         """In the order of their numbers; none while the view has no reader yet."""

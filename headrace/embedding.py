@@ -73,9 +73,11 @@ class LoopTransport(httpx.BaseTransport):
 class Embedded(Connection):
     """A connection that owns what it is connected to; closing it closes the deployment."""
 
-    def __init__(self, thread: LoopThread, deployment: Deployment, settings: Settings, read_your_writes: bool) -> None:
-        app = create_app(deployment, max_body=settings.max_body_size)
-        super().__init__(URL, read_your_writes=read_your_writes, transport=LoopTransport(thread, app))
+    def __init__(
+        self, thread: LoopThread, deployment: Deployment, settings: Settings, read_your_writes: bool, raw: bool
+    ) -> None:
+        transport = LoopTransport(thread, create_app(deployment, max_body=settings.max_body_size))
+        super().__init__(URL, read_your_writes=read_your_writes, raw=raw, transport=transport)
         self._thread: LoopThread | None = thread
         self._deployment = deployment
 
@@ -94,18 +96,23 @@ class Embedded(Connection):
 
 
 def embedded(
-    path: str | Path, *, read_your_writes: bool = False, opener: Opener = open_deployment, **settings: Any
+    path: str | Path,
+    *,
+    read_your_writes: bool = False,
+    raw: bool = False,
+    opener: Opener = open_deployment,
+    **settings: Any,
 ) -> Embedded:
     """Open the database in the directory ``path``, in this process. Close it, or use ``with``.
 
-    ``settings`` are those of ``headrace serve``: ``memory_limit="512MB"``, ``domains=2``, ``read_timeout=5``.
-    Raises SettingsError, StorageFailure.
+    ``raw`` is that of ``connect``, and ``settings`` are those of ``headrace serve``: ``memory_limit="512MB"``,
+    ``domains=2``, ``read_timeout=5``. Raises SettingsError, StorageFailure.
     """
     chosen = settings_module.load(data=Path(path), **settings)
     thread = LoopThread()
     try:
         with extras.named():
-            return Embedded(thread, thread.run(_open(opener, chosen)), chosen, read_your_writes)
+            return Embedded(thread, thread.run(_open(opener, chosen)), chosen, read_your_writes, raw)
     except BaseException:
         thread.stop()
         raise

@@ -95,12 +95,14 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.write_eof()
             self._expect_more()
 
-    def _write_json(self, status: int, body: bytes, *, is_last: bool) -> None:
+    def _write_json(self, status: int, body: bytes, types: bytes = b"", *, is_last: bool) -> None:
         """A whole answer of our own, with the headers of uvicorn's."""
         headers = self.server_state.default_headers
         if headers is not self._added[0]:
             self._added = (headers, b"".join([b"%b: %b\r\n" % header for header in headers]))
         closing = b"connection: close\r\n" if is_last else b""
+        if types:
+            closing += b"headrace-types: %b\r\n" % types
         head = b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
         self.transport.write(head % (STATUS_LINE[status], self._added[1], len(body), closing) + body)
 

@@ -147,11 +147,11 @@ class ShortProtocol(HttpProtocol):
         return data[body_end:]
 
     async def _finish(self, coming: Coroutine[Any, Any, Answer]) -> None:
-        status, body = await coming
+        answer = await coming
         self._awaited = False
         if self.transport.is_closing():
             return
-        self._answer(status, body)
+        self._answer(*answer)
         held, self._held = self._held, b""
         if held and not self._closing:
             self.flow.resume_reading()
@@ -161,8 +161,8 @@ class ShortProtocol(HttpProtocol):
 
     # --- what leaves ----------------------------------------------------------------------------------------------
 
-    def _answer(self, status: int, body: bytes) -> None:
-        self._write_json(status, body, is_last=self._closing)
+    def _answer(self, status: int, body: bytes, types: bytes) -> None:
+        self._write_json(status, body, types, is_last=self._closing)
         self.server_state.total_requests += 1
         if self._closing:
             self.transport.close()

@@ -49,8 +49,8 @@ async def list_views(deployment: Serving) -> Response:
 @router.get("/v1/views/{view}", response_model=PageAnswer, openapi_extra=PARAMETERS)
 async def page(view: str, request: Request, lookups: Looking, token: Token) -> Response:
     """The rows of one view for these parameters; a miss is filled first."""
-    body = lookups.page(view, parse_query(request.scope["query_string"]), token)
-    return Response(body if isinstance(body, bytes) else await body, media_type="application/json")
+    found = lookups.page(view, parse_query(request.scope["query_string"]), token)
+    return _typed(*(found if isinstance(found, tuple) else await found))
 
 
 @router.post("/v1/views/{view}/lookup", response_model=PagesAnswer, openapi_extra=documented(KeysRequest))
@@ -58,7 +58,7 @@ async def lookup(
     view: str, body: Annotated[KeysRequest, Depends(json_body(KeysRequest))], lookups: Looking, token: Token
 ) -> Response:
     """The rows for each of many keys, in the order asked."""
-    return Response(await lookups.pages(view, body.keys, token), media_type="application/json")
+    return _typed(*await lookups.pages(view, body.keys, token))
 
 
 @router.post("/v1/lookups", response_model=LookupsAnswer, openapi_extra=documented(LookupsRequest))
@@ -71,7 +71,7 @@ async def lookups_of_many(
     """
     wanted = [wanted_of(each.view, list[Any](each.keys)) for each in body.lookups]
     asked = lookups.many.ask_for(wanted, token)
-    return Response(await lookups.many.finish(asked, token), media_type="application/json")
+    return _typed(*await lookups.many.finish(asked, token))
 
 
 @router.get(
@@ -115,6 +115,11 @@ async def explain(view: str, request: Request, deployment: Serving) -> Response:
     if "text/plain" in request.headers.get("accept", ""):
         return Response(tree + "\n", media_type="text/plain")
     return answer({"view": view, "explain": tree})
+
+
+def _typed(body: bytes, types: bytes) -> Response:
+    headers = {"Headrace-Types": types.decode()} if types else None
+    return Response(body, media_type="application/json", headers=headers)
 
 
 def _view(info: ViewInfo) -> dict[str, Any]:

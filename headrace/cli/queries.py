@@ -50,7 +50,7 @@ def sql(
     """
     statements = _statements(text, file)
     printer = console()
-    with connect(load(config, url=url).url) as db:
+    with connect(load(config, url=url).url, raw=True) as db:
         view = None if param else created_view(statements)
         if view is not None:
             # A view of many rows takes longer to build than a request may last, so its migration is followed.

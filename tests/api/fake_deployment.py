@@ -45,11 +45,12 @@ from domains.errors import (
 )
 from domains.graph import Parameter, ParameterKind
 from domains.packets import Clock, Once
-from domains.types import BIGINT, TEXT, Column, Row, SqlType, TableColumn, TableSchema
+from domains.types import BIGINT, DATE, DATETIME, TEXT, Column, Row, SqlType, TableColumn, TableSchema, decimal_type
 from worker.reader_map import BoundLookup
 
 VIEW = re.compile(r"CREATE\s+(?:EXT\s+)?VIEW\s+(\w+)\s+AS\s+(.*)", re.I | re.S)
 PARAMETER = re.compile(r"([\w.]+)\s*(=|>=|<=|>|<|IN)\s*\(?\?", re.I)
+DECLARED = {"DECIMAL(8,2)": decimal_type(2), "DATE": DATE, "DATETIME": DATETIME}
 WRITTEN = re.compile(r"\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|CREATE\s+TABLE)\s+(\w+)", re.I)
 
 
@@ -67,6 +68,7 @@ class FakeLookup:
     def __init__(self, deployment: FakeDeployment, info: ViewInfo) -> None:
         self._deployment = deployment
         self.info = info
+        self.types = info.types
         self.stale = False
 
     def try_page(self, text: Mapping[str, Sequence[str]]) -> bytes | BoundLookup:
@@ -444,7 +446,7 @@ def _coerce(parameter: Parameter, value: Any) -> Any:
 
 
 def _declared(name: str) -> SqlType:
-    return BIGINT if "INT" in name.upper() else TEXT
+    return BIGINT if "INT" in name.upper() else DECLARED.get(name.upper(), TEXT)
 
 
 def _translated(error: sqlite3.Error) -> HeadraceError:

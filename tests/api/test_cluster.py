@@ -147,15 +147,15 @@ async def test_what_another_process_defined_a_moment_ago_is_looked_for(
 
     async def by_page() -> None:
         coming = lookups.page("MadeView", {"id": ["1"]}, None)
-        assert not isinstance(coming, bytes)
-        assert await coming == b'{"rows":[]}'
+        assert not isinstance(coming, tuple)
+        assert await coming == (b'{"rows":[]}', b"")
 
     async def by_lookup() -> None:
-        assert await lookups.pages("MadeView", [[1]], None) == b'{"results":[[]]}'
+        assert await lookups.pages("MadeView", [[1]], None) == (b'{"results":[[]]}', b"")
 
     async def by_lookups() -> None:
         asked = lookups.many.ask(b'{"lookups":[{"view":"MadeView","keys":[[1]]}]}', None)
-        assert await lookups.many.finish(asked, None) == b'{"results":[[[]]]}'
+        assert await lookups.many.finish(asked, None) == (b'{"results":[[[]]]}', b"")
 
     for use in (by_sql, by_rows, by_page, by_lookup, by_lookups):
         await cluster.execute("CREATE TABLE made (id INT PRIMARY KEY)")

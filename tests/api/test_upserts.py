@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ CREATE TABLE ribbons (id BIGINT NOT NULL AUTO_INCREMENT, user INT NOT NULL, stor
                       SHARD BY (user);
 CREATE EXT VIEW OfUser AS SELECT story, at, note FROM ribbons WHERE user = ? ORDER BY story;
 """
-NOON, LATER = "2026-01-31 12:00:00", "2026-01-31 13:00:00"
+NOON, LATER = datetime(2026, 1, 31, 12), datetime(2026, 1, 31, 13)
 
 
 @pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
@@ -37,7 +38,7 @@ def of_user(db: Embedded, user: int) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in db.view("OfUser").lookup(user=user)]
 
 
-def ribbon(user: int, story: int, at: str = NOON, **more: Any) -> dict[str, Any]:
+def ribbon(user: int, story: int, at: datetime = NOON, **more: Any) -> dict[str, Any]:
     return {"user": user, "story": story, "at": at, **more}
 
 

@@ -35,7 +35,7 @@ async def test_one_batch_fills_all_views(deployment: LocalDeployment) -> None:
     before = deployment.dataflow.flusher.batches
     asked = lookups.ask_for(WANTED, None)
     assert len(asked.late) == len(WANTED)
-    assert await lookups.finish(asked, None) == ANSWER
+    assert await lookups.finish(asked, None) == (ANSWER, b"")
     if deployment.state.shards == 1:
         assert deployment.dataflow.flusher.batches == before + 1
     again = lookups.ask_for(WANTED, None)
@@ -47,11 +47,11 @@ async def test_what_was_there_stays_and_only_the_rest_is_filled(deployment: Loca
     await deployment.pages("by_id", [[2]])
     asked = lookups.ask_for(WANTED, None)
     assert asked.late[0].tried == [None, TWO, None]
-    assert await lookups.finish(asked, None) == ANSWER
+    assert await lookups.finish(asked, None) == (ANSWER, b"")
 
 
 async def test_a_view_that_is_replaced_meanwhile_is_asked_again(deployment: LocalDeployment) -> None:
     lookups = Lookups(deployment).many
     asked = lookups.ask_for(WANTED, None)
     await deployment.execute("CREATE OR REPLACE VIEW by_id AS SELECT id FROM stories WHERE id = ? AND author = 7")
-    assert await lookups.finish(asked, None) == ANSWER
+    assert await lookups.finish(asked, None) == (ANSWER, b"")

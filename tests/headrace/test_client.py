@@ -326,6 +326,60 @@ def test_datetimes_with_a_zone_are_taken_to_utc() -> None:
         to_json([datetime(1, 1, 1, tzinfo=berlin)])
 
 
+@pytest.mark.parametrize("where", ["server", "embedded"])
+def test_reads_have_pythons_types(where: str, shared: Callable[[str], str], tmp_path: Path) -> None:
+    """DECIMAL, dates and BLOB came as the strings that they are in JSON, which a text is, too."""
+    berlin = timezone(timedelta(hours=2))
+    bill = {
+        "id": 1,
+        "paid": Decimal("12345678901234567890.10"),
+        "text": "1.50",
+        "at": datetime(2026, 1, 31, 8, 0, 0, 250_000),
+        "due": date(2026, 1, 31),
+        "body": b"\xff\x00",
+        "none": None,
+    }
+    with connect(shared("local")) if where == "server" else embedded(tmp_path) as db:
+        db.execute(
+            "CREATE TABLE bills (id INT PRIMARY KEY, paid DECIMAL(30,2), text TEXT, at DATETIME, due DATE, body BLOB,"
+            " none TIMESTAMP); CREATE VIEW BillsById AS SELECT * FROM bills WHERE id = ?;"
+            " CREATE VIEW DueAt AS SELECT id, due FROM bills WHERE at = ?; CREATE VIEW Ids AS SELECT id FROM bills"
+        )
+        written = db.table("bills").insert({**bill, "at": datetime(2026, 1, 31, 10, 0, 0, 250_000, berlin)})
+        view = db.view("BillsById")
+        for token in (written.token, None, None):
+            assert view.lookup(id=1, token=token) == [bill]
+            assert view.lookup_many([2, 1, [1]], token=token) == [[], [bill], [bill]]
+            at = [references.first(1, "at")]
+            several = db.lookups([("Ids", [[]]), ("BillsById", [1, 2]), ("DueAt", [at, bill["at"]])], token=token)
+            assert several == [[[{"id": 1}]], [[bill], []], [[{"id": 1, "due": date(2026, 1, 31)}]] * 2]
+        assert view.lookup(id=None) == []
+        assert db.view("DueAt").lookup(at=datetime(2026, 1, 31, 6, 0, 0, 250_000, timezone(-timedelta(hours=2))))
+        found = db.execute("SELECT *, SUM(paid) OVER_ALL FROM bills WHERE at = ? GROUP BY id", [bill["at"]])
+        assert found.records() == [{**bill, "OVER_ALL": bill["paid"]}]
+        again = db.table("bills").insert({**view.lookup(id=1)[0], "id": 2})
+        assert view.lookup(id=2, token=again.token) == [{**bill, "id": 2}]
+
+
+def test_raw_reads_are_those_of_json(shared: Callable[[str], str]) -> None:
+    plain = {"id": 1, "paid": "1.50", "at": "2026-01-31 08:00:00", "body": "/w=="}
+    with connect(shared("local"), raw=True) as db:
+        db.execute("CREATE TABLE bills (id INT PRIMARY KEY, paid DECIMAL(30,2), at DATETIME, body BLOB)")
+        db.execute("CREATE VIEW BillsById AS SELECT * FROM bills WHERE id = ?")
+        token = db.table("bills").insert({**plain, "body": b"\xff"}).token
+        for each in (db, db.session(token)):
+            assert each.view("BillsById").lookup(id=1, token=token) == [plain]
+            assert each.execute("SELECT * FROM bills", token=token).records() == [plain]
+
+
+def test_types_that_do_not_fit_the_answer_are_an_error() -> None:
+    for types in ("0:DATE", "7:DATE", "0:DECIMAL, -", "x:DATE", "0"):
+        with pytest.raises(errors.ConnectionFailed):
+            read_answer(calls.lookup("v", {}), 200, b'{"rows": [{"id": "seven"}]}', types)
+    later = read_answer(calls.lookup("v", {}), 200, b'{"rows": [{"id": "seven"}]}', "0:OF_A_LATER_VERSION")
+    assert later == [{"id": "seven"}]
+
+
 def test_parameters_keep_their_types(tmp_path: Path) -> None:
     """Nothing says what type a ``?`` has: bytes went as their base64 text and were stored as that, decimals became
     doubles where they were computed with."""
@@ -334,7 +388,7 @@ def test_parameters_keep_their_types(tmp_path: Path) -> None:
         db.execute("INSERT INTO files VALUES (?, ?, ?)", [1, b"\xff", Decimal("12345678901234567890.10")])
         db.execute("UPDATE files SET paid = paid + ? WHERE body = ?", [Decimal("0.01"), b"\xff"])
         found = db.execute("SELECT HEX(body), paid FROM files WHERE body IN (?)", [[b"\xff", b""]])
-        assert found.rows == (("FF", "12345678901234567890.11"),)
+        assert found.rows == (("FF", Decimal("12345678901234567890.11")),)
         for wrong in ({"BLOB": "?"}, {"BLOB": 1}, {"DECIMAL": "1e9"}, {}, {"BLOB": "", "DECIMAL": "1"}):
             with pytest.raises((errors.BadRequest, errors.TypeViolation)):
                 db.execute("SELECT ?", [wrong])

@@ -60,7 +60,8 @@ def rows_of(db: Embedded, sql: str) -> list[tuple[Any, ...]]:
 
 # --- values -------------------------------------------------------------------------------------------------------
 
-EXPECTED = (-5, 2**64 - 1, 1, 0.5, "10.01", "abc", "AP8=", "2026-01-31", "2026-01-31 08:00:00")
+DAY, AT = date(2026, 1, 31), datetime(2026, 1, 31, 8)
+EXPECTED = (-5, 2**64 - 1, 1, 0.5, Decimal("10.01"), "abc", b"\x00\xff", DAY, AT)
 NAMES = ("t", "u", "b", "f", "d", "c", "x", "day", "at")
 TEXTS = ("-5", str(2**64 - 1), "TRUE", "0.5", "10.005", "abc", "AP8=", "2026-01-31", "2026-01-31T10:00:00+02:00")
 
@@ -88,7 +89,7 @@ def test_dates_in_a_format_of_their_own(db: Embedded, tmp_path: Path) -> None:
     options = Options(date_format="%d.%m.%Y", datetime_format="%b %d %Y %I%p")
     ended = load(db, Request("kinds", [file], options, tmp_path / "bad.jsonl"))
     assert (ended.rows, ended.rejected) == (1, 1)
-    assert rows_of(db, "SELECT day, at FROM kinds") == [("2026-01-31", "2026-01-31 08:00:00")]
+    assert rows_of(db, "SELECT day, at FROM kinds") == [(DAY, AT)]
     assert "is not written as %d.%m.%Y" in rejected(tmp_path / "bad.jsonl")[0]["reason"]
 
 

@@ -3,8 +3,8 @@
 It stands alone: it needs httpx and nothing of the server, so that an application installs it beside whatever else it
 has. What a call sends and how its answer is read is written once, as a value (``calls.py``); the two connections only
 differ in how they carry it (``connection.py`` blocks, ``async_connection.py`` awaits). Look-ups of one request may
-refer to one another's answers (``references.py``). What goes wrong is raised as one of ``errors.py``, the tree that the
-server raises, too; what both call a token is in ``tokens.py``.
+refer to one another's answers (``references.py``), and values have Python's types (``typed.py``). What goes wrong is
+raised as one of ``errors.py``, the tree that the server raises, too; what both call a token is in ``tokens.py``.
 
 ::
 
@@ -53,18 +53,22 @@ _HOMES = {
 }
 
 
-def connect(url: str, *, read_your_writes: bool = False, timeout: float = 60.0) -> Connection:
-    """A blocking client of the server at ``url``. Nothing is sent before the first call."""
+def connect(url: str, *, read_your_writes: bool = False, timeout: float = 60.0, raw: bool = False) -> Connection:
+    """A blocking client of the server at ``url``. Nothing is sent before the first call.
+
+    ``raw``: DECIMAL, DATE, DATETIME and BLOB are read as the strings that they are in JSON."""
     from headrace_client.connection import Connection
 
-    return Connection(url, read_your_writes=read_your_writes, timeout=timeout)
+    return Connection(url, read_your_writes=read_your_writes, timeout=timeout, raw=raw)
 
 
-def connect_async(url: str, *, read_your_writes: bool = False, timeout: float = 60.0) -> AsyncConnection:
+def connect_async(
+    url: str, *, read_your_writes: bool = False, timeout: float = 60.0, raw: bool = False
+) -> AsyncConnection:
     """The same to be awaited: ``async with connect_async(url) as db: await db.view("V").lookup(id=7)``."""
     from headrace_client.async_connection import AsyncConnection
 
-    return AsyncConnection(url, read_your_writes=read_your_writes, timeout=timeout)
+    return AsyncConnection(url, read_your_writes=read_your_writes, timeout=timeout, raw=raw)
 
 
 def __getattr__(name: str) -> Any:

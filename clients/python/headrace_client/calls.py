@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
+from headrace_client import typed
 from headrace_client.encoding import sql_value, to_json, to_text
 from headrace_client.errors import BadRequest, ConnectionFailed, HeadraceError, rebuild
 from headrace_client.references import Reference
@@ -17,6 +18,9 @@ from headrace_client.tokens import Token
 Answer = TypeVar("Answer")
 Key = Any
 """A key of a view: a tuple or list of its parameters, a mapping by name, or the one value where there is one."""
+
+Pages = list[list[Record]]
+"""Of each key its rows."""
 
 Once = tuple[str, int]
 """The name of a stream of writes, and a number in it, from 1 on: what is sent again under it is not done again."""
@@ -40,11 +44,13 @@ class Call(Generic[Answer]):
     body: bytes | None = None
     consistent: bool = False
     """It takes a token."""
+    views: Callable[[Any], Sequence[Pages]] | None = None
+    """Of a look-up's answer, the pages of each view that was asked for: their types are in the answer's header."""
 
 
-def execute(sql: str, params: Sequence[Any]) -> Call[list[Result]]:
+def execute(sql: str, params: Sequence[Any], *, raw: bool = False) -> Call[list[Result]]:
     body = to_json({"sql": sql, "params": [sql_value(each) for each in params]})
-    return Call("POST", "/v1/sql", _results, body, consistent=True)
+    return Call("POST", "/v1/sql", lambda answer: _results(answer, raw), body, consistent=True)
 
 
 def last(results: list[Result]) -> Result:
@@ -61,21 +67,26 @@ def lookup(view: str, parameters: Mapping[str, Any]) -> Call[list[Record]]:
         query = urlencode([(name, to_text(each)) for name, each in pairs])
         if len(query) <= QUERY_MAX:
             path = f"{_view(view)}?{query}" if query else _view(view)
-            return Call("GET", path, lambda answer: _rows(answer["rows"]), consistent=True)
+            return Call(
+                "GET", path, lambda answer: _rows(answer["rows"]), None, True, lambda answer: [[answer["rows"]]]
+            )
     many = lookup_many(view, [given])
-    return Call(many.method, many.path, lambda answer: _first(many.read(answer)), many.body, consistent=True)
+    return Call(many.method, many.path, lambda answer: _first(many.read(answer)), many.body, True, many.views)
 
 
-def lookup_many(view: str, keys: Iterable[Key]) -> Call[list[list[Record]]]:
+def lookup_many(view: str, keys: Iterable[Key]) -> Call[Pages]:
     body = to_json({"keys": [_key(key) for key in keys]})
-    return Call("POST", f"{_view(view)}/lookup", lambda answer: _pages(answer["results"]), body, consistent=True)
+    path = f"{_view(view)}/lookup"
+    return Call("POST", path, lambda answer: _pages(answer["results"]), body, True, lambda answer: [answer["results"]])
 
 
-def lookups(wanted: Iterable[tuple[str, Iterable[Key]]]) -> Call[list[list[list[Record]]]]:
+def lookups(wanted: Iterable[tuple[str, Iterable[Key]]]) -> Call[list[Pages]]:
     body = to_json({"lookups": [{"view": view, "keys": [_key(key) for key in keys]} for view, keys in wanted]})
-    return Call(
-        "POST", "/v1/lookups", lambda answer: [_pages(each) for each in answer["results"]], body, consistent=True
-    )
+
+    def read(answer: Any) -> list[Pages]:
+        return [_pages(each) for each in answer["results"]]
+
+    return Call("POST", "/v1/lookups", read, body, True, lambda answer: list(answer["results"]))
 
 
 def evict(view: str, keys: Iterable[Key]) -> Call[int]:
@@ -153,16 +164,18 @@ def show(path: str) -> Call[dict[str, Any]]:
     return Call("GET", path, dict)
 
 
-def read_answer(call: Call[Answer], status: int, content: bytes) -> Answer:
-    """The call's answer; raises the server's error."""
+def read_answer(call: Call[Answer], status: int, content: bytes, types: str = "") -> Answer:
+    """The call's answer; raises the server's error. ``types`` is the header ``Headrace-Types``."""
     try:
         answer = json.loads(content)
         if status < 400:
+            if types and call.views is not None:
+                typed.pages(call.views(answer), types)
             return call.read(answer)
         error = rebuild(**answer["error"], status=status)
     except HeadraceError:
         raise
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, IndexError, ArithmeticError) as problem:
         message = f"{call.method} {call.path.partition('?')[0]} answered {status} with something that is not Headrace's"
         raise ConnectionFailed(message, hint="is the URL that of a Headrace server?") from problem
     raise error
@@ -190,19 +203,19 @@ def _rows(rows: list[Record]) -> list[Record]:
     return rows
 
 
-def _pages(pages: list[list[Record]]) -> list[list[Record]]:
+def _pages(pages: Pages) -> Pages:
     return pages
 
 
-def _first(pages: list[list[Record]]) -> list[Record]:
+def _first(pages: Pages) -> list[Record]:
     return pages[0]
 
 
-def _results(answer: Any) -> list[Result]:
+def _results(answer: Any, raw: bool) -> list[Result]:
     return [
         Result(
             tuple(Column(column["name"], column["type"]) for column in each["columns"]),
-            tuple(map(tuple, each["rows"])),
+            typed.rows([] if raw else [column["type"] for column in each["columns"]], each["rows"]),
             each["rows_affected"],
             Token(answer["token"]),
             each.get("first_id"),

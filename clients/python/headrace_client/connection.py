@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import httpx
 
-from headrace_client import calls
+from headrace_client import calls, typed
 from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
 from headrace_client.errors import ConnectionFailed, ReadTimeout
 from headrace_client.results import Progress, Record, Result, Written
@@ -26,10 +26,13 @@ class Connection:
         *,
         read_your_writes: bool = False,
         timeout: float = 60.0,
+        raw: bool = False,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """``read_your_writes``: every read waits for this connection's earlier writes. ``timeout`` in seconds."""
-        self._session = Session(url, read_your_writes)
+        """``read_your_writes``: every read waits for this connection's earlier writes. ``timeout`` in seconds.
+
+        ``raw``: DECIMAL, DATE, DATETIME and BLOB are read as the strings that they are in JSON."""
+        self._session = Session(url, read_your_writes, raw=raw)
         with self._session.translated():
             self._http = httpx.Client(transport=transport, **options(url, timeout))
         self._shares = False
@@ -53,7 +56,7 @@ class Connection:
         ``token`` of that session was. It need not be closed."""
         child = Connection.__new__(Connection)
         child._http, child._shares = self._http, True
-        child._session = Session(self._session.url, True, token)
+        child._session = Session(self._session.url, True, token, raw=self._session.raw)
         return child
 
     @property
@@ -67,7 +70,7 @@ class Connection:
 
     def execute_all(self, sql: str, params: Sequence[Any] = (), *, token: str | None = None) -> list[Result]:
         """Run SQL and answer each statement's result."""
-        return self.send(calls.execute(sql, params), token)
+        return self.send(calls.execute(sql, params, raw=self._session.raw), token)
 
     def view(self, name: str) -> View:
         return View(self, name)
@@ -105,7 +108,8 @@ class Connection:
         headers = self._session.headers(call, token)
         with self._session.translated():
             response = self._http.request(call.method, call.path, content=call.body, headers=headers)
-        answer = read_answer(call, response.status_code, response.content)
+        types = "" if self._session.raw else response.headers.get(typed.HEADER, "")
+        answer = read_answer(call, response.status_code, response.content, types)
         self._session.remember(answer)
         return answer
 

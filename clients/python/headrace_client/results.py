@@ -1,4 +1,4 @@
-"""What calls answer with. Values are JSON values: DECIMAL, DATE and DATETIME are strings, BLOB is base64."""
+"""What calls answer with. DECIMAL, DATE, DATETIME and BLOB are Python's; to a connection that is ``raw``, strings."""
 
 from __future__ import annotations
 

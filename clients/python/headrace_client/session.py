@@ -23,9 +23,10 @@ FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.02, 0.5
 class Session:
     """Remembers, where asked to, the newest token, and gives it to every read (read-your-writes)."""
 
-    def __init__(self, url: str, read_your_writes: bool, token: str | None = None) -> None:
+    def __init__(self, url: str, read_your_writes: bool, token: str | None = None, *, raw: bool = False) -> None:
         """Raises BadRequest where ``token`` is none."""
         self.url = url
+        self.raw = raw
         self._remembering = read_your_writes
         self._clock: Clock = {} if token is None else tokens.decode(token)
         self._lock = Lock()
