@@ -14,7 +14,7 @@ from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, StillInU
 from domains.graph import Columns, DomainIndex
 from domains.sharding import physical
 from domains.types import TableSchema
-from migrations.alteration import outdated_views
+from migrations.alteration import outdated_views, rebuilt_views
 from migrations.catalog import ViewDefinition
 from migrations.dataflow import Placement
 from migrations.parse import Parsed, exp
@@ -224,7 +224,7 @@ class _Work:
         definition = statement.definition
         old = self.state.catalog.views.get(definition.name.lower())
         if statement.or_replace and old is not None:
-            self._drop_view(old.name, False)
+            self._replace_view(old, definition)
         if not self._free(definition.name, statement.if_not_exists):
             return
         self.state.catalog = self.state.catalog.with_view(definition)
@@ -239,6 +239,19 @@ class _Work:
         self.planned[lower] = planned = understand(self.state, definition, meaning)
         if planned.parameters:
             self.readers[lower] = None
+
+    def _replace_view(self, old: ViewDefinition, new: ViewDefinition) -> None:
+        """The old one goes. Views that read it are planned anew, and take over together with it."""
+        for name in self.state.catalog.dependents(old.name):
+            if (reader := self.state.catalog.views[name.lower()]).ad_hoc:
+                self._forget(reader)
+        for view, planned in rebuilt_views(self.state, old, new):
+            lower = view.name.lower()
+            if lower in self.state.flow.readers:
+                self.readers[lower] = None
+            self.gone[lower] = None
+            self.planned[lower] = planned
+        self._forget(old)
 
     def _drop_view(self, name: str, if_exists: bool) -> None:
         catalog = self.state.catalog

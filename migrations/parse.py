@@ -135,9 +135,9 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
 
 def _statement(sql: str, tokens: list[Token]) -> Parsed:
     text = sql[tokens[0].start : tokens[-1].end + 1]
-    external = _is_external(tokens)
-    if external:
-        tokens = [token for token in tokens if token is not tokens[1]]
+    external = _external(tokens)
+    if external is not None:
+        tokens = [token for token in tokens if token is not external]
     _refuse_foreign_tokens(sql, tokens)
     tokens, sharding = _without_sharding(sql, tokens)
     tokens = _with_plain_values(tokens)
@@ -163,7 +163,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
         raise Unsupported(f"the statement {tokens[0].text.upper()}")
     refuse_unknown(tree)
     query = sql[slice(*parser.ddl_query)] if parser.ddl_query is not None and isinstance(tree, exp.Create) else ""
-    return Parsed(tree, text, external, query, sharding)
+    return Parsed(tree, text, external is not None, query, sharding)
 
 
 _SPELLED = frozenset((TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER))
@@ -205,11 +205,11 @@ def _with_plain_values(tokens: list[Token]) -> list[Token]:
     return [*tokens[: starts[-1]], *(plain(token) for token in tokens[starts[-1] :])]
 
 
-def _is_external(tokens: list[Token]) -> bool:
-    """``CREATE EXT VIEW``, the thesis's word for a view that clients read."""
-    if len(tokens) < 3 or tokens[0].token_type != TokenType.CREATE:
-        return False
-    return tokens[1].text.upper() == "EXT" and tokens[2].token_type == TokenType.VIEW
+def _external(tokens: list[Token]) -> Token | None:
+    """The word in ``CREATE [OR REPLACE] EXT VIEW``, the thesis's for a view that clients read."""
+    words = [token.text.upper() for token in tokens[:5]]
+    at = 3 if words[1:3] == ["OR", "REPLACE"] else 1
+    return tokens[at] if words[:1] == ["CREATE"] and words[at : at + 2] == ["EXT", "VIEW"] else None
 
 
 def _without_sharding(sql: str, tokens: list[Token]) -> tuple[list[Token], ShardingClause | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from domains.errors import HeadraceError, LimitExceeded, StorageFailure
@@ -60,6 +62,61 @@ def test_a_view_that_is_replaced_does_not_read_its_old_self() -> None:
     state = changed(TABLES_ONLY, "CREATE VIEW v AS SELECT id, a FROM t").state
     with pytest.raises(HeadraceError):
         changed(state, "CREATE OR REPLACE VIEW v AS SELECT id FROM v WHERE a = ?")
+
+
+STACK = """
+CREATE VIEW v AS SELECT id, a FROM t; CREATE EXT VIEW w AS SELECT id FROM v WHERE a = ?;
+CREATE VIEW w_all AS SELECT id, a FROM v; CREATE EXT VIEW x AS SELECT COUNT(*) AS n FROM w_all;
+CREATE EXT VIEW y AS SELECT id AS b, COUNT(*) AS n FROM v GROUP BY b
+"""
+
+
+def test_a_view_that_others_read_is_replaced_by_one_with_its_columns() -> None:
+    state = changed(TABLES_ONLY, STACK).state
+    sql = "CREATE OR REPLACE VIEW v AS SELECT b AS a, id FROM t WHERE b > 3"
+    after = changed(state, sql).state
+    afresh = changed(TABLES_ONLY, STACK.replace("SELECT id, a FROM t", "SELECT b AS a, id FROM t WHERE b > 3")).state
+    assert after.catalog.views.keys() == afresh.catalog.views.keys() == {"v", "w", "w_all", "x", "y"}
+    assert after.flow.readers.keys() == {"w", "x", "y"}
+    for name in ("w", "x", "y"):
+        shown, other = (
+            re.sub(r"\[\d+\]", "[]", explain(each.flow, each.flow.readers[name])) for each in (after, afresh)
+        )
+        assert shown == other
+        assert after.flow.readers[name] not in state.flow.nodes, "it stands beside the one that serves meanwhile"
+    assert after.planned["w_all"].columns == state.planned["w_all"].columns
+
+
+def test_what_a_view_grows_by_touches_no_view_that_reads_it() -> None:
+    state = changed(TABLES_ONLY, STACK).state
+    grown = changed(state, "CREATE OR REPLACE VIEW v AS SELECT id, a, b AS more FROM t")
+    assert not grown.steps
+    assert grown.state.flow.readers == state.flow.readers
+    wide = changed(
+        grown.state, "CREATE EXT VIEW z AS SELECT more FROM v WHERE id = ?; CREATE VIEW zz AS SELECT * FROM v"
+    )
+    assert [column.name for column in wide.state.planned["zz"].columns] == ["id", "a", "more"]
+    assert [column.name for column in grown.state.planned["w"].columns] == ["id"]
+
+
+@pytest.mark.parametrize(
+    ("select", "message"),
+    [
+        ("SELECT id FROM t", 'views "w", "w_all", "x" and "y" read view "v", which would have no column "a"'),
+        ("SELECT id, a + 0.5 AS a FROM t", '"v", whose column "a" would be'),
+        ("SELECT id, a, id AS b FROM t", 'view "y" needs it: column "id" is neither'),
+        ("SELECT id, a FROM t WHERE b = ?", 'view "w" would have other parameters'),
+        ("SELECT id, id AS a FROM w", 'view "v" would read itself, by "w"'),
+        ("SELECT id, id AS a FROM x JOIN t ON t.id = x.n", 'view "v" would read itself, by "x"'),
+        ("SELECT id, a FROM v", 'view "v" would read itself'),
+    ],
+)
+def test_a_view_that_others_read_is_not_replaced_by_what_they_cannot_read(select: str, message: str) -> None:
+    state = changed(TABLES_ONLY, STACK).state
+    with pytest.raises(HeadraceError) as refused:
+        changed(state, f"CREATE OR REPLACE VIEW v AS {select}")
+    assert message in refused.value.message
+    assert state.flow.readers.keys() == {"w", "x", "y"}
 
 
 def test_a_recipe_reads_back() -> None:
