@@ -17,7 +17,7 @@ from domains.schema_json import schema_from_json, value_from_json
 from domains.storage import DISK_RESERVE, declared_indexes
 from domains.types import Delta, TableSchema
 from worker.rocks import layout
-from worker.rocks.acknowledged import Acknowledged
+from worker.rocks.acknowledged import Acknowledged, Prepared
 from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.cut import TableCut
 from worker.rocks.indexes import TableIndexes
@@ -120,6 +120,7 @@ class RocksStore:
         reached = self._reached()
         self._database.sync()
         self._record.write(reached, back=True)
+        self._record.sync()
 
     # --- tables -------------------------------------------------------------------------------------------------
 
@@ -224,24 +225,25 @@ class RocksStore:
         return self.table(table).counters.position
 
     def sync(self) -> None:
-        """Return when every step committed so far is on disk. Any thread; commits go on meanwhile.
+        """Return when every step committed so far is on disk, and noted. Any thread; commits go on meanwhile.
 
         StorageFailure: the disk refused, and none of the steps since the last sync may be told to anyone.
         """
         reached = self._reached()
         self._database.sync()
-        self._note(reached)
-
-    def _reached(self) -> Acknowledged:
-        """To be taken before a sync, which may serve later steps as well: the record is never ahead of it."""
-        positions = {name: table.committed_position for name, table in list(self._tables.items())}
-        return Acknowledged(self._database.sequence(), positions)
-
-    def _note(self, reached: Acknowledged) -> None:
         try:
             self._record.write(reached)
         except OSError as error:
             self._database.fail("sync", error)
+
+    def _reached(self) -> Prepared:
+        """To be taken before a sync, which may serve later steps as well: the record is never ahead of it."""
+        tables = self._tables
+        return self._record.prepare(
+            lambda: Acknowledged(
+                self._database.sequence(), {name: table.committed_position for name, table in list(tables.items())}
+            )
+        )
 
     def flush(self) -> None:
         """Sort to files what is in memory. Any thread; commits go on meanwhile."""
@@ -251,13 +253,14 @@ class RocksStore:
         """Sync, and release the directory. A step that was not committed is forgotten."""
         self._pending.clear()
         try:
-            reached = self._reached()
-            if self._database.close():
-                self._record.write(reached)
+            try:
+                reached = self._reached()
+                if self._database.close():
+                    self._record.write(reached)
+            finally:
+                self._record.close()
         except OSError as error:
             raise StorageFailure(f"cannot close {self._database.path}: {error.strerror or error}") from error
-        finally:
-            self._record.close()
 
     @property
     def failure(self) -> StorageFailure | None:
