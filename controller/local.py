@@ -280,4 +280,4 @@ def _played(recipe: Recipe, state: State, placement: Placement, stored: Iterable
     return state
 
 
-_RESTORE = "restore recipe.json from a back-up, and remove recipe.slots beside it"
+_RESTORE = "restore recipe.json from a back-up, with the recipe.slots of that"

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Protocol
 from zlib import crc32
 
-from zookeeper.errors import AuthorityUnavailable, StateConflict
+from zookeeper.errors import AuthorityUnavailable, SlotsDamaged, StateConflict
 from zookeeper.slots import Slots
 
-__all__ = ["Authority", "AuthorityUnavailable", "LocalAuthority", "StateConflict", "stored_state"]
+__all__ = ["Authority", "AuthorityUnavailable", "LocalAuthority", "StateConflict", "go_on_without", "stored_state"]
+
+SLOTTED = b'{"slots": true, '
+"""How the file of a state that is a JSON object begins where it has slots beside it: without them, what has followed it
+is lost. A file that begins otherwise is of an earlier version, or of a back-up, and needs none."""
 
 
 class Authority(Protocol):
@@ -46,15 +50,18 @@ class LocalAuthority:
         """The state where it is in a slot."""
 
     async def read(self) -> tuple[bytes | None, int]:
+        """Raises SlotsDamaged."""
         if self._version == 0:
+            if await asyncio.to_thread(self._slots.any):
+                raise SlotsDamaged(f'"{self._path}" is missing', hint="restore it from a back-up")
             return None, 0
         return await asyncio.to_thread(self._read), self._version
 
     def _read(self) -> bytes:
-        whole = self._path.read_bytes()
-        self._base = crc32(whole)
-        self._ahead = self._slots.read(self._base)
-        return whole if self._ahead is None else self._ahead
+        state, self._base, self._ahead = _read(self._path, self._slots)
+        if self._ahead is not None and not self._slots.is_twice(self._base):
+            self._slots.write(self._ahead, self._base)  # Who has read it tells of it: no damage may bring back another.
+        return state
 
     async def write(self, state: bytes, version: int) -> int:
         if version != self._version:
@@ -72,6 +79,8 @@ class LocalAuthority:
     def _replace(self, state: bytes) -> None:
         """From here on no record in a slot counts, since it went on from another state."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        if state.startswith(b"{"):
+            state = SLOTTED + state[1:]
         base, self._base = crc32(state), None
         self._slots.forget(base)
         self._slots.make()
@@ -97,9 +106,31 @@ class LocalAuthority:
 
 def stored_state(path: Path) -> bytes:
     """What :class:`LocalAuthority` has under this path, which no process has open. Raises FileNotFoundError."""
+    return _read(path, Slots(_slots_beside(path)))[0]
+
+
+def go_on_without(path: Path) -> str | None:
+    """Have the state be what the file says, where what has followed it is damaged or missing. What is wrong."""
+    try:
+        stored_state(path)
+    except SlotsDamaged as error:
+        slots = _slots_beside(path)
+        if slots.exists():
+            slots.replace(slots.with_suffix(".slots.damaged"))
+        LocalAuthority(path)._replace(_unmarked(path.read_bytes()))
+        return error.message
+    return None
+
+
+def _read(path: Path, slots: Slots) -> tuple[bytes, int, bytes | None]:
+    """The state, the checksum of the file, and the state that a slot has, if one does."""
     whole = path.read_bytes()
-    ahead = Slots(_slots_beside(path)).read(crc32(whole))
-    return whole if ahead is None else ahead
+    ahead = slots.read(crc32(whole), wanted=whole.startswith(SLOTTED))
+    return _unmarked(whole) if ahead is None else ahead, crc32(whole), ahead
+
+
+def _unmarked(whole: bytes) -> bytes:
+    return b"{" + whole.removeprefix(SLOTTED) if whole.startswith(SLOTTED) else whole
 
 
 def _slots_beside(path: Path) -> Path:

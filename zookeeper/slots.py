@@ -4,8 +4,9 @@ The bytes were allocated and synced when the file was made, so a write changes n
 disk alone: 0.13 ms each where a new file, its name and its directory take 1.4, and a quarter of it on a busy disk. A
 crash meanwhile tears the slot that is written, which its checksum tells, and the other one is whole.
 
-The state is told when it is in both slots. So a slot that is torn was told of to nobody, or the other one has the same
-state: what is damaged later never brings an older state back. Both damaged, cut or deleted, they are refused.
+The state is told when it is in both slots, and what a crash has left in one goes into both before it is read. So a slot
+that is torn was told of to nobody, or the other one has the same state: what is damaged later never brings an older
+state back. Both damaged, cut or deleted, they are refused.
 
 A record counts while the file is as it was that it goes on from (``base``, its checksum): whoever puts another file in
 its place means that one.
@@ -30,7 +31,10 @@ _MAGIC = b"hrslot1\n"
 Record = tuple[int, int, bytes]
 """Base, number and state; the number decides the slot, so that neighbours never share one."""
 
-_RESTORE = "restore the file beside it from a back-up, and remove this one: what it says then counts"
+_RESTORE = (
+    "restore it and the file beside it from a back-up; to go on with what the file says, without the changes since: "
+    "headrace accept-loss"
+)
 
 _sync = getattr(os, "fdatasync", os.fsync)
 """The file's length and place stay, so its data are all that has to be synced."""
@@ -45,7 +49,7 @@ class Slots:
         """Of the newest record that was written whole: its slot is not written over."""
 
     def make(self) -> None:
-        """Have the file there, synced, with all its bytes allocated; its name is for the caller to sync."""
+        """Have the file there, synced, with all its bytes allocated."""
         if self._path.exists() and self._path.stat().st_size == 2 * SLOT:
             return
         beside = self._path.with_suffix(".slots.new")  # Never under its name in part: that would be damage.
@@ -54,6 +58,11 @@ class Slots:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._path)
+        directory = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)  # Before the file beside it says that it is there.
+        finally:
+            os.close(directory)
         self._number = 0
 
     def forget(self, base: int) -> None:
@@ -83,8 +92,20 @@ class Slots:
         finally:
             os.close(descriptor)
 
-    def read(self, base: int) -> bytes | None:
-        """The newest state that goes on from this one."""
+    def any(self) -> bool:
+        """Whether a state was ever written. Raises SlotsDamaged."""
+        return bool(self._records())
+
+    def is_twice(self, base: int) -> bool:
+        """Whether both slots have the newest state."""
+        states = [state for record_base, _, state in self._records() if record_base == base]
+        return len(states) == 2 and states[0] == states[1]
+
+    def read(self, base: int, *, wanted: bool = False) -> bytes | None:
+        """The newest state that goes on from this one. Raises SlotsDamaged, also where the file is ``wanted`` and
+        missing."""
+        if wanted and not self._path.exists():
+            raise SlotsDamaged(f'"{self._path}" is missing', hint=_RESTORE)
         records = self._records()
         self._number = max((number for _, number, _ in records), default=0)  # Those of another base have taken theirs.
         newest = max((each for each in records if each[0] == base), key=lambda each: each[1], default=None)

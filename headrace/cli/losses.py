@@ -10,12 +10,13 @@ import typer
 from headrace.cli.serving import Config, setting_help
 from headrace.errors import NotFound
 from headrace.settings import load
+from zookeeper.authority import go_on_without
 
 Data = Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))]
 
 
 def accept_loss(data: Data = None, config: Config = None) -> None:
-    """Go on without acknowledged writes that a damaged disk has taken from a data directory that nobody uses.
+    """Go on without acknowledged writes and definitions that a damaged disk has taken from an unused data directory.
 
     A server that misses some of them does not start, and says how many of which tables. They may be in its archive or
     in a back-up: restore it, or rebuild the shard, where you can. This command copies the damaged files aside and
@@ -27,10 +28,14 @@ def accept_loss(data: Data = None, config: Config = None) -> None:
     """
     from worker.rocks.store import RocksStore  # Late: it loads the storage library.
 
-    for base in _bases(load(config, data=data).data):
+    directory = load(config, data=data).data
+    for base in _bases(directory):
         store = RocksStore(base, create=False, accept_loss=True)
         store.close()
         typer.echo(f"{base}: {store.loss or 'nothing is missing'}")
+    recipe = directory / "recipe.json"
+    if recipe.exists() and (told := go_on_without(recipe)) is not None:
+        typer.echo(f"{recipe}: {told}; it counts, without the changes of tables and views since it was written")
 
 
 def acknowledge_loss(data: Data = None, config: Config = None) -> None:

@@ -60,3 +60,21 @@ def test_a_loss_is_refused_accepted_and_acknowledged(tmp_path: Path, shards: int
     assert "no loss" in run("acknowledge-loss", "--data", str(data))
     with embedded(data) as db:
         assert db.status()["storage_alarms"] == []
+
+
+def test_definitions_that_a_deleted_file_had_are_missed(tmp_path: Path) -> None:
+    """They came since recipe.json was written, and were gone without a word."""
+    data = tmp_path / "data"
+    with embedded(tmp_path / "live") as db:
+        db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+        db.execute("CREATE VIEW Later AS SELECT n FROM t WHERE id = ?")
+        shutil.copytree(tmp_path / "live", data, ignore=shutil.ignore_patterns("readers"))
+    (data / "recipe.slots").unlink()
+    with pytest.raises(StorageFailure, match=r'recipe.slots" is missing') as refused:
+        embedded(data)
+    assert "accept-loss" in (refused.value.hint or "")
+    assert 'recipe.slots" is missing' in run("accept-loss", "--data", str(data))
+    assert "recipe" not in run("accept-loss", "--data", str(data))
+    with embedded(data) as db:
+        assert db.execute("SELECT COUNT(*) FROM t").rows == ((0,),)
+        assert "Later" not in db.status()["views"]

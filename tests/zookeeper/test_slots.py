@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zookeeper import slots
-from zookeeper.authority import LocalAuthority, stored_state
+from zookeeper.authority import LocalAuthority, go_on_without, stored_state
 from zookeeper.errors import SlotsDamaged
 from zookeeper.slots import SLOT, Slots
 
@@ -147,3 +148,59 @@ async def test_a_seeded_story_of_writes_crashes_and_closes(path: Path, tmp_path:
                     state = bytes([chance.randrange(4)]) * chance.choice([1, 50, 50, SLOT])
                     version = await authority.write(state, version)
                     assert stored_state(path) == state, f"seed {seed}"
+
+
+async def test_slots_that_were_deleted_are_missed(path: Path) -> None:
+    """What had come since the file was written was gone without a word."""
+    await write(path, b'{"a": 1}', b'{"a": 2}')
+    assert stored_state(path) == b'{"a": 2}'
+    path.with_suffix(".slots").unlink()
+    for _ in range(2):
+        with pytest.raises(SlotsDamaged, match=r"recipe.slots\" is missing"):
+            await LocalAuthority(path).read()
+        with pytest.raises(SlotsDamaged, match="accept-loss"):
+            stored_state(path)
+    assert go_on_without(path) == f'"{path.with_suffix(".slots")}" is missing'
+    assert go_on_without(path) is None
+    assert await LocalAuthority(path).read() == (b'{"a": 1}', 1)
+    await write(path, b'{"a": 3}')
+    assert stored_state(path) == b'{"a": 3}'
+
+
+async def test_a_file_that_was_deleted_is_missed(path: Path) -> None:
+    await write(path, b'{"a": 1}', b'{"a": 2}')
+    path.unlink()
+    with pytest.raises(SlotsDamaged, match=r"recipe.json\" is missing"):
+        await LocalAuthority(path).read()
+
+
+async def test_a_file_of_before_needs_no_slots(path: Path) -> None:
+    path.write_bytes(b'{"a": 1}\n')
+    assert await LocalAuthority(path).read() == (b'{"a": 1}\n', 1)
+    await (await write(path, b'{"a": 2}', b'{"a": 3}')).close()
+    assert stored_state(path) == b'{"a": 3}'
+    assert json.loads(path.read_bytes()) == {"slots": True, "a": 3}
+
+
+async def test_what_is_in_one_slot_only_is_in_both_once_it_was_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier version, and a crash, leave it so. Then a flip in that slot brought the state before it back."""
+    file = path.with_suffix(".slots")
+    authority, overwrite = await write(path, b"one", b"two"), Slots._overwrite
+
+    def once(slots: Slots, number: int, data: bytes) -> None:
+        overwrite(slots, number, data)
+        raise OSError(5, "the crash")
+
+    with monkeypatch.context() as patching:
+        patching.setattr(Slots, "_overwrite", once)
+        with pytest.raises(OSError, match="the crash"):
+            await authority.write(b"three", 2)
+    assert await LocalAuthority(path).read() == (b"three", 1)
+    whole = file.read_bytes()
+    for slot in (0, SLOT):
+        damaged = bytearray(whole)
+        damaged[slot + 12] ^= 1
+        file.write_bytes(damaged)
+        assert stored_state(path) == b"three"
