@@ -68,7 +68,7 @@ class Dataflow:
         outbound_waiting: Callable[[], int] = lambda: 0,
         reserve: int = 0,
     ) -> None:
-        self.hosted = Hosted(memory_limit=memory_limit, reserve=reserve)
+        self.hosted = Hosted(memory_limit=memory_limit, reserve=reserve, led=deliver is not nowhere)
         self.reader_map = ReaderMap(readers)
         self._client = self.reader_map.client()
         self.failed: HeadraceError | None = None

@@ -11,6 +11,7 @@ its end, the links between the domains that are hosted here included; what is to
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,14 @@ from typing import assert_never
 from domains.commands import Activate, AddNodes, Command, Progress, RemoveNodes
 from domains.control import perform
 from domains.domain import Domain
-from domains.errors import HeadraceError, NotFound
+from domains.errors import HeadraceError, NotFound, OutcomeUnknown
 from domains.graph import DomainIndex, NodeIndex
 from domains.packets import (
     Clock,
     Effect,
     EvictKeys,
     EvictMemory,
+    Failed,
     Once,
     Operation,
     Packet,
@@ -51,10 +53,12 @@ from worker.requests import Requests
 from worker.schema_version import version_of
 from worker.token_waits import TokenWait, TokenWaits
 
+_log = logging.getLogger("headrace.worker")
+
 
 class StepBroken(Exception):
-    """A domain could not end a step that had begun to change it. Not an error that whoever asked is told as his own:
-    what he wrote may be there."""
+    """A domain could not end a step that had begun to change it, and nobody would open it again (``Hosted.led``). Not
+    an error that whoever asked is told as his own: what he wrote may be there."""
 
 
 @dataclass(slots=True)
@@ -76,8 +80,10 @@ class LinkCounters:
 class Hosted:
     """See the module. ``hosts`` is replaced and never changed in place: other threads may walk over it."""
 
-    def __init__(self, *, memory_limit: int, reserve: int = 0) -> None:
+    def __init__(self, *, memory_limit: int, reserve: int = 0, led: bool = False) -> None:
         self.memory_limit = memory_limit
+        self.led = led
+        """A leader opens a domain again that has broken (``broken``), and the others go on; else none does."""
         self.reserve = reserve
         """See ``relief.py``: for hosts that share links with others."""
         self.epoch = 0
@@ -142,14 +148,23 @@ class Hosted:
         if host is None:
             return None
         self.hosts = {each: other for each, other in self.hosts.items() if each != index}
-        self.layouts.remove_all(index, batch)
-        error = NotHere(f"domain {index} has left this worker", epoch=self.epoch, unlinked=True)
-        self.requests.fail(index, error, batch)
-        self.waits.fail(index, error, batch)
-        self._moved.discard(index)
+        self._withdraw(index, f"domain {index} has left this worker", batch)
         for vertex in host.domain.vertices:
             vertex.give_up()
         return host.close
+
+    def _withdraw(self, index: DomainIndex, why: str, batch: Batch) -> None:
+        """Nobody reads a domain any more, or waits for it here."""
+        self.layouts.remove_all(index, batch)
+        error = NotHere(why, epoch=self.epoch, unlinked=True)
+        self.requests.fail(index, error, batch)
+        self.waits.fail(index, error, batch)
+        self._moved.discard(index)
+
+    @property
+    def broken(self) -> dict[DomainIndex, int]:
+        """The domains that serve nothing until they are opened again, with their incarnations. Any thread."""
+        return {index: host.domain.epoch for index, host in self.hosts.items() if host.is_broken}
 
     def reconfigure(
         self,
@@ -162,13 +177,13 @@ class Hosted:
         A domain of which a later incarnation is elsewhere is not to be used any more.
         """
         for index, nodes in removals.items():
-            if index in self.hosts:
+            if index in self.hosts and not self.hosts[index].is_broken:
                 self.perform(index, RemoveNodes(tuple(nodes)), batch)
         for index, incarnation in incarnations.items():
             self.known[index] = max(incarnation, self.known.get(index, 0))
         for index, host in self.hosts.items():
             if index in self.known:
-                host.linked = self.known[index] == host.domain.epoch
+                host.linked = self.known[index] == host.domain.epoch and not host.is_broken
         for host in self.hosts.values():
             self._meet(host, batch)
         # What is known all have met: older is stale. Who is opened later meets it when linked, and holds until then.
@@ -300,9 +315,10 @@ class Hosted:
 
     def perform(self, index: DomainIndex, command: Command, batch: Batch) -> Progress:
         """Change a domain's graph, whether it is linked or not. Raises NotHere, and what its store refuses."""
-        if index not in self.hosts:
-            raise NotHere(f"domain {index} is not hosted here", epoch=self.epoch)
-        host = self.hosts[index]
+        host = self.hosts.get(index)
+        if host is None or host.is_broken:
+            how = "hosted" if host is None else "whole"
+            raise NotHere(f"domain {index} is not {how} here", epoch=self.epoch)
         if isinstance(command, AddNodes):
             self.layouts.add(host, command.nodes)
         progress, effects = perform(host.domain, command)
@@ -320,12 +336,30 @@ class Hosted:
     # --- steps --------------------------------------------------------------------------------------------------
 
     def _handle(self, host: HostedDomain, packet: Packet, batch: Batch) -> None:
+        if host.is_broken:
+            return
         host.weighed = False
         try:
             effects = host.domain.handle(packet)
         except HeadraceError as error:
-            raise StepBroken(error) from error
-        self._perform(host, effects, batch)
+            if not self.led:
+                raise StepBroken(error) from error
+            self._break(host, packet, error, batch)
+        else:
+            self._perform(host, effects, batch)
+
+    def _break(self, host: HostedDomain, packet: Packet, error: HeadraceError, batch: Batch) -> None:
+        """The step's effects are not performed: for its peers it is as if the domain were lost before it, and its next
+        incarnation begins with what is stored, as after a crash."""
+        index = host.domain.index
+        _log.error("domain %d broke off a step, and serves nothing until it is opened again: %s", index, error)
+        host.linked = False
+        host.outgoing.clear()
+        host.held.clear()
+        if isinstance(packet, Write):
+            unknown = OutcomeUnknown(error.message, hint="the write may be there or not: look before it is sent again")
+            self.requests.reply(packet.request, Failed(unknown), batch)
+        self._withdraw(index, f"domain {index} has broken, and is to be opened again", batch)
 
     def _perform(self, host: HostedDomain, effects: list[Effect], batch: Batch) -> None:
         for effect in effects:

@@ -54,18 +54,23 @@ class HostedDomain:
     weighed: bool = False
     """Whether nothing has happened since."""
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether a step was broken off in the middle: it serves nothing, and its next incarnation does."""
+        return self.domain.broken is not None
+
     def reception(self, packet: LinkPacket) -> Reception:
         epoch = self.domain.link_epoch(packet.link)
-        if packet.epoch < epoch:
+        if packet.epoch < epoch or self.is_broken:
             return Reception.STALE
         if packet.epoch > epoch or not self.linked:
             return Reception.HOLD
         return Reception.PROCESS
 
     def weigh(self) -> int:
-        """Its accounted bytes."""
+        """Its accounted bytes. What is broken has none that eviction could count on."""
         if not self.weighed:
-            self.bytes, self.weighed = self.domain.accounted_bytes(), True
+            self.bytes, self.weighed = 0 if self.is_broken else self.domain.accounted_bytes(), True
         return self.bytes
 
     def partial_bytes(self) -> int:

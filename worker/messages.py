@@ -117,6 +117,8 @@ class Pong:
     worker: str
     incarnation: int
     """Of the process."""
+    broken: dict[DomainIndex, int] = field(default_factory=dict)
+    """Its domains that are to be opened again, since they could not end a step, with their incarnations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ Everything that others can reach is there before the worker registers. From then
 controller to go on: it answers, and its domains send to each other, until somebody who leads says otherwise. It ends
 
 * when it is asked to (SIGTERM, SIGINT, SIGHUP): what has come is done and answered, and the shards are closed;
-* when a step failed, or the disk: then nothing that it holds can be trusted any more. It says why and ends with an
-  error, so that others take its domains over;
+* when a step met a bug, or the disk let a sync down: then nothing that it holds can be trusted any more. It says why
+  and ends with an error, so that others take its domains over. (A step that could not read on breaks its own domain,
+  which the leader opens again: ``Hosted.broken``);
 * when a newer process has registered as the same worker.
 """
 

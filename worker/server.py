@@ -175,7 +175,7 @@ class WorkerServer:
         self._dataflow.hosted.fence(message.epoch)
         match message:
             case Ping():
-                return Pong(self._name, self._incarnation)
+                return Pong(self._name, self._incarnation, self._dataflow.hosted.broken)
             case Perform(epoch=epoch, domain=domain, command=command):
                 return asyncio.wrap_future(self._dataflow.command(domain, command, epoch=epoch))
             case Positions(epoch=epoch):

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from controller.cluster.handles import Connect, Deposed, WorkerGone, WorkerHandle
 from controller.executor import Interrupted
 from domains.errors import HeadraceError
-from worker.messages import Ping, StaleEpoch
+from domains.graph import DomainIndex
+from worker.messages import Ping, Pong, StaleEpoch
 from worker.wire.errors import ConnectionLost
 from zookeeper.cluster_authority import Change, ClusterAuthority
 from zookeeper.descriptors import WorkerDescriptor
@@ -73,6 +75,9 @@ class Watcher(Protocol):
 
     def shaken(self, worker: str) -> None:
         """Its connection broke and was made again: what was asked over the old one may be undone."""
+
+    def broken(self, worker: str, domains: Mapping[DomainIndex, int]) -> None:
+        """Domains of these incarnations could not end a step there, and serve nothing. It is told at each heartbeat."""
 
     def deposed(self, reason: str) -> None:
         """A worker follows a later leader."""
@@ -255,8 +260,9 @@ class Fleet:
             try:
                 if member.handle.lost.is_set():
                     await self._again(member)
-                await member.handle.ask(Ping(self.watcher.epoch))
+                pong: Pong = await member.handle.ask(Ping(self.watcher.epoch))
                 member.heard = sent
+                self.watcher.broken(member.descriptor.name, pong.broken)
                 return
             except StaleEpoch as error:
                 if isinstance(self._refused(error), Deposed):

@@ -18,7 +18,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,6 +104,7 @@ class Leader:
         self._news = asyncio.Event()
         """Set at whatever the steering task or somebody else may be waiting for."""
         self._newcomers: dict[str, None] = {}
+        self._broken: dict[DomainIndex, int] = {}
         self._moves: dict[DomainIndex, str] = {}
         self._fenced = 0
         """As many of the times that a process was connected to again have been followed by a greater epoch."""
@@ -169,6 +170,13 @@ class Leader:
 
     def shaken(self, worker: str) -> None:
         self.disturb(f'the connection to worker "{worker}" was made again')
+
+    def broken(self, worker: str, domains: Mapping[DomainIndex, int]) -> None:
+        """Once an incarnation: the round that this begins, or the one after it, opens the next."""
+        for domain, incarnation in domains.items():
+            if self._broken.get(domain, 0) < incarnation:
+                self._broken[domain] = incarnation
+                self.disturb(f'domain {domain} at worker "{worker}" could not end a step')
 
     def deposed(self, reason: str) -> None:
         _log.warning("leads no more: %s", reason)

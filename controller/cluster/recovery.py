@@ -20,6 +20,8 @@ What excludes each race:
   ingresses that are new (``reconcile.py``).
 * *A survivor that was told nothing of what is linked.* Hosts of what was opened are told when all others have answered:
   what is broken off before that is homeless yet, so the next round opens it again, and rebuilds what is full below it.
+* *A domain that broke.* One that could not end a step is not linked any more (``Hosted.broken``): it is homeless, and
+  survivors meet its next incarnation as that of any other that was lost.
 * *An answer from what is half built.* Reads and upqueries of such nodes are held until ``Activate``, which comes when
   all rows have arrived everywhere (``barrier.all_lanes``).
 * *A reset before what it makes void is removed.* Only who has reported in this round is told of the links: so each

@@ -19,6 +19,10 @@ a minute of a cluster takes some hundredths of a second, and the same seed gives
 A *process* is a name under which things run on the loop. One that is killed is never run again, not even to clean up;
 one that is stopped (SIGSTOP) is not run until it is woken, and then finds all that has come in the meantime.
 
+In some clusters calls of the shards' stores fail, any of them at any time (``tests/failing_store.py``): what was not
+committed is refused; who wrote what was committed and could not be ended is told that the outcome is unknown; the
+domain serves nothing until it is opened again; a read that cannot be answered says so.
+
 What must hold is in ``checks.py``; what is done at random in ``scenario.py``; what goes wrong in ``faults.py``, and
 beside it ``ambush.py`` and ``disk_faults.py``.
 """

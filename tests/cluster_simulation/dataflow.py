@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from domains.errors import StorageFailure
 from domains.graph import DomainIndex, NodeIndex
 from domains.invariants import check_domain
 from domains.packets import Publish
 from domains.types import Delta, Row
 from tests.cluster_simulation.loop import VirtualLoop
+from tests.failing_store import Fuse
 from worker.batch import Batch
 from worker.dataflow import Dataflow
 from worker.flusher import BATCHES_WAITING, Deliver, Flusher
@@ -113,7 +115,8 @@ def _plain(value: Any) -> Any:
 
 
 class SimulatedDataflow(Dataflow):
-    """``pause()`` gives the seconds until the next batch, and again until it is flushed."""
+    """``pause()`` gives the seconds until the next batch, and again until it is flushed. ``ends(why)`` ends the
+    process, as a worker does where the disk lets a sync down. ``fuse`` is that of its stores."""
 
     def __init__(
         self,
@@ -124,8 +127,10 @@ class SimulatedDataflow(Dataflow):
         deliver: Deliver,
         outbound_waiting: Callable[[], int],
         check: Callable[[], bool],
+        fuse: Fuse,
+        ends: Callable[[str], None],
     ) -> None:
-        self.hosted = Hosted(memory_limit=memory_limit)
+        self.hosted = Hosted(memory_limit=memory_limit, led=True)
         self.map = DictMap()
         self.reader_map = self.map  # type: ignore[assignment]
         self.failed = None
@@ -133,6 +138,8 @@ class SimulatedDataflow(Dataflow):
         self._paces = Paces(lambda: 0.0)  # How long a slice takes here is nothing that a seed decides.
         self._wanted = 0
         self._loop, self._pause, self._check = loop, pause, check
+        self._fuse, self._ends = fuse, ends
+        self._ended = False
         self._turning = False
         self._flushing = False
         self._batches: list[Batch] = []
@@ -153,7 +160,7 @@ class SimulatedDataflow(Dataflow):
 
     def _turn(self) -> None:
         self._turning = False
-        if self.failed is not None or len(self._batches) >= BATCHES_WAITING:
+        if self.failed is not None or self._ended or len(self._batches) >= BATCHES_WAITING:
             return
         if not self._inbox:
             return
@@ -164,9 +171,10 @@ class SimulatedDataflow(Dataflow):
             return
         batch = Batch()
         try:
-            for one in inputs:
-                self._take(one, batch)
-            self.hosted.finish(batch)
+            with self._fuse.live():
+                for one in inputs:
+                    self._take(one, batch)
+                self.hosted.finish(batch)
         except Exception as error:
             self._fail(error, inputs)
             raise
@@ -180,8 +188,16 @@ class SimulatedDataflow(Dataflow):
 
     def _flush(self) -> None:
         self._flushing = False
+        if self._ended:
+            return
         run, self._batches = self._batches, []
-        self.flusher._flush(run)
+        try:
+            with self._fuse.live():
+                self.flusher._flush(run)
+        except StorageFailure as error:
+            self._ended = True
+            self._ends(error.message)
+            return
         if self._inbox:
             self._ring()
         if self._check():
@@ -193,7 +209,8 @@ class SimulatedDataflow(Dataflow):
         if self._batches:
             return
         for index, host in self.hosted.hosts.items():
-            check_domain(host.domain, lambda node, key, index=index: self._rows(index, node, key))  # type: ignore[misc]
+            if not host.is_broken:
+                check_domain(host.domain, lambda node, key, index=index: self._rows(index, node, key))  # type: ignore[misc]
 
     def _rows(self, domain: DomainIndex, node: NodeIndex, key: Row) -> list[Delta] | None:
         return self.map.rows_of(self.layouts[domain, node].reader_id, key)

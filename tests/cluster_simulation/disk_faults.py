@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from domains.errors import HeadraceError
 from domains.graph import DomainIndex
+from tests.failing_store import CALLS
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.checks import Ledger
@@ -22,6 +23,11 @@ class DiskFaults:
 
     cluster: Cluster
     random: Random
+    calls: Random
+    """What decides which calls fail."""
+
+    def _start_the_dead(self) -> None:
+        raise NotImplementedError
 
     def _pause(self) -> float:
         return self.random.choice((0.05, 0.5, 1.0, 3.0, 5.0)) * self.random.random()
@@ -33,6 +39,18 @@ class DiskFaults:
         self.cluster.disks.refused |= refused
         await asyncio.sleep(self._pause())
         self.cluster.disks.refused -= refused
+
+    async def _failing_calls(self) -> None:
+        """Calls of the shards' stores fail, one at a time: any, or one kind of them that else would seldom."""
+        fuse, random = self.cluster.disks.fuse, self.calls
+        for _ in range(random.choice((1, 3, 10, 30))):
+            fuse.left, fuse.only = (
+                random.choice((1, 1, 2, 5, 20)),
+                random.choice(("", "find_many", "find_many", *CALLS)),
+            )
+            await asyncio.sleep(random.choice((0.05, 0.3, 1.0)))
+            self._start_the_dead()
+        fuse.left = 0
 
     async def _archive_away(self) -> None:
         archive = self.cluster.archive

@@ -48,14 +48,22 @@ KINDS = {
     "lose_disk": 4,
     "late_loss": 3,
     "archive_away": 2,
+    "failing_calls": 3,
 }
+
+FAILING = 0.2
+"""Of the clusters, where some call of the stores fails now and then, whatever else goes wrong."""
 
 
 class Faults(DiskFaults):
-    def __init__(self, cluster: Cluster, random: Random, count: int, seconds: float, only: Sequence[str] = ()) -> None:
-        self.cluster, self.random = cluster, random
+    def __init__(
+        self, cluster: Cluster, random: Random, calls: Random, count: int, seconds: float, only: Sequence[str] = ()
+    ) -> None:
+        self.cluster, self.random, self.calls = cluster, random, calls
         self.count, self.seconds = count, seconds
-        kinds = list(only or KINDS)
+        kinds = list(only or [kind for kind in KINDS if kind != "failing_calls"])
+        self._failing = not only and count > 0 and calls.random() < FAILING
+        """Beside the others, by chances of their own: seeds of clusters whose disks are whole are what they were."""
         self._kinds = random.sample(kinds, min(len(kinds), random.choice((1, 2, 4, len(kinds)))))
         if not only and random.random() < 0.5 and "ambush" not in self._kinds:
             self._kinds.append("ambush")
@@ -67,6 +75,8 @@ class Faults(DiskFaults):
         times = sorted(self.random.random() * self.seconds for _ in range(self.count))
         if self.random.random() < 0.4:  # In a cluster of each other: while the one before is being repaired.
             times = [times[0] + (each - times[0]) * 0.15 for each in times] if times else []
+        if self._failing:
+            self._later(self._failing_calls())
         for at in times:
             await asyncio.sleep(max(0.0, began + at - loop.time()))
             kind = self.random.choices(self._kinds, [KINDS[kind] for kind in self._kinds])[0]
@@ -93,6 +103,7 @@ class Faults(DiskFaults):
             cluster.mend(process)
         cluster.ambushes.clear()
         cluster.disks.refused.clear()
+        cluster.disks.fuse.left = 0
         if cluster.archive is not None:
             cluster.archive.reachable = True
         self._start_the_dead()

@@ -16,11 +16,14 @@ from controller.cluster.asking import Asking
 from controller.cluster.leader import Leader
 from controller.cluster.performing import Calm, ClusterExecutor
 from domains.clock import Clocks
+from domains.domain import Domain
+from domains.errors import HeadraceError, StorageFailure
 from domains.links import Links
-from domains.packets import PeerReset
+from domains.packets import Failed, PeerReset, Read, Write
 from domains.replay import Replay
 from tests.cluster_simulation.size import Shape
 from tests.cluster_simulation.storage import Disks
+from tests.failing_store import FailingTable
 from worker.archive import recipes
 from worker.batch import Batch
 from worker.flusher import Flusher
@@ -189,6 +192,58 @@ def _what_survived_is_not_fed() -> Any:
     return mock.patch.object(Replay, "begin", without)
 
 
+def _what_broke_goes_on() -> Any:
+    """A step that was committed and could not be ended is answered as refused, and its domain serves on."""
+
+    def go_on(self: Hosted, host: HostedDomain, packet: Any, error: HeadraceError, batch: Batch) -> None:
+        host.domain.broken = None
+        if isinstance(packet, Write):
+            self.requests.reply(packet.request, Failed(error), batch)
+
+    return mock.patch.object(Hosted, "_break", go_on)
+
+
+def _what_broke_is_a_refusal() -> Any:
+    """Its domain is opened again, and who wrote is told that nothing was done."""
+    stop = Hosted._break
+
+    def refuse(self: Hosted, host: HostedDomain, packet: Any, error: HeadraceError, batch: Batch) -> None:
+        if isinstance(packet, Write):
+            self.requests.reply(packet.request, Failed(error), batch)
+            packet = PeerReset(host.domain.index, 0)
+        stop(self, host, packet, error, batch)
+
+    return mock.patch.object(Hosted, "_break", refuse)
+
+
+def _what_cannot_be_read_is_empty() -> Any:
+    """As where the end of what could be read is taken for the end of what is there."""
+    find_many = FailingTable.find_many
+
+    def lenient(self: FailingTable, columns: Any, keys: Any) -> Any:
+        try:
+            return find_many(self, columns, keys)
+        except StorageFailure:
+            return [[] for _ in keys]
+
+    return mock.patch.object(FailingTable, "find_many", lenient)
+
+
+def _upqueries_that_fail_are_left() -> Any:
+    """Unanswered: who waits for them waits for ever."""
+    fail = Domain._fail
+
+    def silent(self: Domain, packet: Any, error: HeadraceError, step: Any) -> None:
+        if isinstance(packet, Read):
+            fail(self, packet, error, step)
+
+    return mock.patch.object(Domain, "_fail", silent)
+
+
+def _broken_domains_are_not_told_of() -> Any:
+    return mock.patch.object(Leader, "broken", return_value=None)
+
+
 def _recipes_of_back_ups_are_read_late() -> Any:
     """After the tables were cut, and nobody looks whether they are the same."""
     cut = archiving.cut_cluster
@@ -238,6 +293,11 @@ MUTANTS: dict[str, Mutant] = {
         _migrations_go_on_after_a_loss,
         _what_came_since_is_not_replayed,
         _what_survived_is_not_fed,
+        _what_broke_goes_on,
+        _what_broke_is_a_refusal,
+        _what_cannot_be_read_is_empty,
+        _upqueries_that_fail_are_left,
+        _broken_domains_are_not_told_of,
         _recipes_of_back_ups_are_read_late,
         _recipes_are_in_the_order_of_their_times,
     )
@@ -271,6 +331,9 @@ goes wrong with that."""
 BARE = {**CROWDED, "views": 2, "faults": 1, "seconds": 8.0, "pace": 0.3}
 """For a fault that makes its own views. One seed in three finds its mistake."""
 
+FAILING = {**CROWDED, "shards": 1, "workers": 2, "faults": 6}
+"""One shard, where a join looks up in the base as it takes a write: most seeds break steps off."""
+
 BACKED_UP = {**CROWDED, "faults": 0, "backups": 1}
 
 HUNTS = {
@@ -293,6 +356,14 @@ HUNTS = {
     ),
     "lost-positions-are-given-again": Hunt(("lose_disk",), 310000, 40, shape=SCATTERED),
     "migrations-go-on-after-a-loss": Hunt(("loss_in_change",), 400000, 40, shape=BARE),
+    **dict.fromkeys(
+        (
+            *("what-broke-goes-on", "what-broke-is-a-refusal", "what-cannot-be-read-is-empty"),
+            "broken-domains-are-not-told-of",
+        ),
+        Hunt(("failing_calls",), 600000, 40, is_quick=True, shape=FAILING),
+    ),
+    "upqueries-that-fail-are-left": Hunt(("failing_calls",), 600000, 40, is_quick=True, shape={**FAILING, "shards": 3}),
     "recipes-of-back-ups-are-read-late": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "recipes-are-in-the-order-of-their-times": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),

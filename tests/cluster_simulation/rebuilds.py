@@ -95,7 +95,7 @@ class SimulatedUnderWay:
             for each in archive.of_shard(asked.shard)
             if each.base in asked.bases
         ]
-        store = CrashStore()
+        store = CrashStore(self._worker.cluster.disks.fuse)
         tables: list[RebuiltTable] = []
         for manifest in manifests:
             await asyncio.sleep(archive.random.random() * archive.random.choice((0.01, 0.5)))

@@ -123,7 +123,8 @@ class Scenario:
             cluster.start_controller(f"c{number}")
         for number in range(size.workers):
             cluster.start_worker(f"w{number}")
-        faults = Faults(cluster, self.random, size.faults, size.seconds, self.only)
+        calls = Random(f"failing calls {self.seed}")
+        faults = Faults(cluster, self.random, calls, size.faults, size.seconds, self.only)
         early = self.random.random() < 0.3
         tasks = [asyncio.ensure_future(faults.run())] if early else []
         for number in range(size.clients):
@@ -355,6 +356,8 @@ class Scenario:
         checks.check_engine(cluster, decided)
         stored = checks.stored_rows(cluster, decided, state)
         self.ledger.lost = cluster.losses.rows
+        self.counts |= {f"failed {call}": times for call, times in cluster.disks.fuse.burnt.items()}
+        self.counts["steps broken off"] = sum("broke off a step" in line for _, line in cluster.trace)
         self.counts["shards rebuilt"] = cluster.losses.rebuilt
         self.counts["tables loaded from runs"] = cluster.losses.by_runs
         leads = [each.leader for each in cluster.controllers.values() if each.leader is not None]

@@ -7,14 +7,15 @@ superseded kills that one first, as workers do (a stopped process could write af
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from domains.errors import StorageFailure
 from domains.graph import DomainIndex
-from domains.memory_store import MemoryStore, MemoryTable
+from domains.memory_store import MemoryTable
 from domains.types import Delta, TableSchema
 from tests.cluster_simulation.loop import Process
+from tests.failing_store import FailingStore, Fuse
 
 
 @dataclass(slots=True)
@@ -30,11 +31,11 @@ class _Step:
     """The streams of numbered writes, before it."""
 
 
-class CrashStore(MemoryStore):
+class CrashStore(FailingStore):
     """A store of which ``crash`` takes the steps that were not synced, all but some of the first."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, fuse: Fuse | None = None) -> None:
+        super().__init__(fuse or Fuse())
         self._unsynced: list[_Step] = []
         self._floors: dict[str, int] = {}
         """Up to where each table's log is trimmed."""
@@ -67,10 +68,12 @@ class CrashStore(MemoryStore):
         super().drop_table(name)
 
     def sync(self) -> None:
+        self.fuse.burn("sync")
         self._unsynced.clear()
 
     def flush(self) -> None:
-        self.sync()
+        super().flush()
+        self._unsynced.clear()
 
     def crash(self, random: Random) -> int:
         """The process is gone. Answers how many steps are."""
@@ -123,7 +126,7 @@ class CrashStore(MemoryStore):
 class Disk:
     """One shard's directory."""
 
-    store: CrashStore = field(default_factory=CrashStore)
+    store: CrashStore
     owner: Process | None = None
     host: str = ""
     incarnation: int = 0
@@ -137,6 +140,8 @@ class Disks:
         self._kill = kill
         self.disks: dict[tuple[str, DomainIndex], Disk] = {}
         """By data directory and shard."""
+        self.fuse = Fuse()
+        """Of all of them."""
         self.refused: set[DomainIndex] = set()
         """Those that cannot be opened now: the disk is full, or broken."""
 
@@ -144,7 +149,7 @@ class Disks:
         domain = place[1]
         if domain in self.refused:
             raise StorageFailure(f"shard {domain} cannot be opened now", hint="see the disk")
-        disk = self.disks.setdefault(place, Disk())
+        disk = self.disks.setdefault(place, Disk(CrashStore(self.fuse)))
         if disk.owner is not None and disk.owner is not process:
             if disk.host != host:
                 raise StorageFailure(f"shard {domain} is open on host {disk.host}", hint="stop that process")

@@ -59,7 +59,8 @@ class SimulatedServer(WorkerServer):
 
     async def _apart(self, act: Callable[[], None]) -> None:
         await asyncio.sleep(self._worker.cluster.random.random() * OPENING)
-        act()
+        with self._worker.cluster.disks.fuse.live():
+            act()
 
 
 class SimulatedWorker:
@@ -89,6 +90,8 @@ class SimulatedWorker:
             deliver=self.peers.send,
             outbound_waiting=lambda: self.peers.waiting_bytes,
             check=cluster.is_check_due,
+            fuse=cluster.disks.fuse,
+            ends=self._end,
         )
         if cluster.archive is not None:
             self.archiver = SimulatedArchiver(self, cluster.archive)
@@ -100,9 +103,11 @@ class SimulatedWorker:
         self.is_up = True
         await self._until(lambda: authority.register_worker(descriptor))
         await authority.superseded.wait()
-        self.cluster.loop.call_soon(
-            self.cluster.kill, self.process, "it is superseded", context=cluster.network.context
-        )
+        self._end("it is superseded")
+
+    def _end(self, why: str) -> None:
+        cluster = self.cluster
+        cluster.loop.call_soon(cluster.kill, self.process, why, context=cluster.network.context)
 
     async def _until(self, act: Callable[..., object]) -> None:
         """As a process that is started again until it succeeds."""
