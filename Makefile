@@ -13,6 +13,7 @@ PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # By a path, not by a finder, which comes after all paths: a script beside the clone, whose name is ours, would import
 # the clone's folder in place of the package.
 EDITABLE := --config-settings editable_mode=compat
@@ -27,7 +28,8 @@ $(INSTALLED): pyproject.toml clients/python/pyproject.toml requirements.lock
 	@if [[ -z "$(PYTHON)" ]]; then echo "Headrace needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; fi
 	@echo "making $(VENV) and installing what requirements.lock pins (once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock $(EDITABLE) -e clients/python -e '.[cluster,spark,bench,dev,peers]'
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation $(EDITABLE) -e clients/python -e .
 	@touch $@
 
 install: $(INSTALLED)  ## make .venv, if it is not there or not up to date
@@ -86,14 +88,18 @@ bench-peers: $(INSTALLED)  ## the Lobsters pages against MariaDB, PostgreSQL, Re
 	@$(BIN)/python -m loadgen.bench.install
 	@$(BIN)/python -m loadgen.bench.rounds --data-scale $(or $(DATA_SCALE),1) --runtime $(or $(RUNTIME),20) --turns $(or $(TURNS),3) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 
-lock:  ## resolve the dependencies anew and write requirements.lock
-	@rm -rf build/lock && $(PYTHON) -m venv build/lock
-	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e clients/python -e '.[cluster,spark,bench,dev,peers]'
-	@{ sed '/^[^#]/d' requirements.lock; build/lock/bin/pip freeze --exclude-editable --exclude pip --exclude setuptools; } > build/requirements.lock
-	@mv build/requirements.lock requirements.lock && rm -rf build/lock
+fresh: $(INSTALLED)  ## install client, server and extras into empty environments and use them; needs the network
+	@$(BIN)/python -m pytest -m long tests/packaging
+
+lock: $(INSTALLED)  ## write the lock files anew from pyproject.toml; UPGRADE=1 takes the newest versions that it allows
+	@compile() { printf 'setuptools>=77\n./clients/python\n.[%s]\n' "$$1" | $(BIN)/uv pip compile - "$${@:2}" --quiet --universal \
+		--python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+		--no-emit-package headrace --no-emit-package headrace-client > /dev/null; }; \
+	compile cluster,spark,bench,dev,peers -o requirements.lock $(if $(UPGRADE),--upgrade); \
+	compile cluster,spark -c requirements.lock -o deploy/requirements.lock
 
 clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test check format fuzz simulate damage crash spark bench bench-guard bench-scale bench-peers drill drills-long lock clean
+.PHONY: help install demo serve test check format fuzz simulate damage crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean

@@ -183,21 +183,14 @@ def test_each_dependency_has_its_door() -> None:
     assert not strays
 
 
-def test_all_dependencies_are_explained_and_pinned() -> None:
+def test_all_dependencies_are_explained() -> None:
     explained = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
-    locked = (ROOT / "requirements.lock").read_text("utf-8").lower().replace("_", "-")
     project = PROJECT["project"]
     extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
     for requirement in (*project["dependencies"], *extras):
-        pinned = requirement.split(";")[0].strip()
-        if pinned.startswith("headrace-client=="):  # Of this repository.
-            continue
-        package, _, version = pinned.partition("==")
-        assert version, f"{package} is not pinned"
-        assert f"`{package}`" in explained, f"docs/dependencies.md does not say why {package}"
-        assert f"\n{pinned}\n" in f"\n{locked}\n", f"requirements.lock has another {package}: make lock"
-    for line in locked.splitlines():
-        assert line.startswith("#") or re.fullmatch(r"[a-z0-9.-]+==[a-z0-9.]+", line), line
+        package = re.split("[=<>]", requirement)[0]
+        # The client is of this repository.
+        assert package == "headrace-client" or f"`{package}`" in explained, f"docs/dependencies.md: why {package}?"
 
 
 def test_the_floors_and_strict_types_are_kept() -> None:

@@ -17,12 +17,18 @@ SECONDS = 180.0
 
 
 class ToldProcess:
-    """``python`` with these arguments, over the code of this repository."""
+    """``python``, or another program, with these arguments, over the code of this repository."""
 
-    def __init__(self, arguments: list[str], environment: Mapping[str, str], cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        environment: Mapping[str, str],
+        cwd: Path | None = None,
+        program: str = sys.executable,
+    ) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (it lives as long as the process)
         self.popen = subprocess.Popen(
-            [sys.executable, *arguments],
+            [program, *arguments],
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
