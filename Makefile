@@ -43,6 +43,9 @@ serve: $(INSTALLED)  ## a server on headrace-data/, until Ctrl-C; PORT=
 test: $(INSTALLED)  ## all tests; JOBS= processes, TESTS= paths or options of pytest
 	@$(BIN)/python -m pytest -n $(or $(JOBS),$(TEST_JOBS)) --dist worksteal $(TESTS)
 
+test-fast: $(INSTALLED)  ## under a minute, while editing: the engine and the planner; leaves out all that has files, threads or processes
+	@$(BIN)/python -m pytest -n $(or $(JOBS),$(TEST_JOBS)) tests/domains tests/migrations -m 'not long and not cluster and not spark'
+
 check: $(INSTALLED)  ## ruff, mypy and the floors
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -102,4 +105,4 @@ clean:  ## remove .venv, caches and build results; data stays
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo serve test check format fuzz simulate damage crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean
+.PHONY: help install demo serve test test-fast check format fuzz simulate damage crash spark bench bench-guard bench-scale bench-peers drill drills-long fresh lock clean

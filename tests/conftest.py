@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 
@@ -12,3 +13,9 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+def pytest_unconfigure() -> None:
+    """What a test has served in this process has set everything apart for good (``worker/garbage.py``). It goes after
+    all: nanobind, by which DuckDB is bound, reports what is left at the end of a process as leaked."""
+    gc.unfreeze()

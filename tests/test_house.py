@@ -218,7 +218,7 @@ def test_all_of_the_planner_is_held_to_be_pure() -> None:
 
 # --- documents ----------------------------------------------------------------------------------------------------
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_every_make_target_that_is_named_exists() -> None:
@@ -239,7 +239,7 @@ def test_links_and_files_that_are_named_exist(path: Path) -> None:
 
 def test_every_document_is_reached_from_the_readme() -> None:
     readme = DOCUMENTS[0].read_text("utf-8")
-    assert not [path.name for path in DOCUMENTS[2:] if f"docs/{path.name}" not in readme]
+    assert not [name_of(path) for path in DOCUMENTS[2:] if f"({name_of(path)})" not in readme]
 
 
 def test_the_false_friends_are_named() -> None:

@@ -1,0 +1,48 @@
+"""What a developer is told to run is what CI runs, and the output of the tests ends with their result."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+
+
+def commands(target: str) -> list[str]:
+    found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, re.M)
+    assert found is not None
+    return [line.strip().removeprefix("@").replace("$(BIN)", ".venv/bin") for line in found[1].splitlines()]
+
+
+def test_pre_commit_runs_what_make_check_runs() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    assert re.findall(r"entry: ([^,]+),", hooks) == commands("check")
+
+
+def test_the_fast_tests_are_there() -> None:
+    (command,) = commands("test-fast")
+    assert [each for each in command.split() if each.startswith("tests/") and not (ROOT / each).is_dir()] == []
+
+
+def test_what_a_test_serves_in_its_own_process_is_not_told_as_a_leak(tmp_path: Path) -> None:
+    """DuckDB's binding tells at the end of the process what is still there, and a server sets its garbage apart."""
+    pytest.importorskip("duckdb")
+    (tmp_path / "test_one.py").write_text(
+        "import duckdb\nfrom worker.garbage import expect_long_lives\n\ndef test_it():\n    expect_long_lives()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "-p", "tests.conftest", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "1 passed" in done.stdout.splitlines()[-1]
+    assert "leaked" not in done.stderr
