@@ -17,6 +17,8 @@ class ArchiveRequest:
 
     keep: str | None = None
     epoch: int = 0
+    urgent: bool = True
+    """Somebody waits: it takes no rests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,8 +133,8 @@ class WorkerServer:
                 return self._holds.next(number)
             case ReleaseRequest(number=number):
                 return self._holds.release(number)
-            case ArchiveRequest(keep=keep, epoch=epoch):
-                return self._archive(keep, epoch)
+            case ArchiveRequest():
+                return self._archive(message)
             case LogRelease(keep=keep):
                 return self._release(keep)
             case Status():
@@ -354,11 +354,11 @@ class WorkerServer:
 
     # --- the archive --------------------------------------------------------------------------------------------
 
-    async def _archive(self, keep: str | None, epoch: int) -> ArchivePositions:
+    async def _archive(self, asked: ArchiveRequest) -> ArchivePositions:
         archiver = self._archiver
         if archiver is None:
             raise BadRequest(f'worker "{self._name}" has no archive', hint="start all workers with the same --archive")
-        taken = await asyncio.wrap_future(archiver.archive_now(hold=keep, epoch=epoch))
+        taken = await asyncio.wrap_future(archiver.archive_now(hold=asked.keep, epoch=asked.epoch, urgent=asked.urgent))
         return ArchivePositions(archiver.options.url, taken.positions, taken.identities, taken.schemas)
 
     def _release(self, keep: str) -> Done:

@@ -135,8 +135,8 @@ async def archive_cluster(directory: Directory, connections: Connections) -> Arc
     return await cut_cluster(look, ask, keep_in_archive())
 
 
-async def archive_led(leader: Leader, retention: float | None) -> Archived:
-    """The same by the leader. Raises Deposed where it leads no more."""
+async def archive_led(leader: Leader, retention: float | None, *, urgent: bool = True) -> Archived:
+    """The same by the leader; what is ``urgent`` takes no rests. Raises Deposed where it leads no more."""
 
     async def look() -> Decided:
         await leader.ledger.confirm()
@@ -146,7 +146,7 @@ async def archive_led(leader: Leader, retention: float | None) -> Archived:
         return Decided(decided, state)
 
     async def ask(worker: str) -> ArchivePositions:
-        answer: ArchivePositions = await leader.fleet.ask(worker, ArchiveRequest())
+        answer: ArchivePositions = await leader.fleet.ask(worker, ArchiveRequest(urgent=urgent))
         return answer
 
     return await cut_cluster(look, ask, keep_in_archive(retention))

@@ -1,16 +1,18 @@
 """What "as of" means for a whole deployment: a recipe, and of each shard of its tables a position.
 
-* **A time**: the last recipe, in the order of their numbers, that was recorded at or before it, and the positions that
-  were archived by then: never less than those of its own cut. In one process an archiving cuts all tables at the same
-  moment; the interval between two is the resolution.
-* **A token**, as a write answers it: exactly that position of the shards that it names. The others are as of the
-  archiving that first had what it names.
-* **Nothing**: all that the back-up or the archive has.
+A *cut* is what one archiving has of all tables, with the recipe of then (``worker/archive/recipes.py``); an archiving
+that failed for some of the tables is none.
+
+* **A time**: the last cut that was recorded at or before it. The order of cuts is that of their numbers; a clock that
+  was set back gives the next ones times right behind the last, until it has caught up.
+* **A token**, as a write answers it: exactly that position of the shards that it names. The others are as of the first
+  cut that has what it names, or of the last one where none has it yet.
+* **Nothing**: the last cut. What the archive has of some tables beyond it is counted, and said.
+* **``latest``**: all that there is of each table, whatever the others have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace_client import tokens
@@ -26,8 +28,10 @@ from migrations.plan import State, one_domain
 from migrations.recipe import Recipe
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
-from worker.archive.recipes import RecipeBook, record_at
+from worker.archive.recipes import Cut, RecipeBook, record_at
 from worker.archive.times import parse_time
+
+LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,13 @@ class AsOf:
     recorded: str
     """When its recipe was recorded."""
     moment: str
-    """The time that was asked for; else when the last of it was archived."""
+    """When the cut was recorded that it is as of; else when the last of it was archived."""
+    later: int = 0
+    """Writes that the archive has beyond that cut, where none was asked for."""
 
 
 def choose(place: Place, as_of: str | None) -> AsOf:
-    """``as_of`` is a time, a token, or None.
+    """``as_of`` is a time, a token, "latest", or None.
 
     :raises BadRequest: it is neither. :raises NotFound: nothing was archived by then.
     :raises ArchiveError: the back-up is damaged, or its history does not reach back so far.
@@ -64,17 +70,21 @@ def choose(place: Place, as_of: str | None) -> AsOf:
         for problem in damaged_files(place, contents):
             raise problem
     clock = tokens.decode(as_of) if as_of is not None and as_of.startswith(tokens.PREFIX) else None
-    time = parse_time(as_of) if as_of is not None and clock is None else None
-    record = record_at(RecipeBook(place).records(), time=time, positions=clock)
-    if record is None:
+    time = parse_time(as_of) if as_of not in (None, LATEST) and clock is None else None
+    book = RecipeBook(place)
+    cut = book.cut_at(time) if clock is None else _cut_with(book, clock)
+    if cut is None:
         raise NotFound(
             f'"{place.url}" has nothing as of {as_of}' if as_of else f'"{place.url}" has no recipe',
             hint="headrace archive status shows what there is",
         )
+    record = cut.record
     recipe = Recipe.from_json(record.recipe.encode())
     manifests = {(each.base, each.identity): each for each in all_manifests(place, former=True)}
     here = {base: manifests.get((base, identity)) for base, identity in record.identities.items()}
-    moment = time if clock is None else _moment(here, clock)
+    for base in clock or ():
+        if here.get(base) is None:
+            raise NotFound(f'nothing is archived of "{base}", which the token names')
     where = "see --archive-retention" if contents is None else "a back-up has no dropped tables: restore the archive"
     chosen = []
     schemas = _tables(recipe, record.shards)
@@ -86,40 +96,51 @@ def choose(place: Place, as_of: str | None) -> AsOf:
             manifest = here[base]
             if manifest is None:
                 raise ArchiveError(f'"{place.url}" has no archive of "{base}" any more', hint=where)
-            least = record.positions.get(base, 0) if moment is not None and record.number else 0
-            chosen.append(ShardAsOf(manifest, _position(manifest, clock, moment, least), schema))
+            wanted = (clock or {}).get(base)
+            if wanted is None:
+                wanted = manifest.position if as_of == LATEST else _position(manifest, cut, time)
+            chosen.append(ShardAsOf(manifest, wanted, schema))
     folds = [each.manifest.fold_of(each.position) for each in chosen]
-    if moment is None:
-        moment = max([record.time, *(segment.closed for fold in folds for segment in fold[-1:])])
-    return AsOf(recipe, record.shards, tuple(chosen), tuple(each.name for each in schemas), record.time, moment)
+    moment = cut.time
+    if as_of == LATEST or not cut.is_whole:
+        moment = time or max([record.time, *(segment.closed for fold in folds for segment in fold[-1:])])
+    later = sum(each.manifest.position - each.position for each in chosen) if as_of is None else 0
+    return AsOf(recipe, record.shards, tuple(chosen), tuple(each.name for each in schemas), record.time, moment, later)
 
 
-def _position(manifest: ShardManifest, clock: Clock | None, moment: str | None, least: int) -> int:
-    """``least`` is where the recipe found it. (A record of version 0.1 does not say that of its recipe.)"""
-    if clock is not None and manifest.base in clock:
-        return clock[manifest.base]
-    if moment is None:
-        return manifest.position
-    position = max(least, manifest.position_at(moment))
-    if position < manifest.begin:
+def _position(manifest: ShardManifest, cut: Cut, time: str | None) -> int:
+    if cut.is_whole:
+        position = cut.positions.get(manifest.base, 0)
+    else:  # Version 0.1 has kept no cuts: of each table, what was archived by then.
+        position = manifest.position if time is None else manifest.position_at(time)
+    if position < manifest.begin and (position or not cut.is_whole):
         # Not an empty table: what it was then has been folded into a later snapshot.
         since = min(segment.closed for segment in manifest.segments)
         raise ArchiveGap(
-            f'the archive of "{manifest.base}" does not reach back to {moment}',
+            f'the archive of "{manifest.base}" does not reach back to {time or cut.time}',
             hint=f"it can be had from {since} on, position {manifest.begin}; --archive-retention keeps more",
         )
     return position
 
 
-def _moment(manifests: Mapping[str, ShardManifest | None], clock: Clock) -> str | None:
-    """When all that the clock names was first archived."""
-    moments = []
-    for base, position in clock.items():
-        manifest = manifests.get(base)
-        if manifest is None:
-            raise NotFound(f'nothing is archived of "{base}", which the token names')
-        moments += [segment.closed for segment in manifest.fold_of(position)[-1:]]
-    return max(moments, default=None)
+def _cut_with(book: RecipeBook, clock: Clock) -> Cut | None:
+    """The first cut that has what a token names, under the recipe of then: the tables beside are as of whichever of the
+    two is later."""
+    record = record_at(book.records(), positions=clock)
+    if record is None:
+        return None
+    latest: Clock = dict(record.positions) if record.is_cut else {}
+    found = Cut(record.time, latest, record)
+    for cut in book.cuts():
+        if cut.record.order > record.order and not clock.keys() <= cut.positions.keys():
+            break  # Its table was dropped before any cut had it.
+        latest = {base: max(at, latest.get(base, 0)) for base, at in cut.positions.items()} | {
+            base: at for base, at in latest.items() if base not in cut.positions
+        }
+        found = Cut(max(record.time, cut.time), latest, record, max(cut.number, 1))
+        if cut.has(clock):
+            break
+    return found
 
 
 def _tables(recipe: Recipe, shards: int) -> list[TableSchema]:

@@ -59,6 +59,10 @@ def back_up_running(connection: Connection, dest: str, tell: Told = lambda text:
     for record in RecipeBook(source).records():
         if record.number <= archived.number:  # Later ones are of positions that this has not.
             book.write(record)
+    for earlier in RecipeBook(source).cuts():
+        mine = earlier.number > 0 and earlier.record.number <= archived.number
+        if mine and all(at <= archived.positions.get(base, at) for base, at in earlier.positions.items()):
+            book.write_cut(earlier)
     cut = RecipeRecord(
         archived.time,
         archived.positions,
@@ -67,6 +71,7 @@ def back_up_running(connection: Connection, dest: str, tell: Told = lambda text:
         json.dumps(archived.recipe),
         number=archived.number,
         version=VERSION_MAX,
+        is_cut=True,
     )
     return _finish(target, manifests, cut, files)
 
@@ -99,9 +104,8 @@ def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Co
     files = {segment.file: segment.digest for manifest in manifests for segment in manifest.segments}
     positions = {manifest.base: manifest.position for manifest in manifests}
     identities = {manifest.base: manifest.identity for manifest in manifests}
-    return _finish(
-        target, manifests, RecipeRecord(closed, positions, identities, shards, _stored(recipe), number=1), files
-    )
+    record = RecipeRecord(closed, positions, identities, shards, _stored(recipe), number=1, is_cut=True)
+    return _finish(target, manifests, record, files)
 
 
 def _stored(recipe: Path) -> str:
@@ -165,7 +169,7 @@ def _finish(target: Place, manifests: list[ShardManifest], cut: RecipeRecord, fi
     """The recipe as it was at the cut, and what there is."""
     RecipeBook(target).write(cut)
     others = [manifest_file(manifest.table, manifest.shard) for manifest in manifests]
-    others += [f"recipes/{name}" for name in target.files("recipes")]
+    others += [f"{directory}/{name}" for directory in ("recipes", "cuts") for name in target.files(directory)]
     contents = Contents(cut.time, cut.positions, cut.shards, files | {file: target.digest(file) for file in others})
     contents.write(target)
     return contents

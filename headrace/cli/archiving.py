@@ -106,11 +106,12 @@ def compact(
     """
     from worker.archive.compacting import compact_now
     from worker.archive.manifests import all_manifests
+    from worker.archive.recipes import RecipeBook
     from worker.archive.times import time_text
 
     settings = load(config, archive=archive, archive_retention=archive_retention)
     place = _place(settings)
-    before = time_text(time.time() - settings.archive_retention)
+    before = RecipeBook(place).reach(time_text(time.time() - settings.archive_retention))
     for manifest in all_manifests(place):
         after = compact_now(place, manifest, before)
         typer.echo(f"{manifest.base}: {len(manifest.segments)} segments are now {len(after.segments)}")
@@ -153,7 +154,8 @@ def restore(
     source: Source,
     data: Annotated[Path, typer.Option(metavar="DIR", help="The data directory to make; empty or not there.")],
     as_of: Annotated[
-        str | None, typer.Option(metavar="TIME|TOKEN", help="2026-01-31T08:00:00Z, or the token of a write.")
+        str | None,
+        typer.Option(metavar="TIME|TOKEN|latest", help="2026-01-31T08:00:00Z, the token of a write, or latest."),
     ] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="NAME", help="Make the directory of a cluster's workers, for this deployment.")
@@ -182,6 +184,11 @@ def restore(
         f"restored {several(len(chosen.names), 'table')} in {several(chosen.shards, 'shard')}, "
         f"{several(restored.rows, 'row')}, as of {when}; tables and views as defined by {chosen.recorded}"
     )
+    if chosen.later:
+        typer.echo(
+            f"not in it: {several(chosen.later, 'later write')} that the archive has of some tables and not of others; "
+            "--as-of latest takes all that there is, which is of no one moment"
+        )
     typer.echo(f"start it with: headrace {'serve' if cluster is None else 'up'} --data {shlex.quote(str(data))}")
 
 

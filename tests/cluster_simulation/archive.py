@@ -154,7 +154,7 @@ class SimulatedArchiver:
         self._asked: list[_Asked] = []
         self._news = asyncio.Event()
 
-    def archive_now(self, *, hold: str | None = None, epoch: int = 0) -> Future[Taken]:
+    def archive_now(self, *, hold: str | None = None, epoch: int = 0, urgent: bool = True) -> Future[Taken]:
         asked = _Asked(Future(), hold, epoch)
         self._asked.append(asked)
         self._news.set()

@@ -1,7 +1,8 @@
 """Back-ups of a simulated cluster, taken beside writes and DDL, and judged by the history of both.
 
 What is real: the coordinator (``archive_cluster`` of an api process, ``archive_led`` of a leader), and what keeps and
-chooses the records of recipes. Their files are in memory, and every process has a clock of its own.
+chooses the records of recipes and of cuts. Their files are in memory, and every process has a clock of its own, which
+is set now and then. Every cut that was judged when it was taken is chosen once more at the end, by its time.
 
 Beside the ledger there is a table that is replaced again and again: another is created, all rows are copied, the former
 one is dropped. So whoever has the recipe of another moment than the rows has a table without them, or no table at all.
@@ -20,6 +21,7 @@ from unittest import mock
 from controller.cluster.archiving import archive_cluster, archive_led
 from controller.deployment import Archived
 from domains.errors import HeadraceError
+from domains.packets import Clock
 from domains.sharding import base_shard
 from domains.types import Row, TableSchema
 from migrations.change import change_of
@@ -30,11 +32,13 @@ from tests.cluster_simulation.client import Client, Ending
 from tests.cluster_simulation.cluster import Cluster
 from tests.cluster_simulation.loop import PROCESS
 from worker.archive import recipes
-from worker.archive.recipes import RecipeBook, RecipeRecord, record_at
+from worker.archive.recipes import Cut, RecipeBook, RecipeRecord, record_at
 from zookeeper.errors import AuthorityError
 
 SKEWS = (0.0, 0.0, -30.0, 3600.0)
 """Seconds that the clock of a process is ahead."""
+SET = 0.1
+"""How often a clock is set before it is looked at."""
 BACKUP_SECONDS = 20.0
 DAY = 1_700_000_000.0
 """When a simulation begins, by a clock that is right."""
@@ -56,7 +60,7 @@ class MemoryPlace:
 
     def files(self, directory: str) -> list[str]:
         self._archive.check()
-        return sorted(file.removeprefix(f"{directory}/") for file in self._files)
+        return sorted(file.removeprefix(f"{directory}/") for file in self._files if file.startswith(f"{directory}/"))
 
     def read(self, file: str) -> bytes | None:
         self._archive.check()
@@ -88,7 +92,12 @@ class Backups:
         assert cluster.archive is not None
         self.cluster, self.clients = cluster, clients
         self.random = Random(f"backups {seed}")
-        self.counts: dict[str, int] = {"back-ups judged": 0, "back-ups refused": 0, "tables replaced": 0}
+        self.counts: dict[str, int] = {
+            "back-ups judged": 0,
+            "back-ups refused": 0,
+            "tables replaced": 0,
+            "times judged": 0,
+        }
         self._archive = cluster.archive
         self._place: Any = MemoryPlace(cluster.archive)
         self._change = change
@@ -99,6 +108,8 @@ class Backups:
         self._number = self._id = 0
         self._skews: dict[str, float] = {}
         self._tables: dict[tuple[str, ...], list[TableSchema]] = {}
+        self._judged: list[tuple[Cut, dict[str, list[Row]]]] = []
+        """Cuts, and what was right of each."""
 
     # --- in place of files, threads and clocks -------------------------------------------------------------------
 
@@ -123,7 +134,7 @@ class Backups:
     def _now(self) -> float:
         process = PROCESS.get()
         name = "" if process is None else process.name
-        if name not in self._skews:
+        if name not in self._skews or self.random.random() < SET:
             self._skews[name] = self.random.choice(SKEWS)
         return DAY + self.cluster.loop.time() + self._skews[name]
 
@@ -207,7 +218,9 @@ class Backups:
     def restored(self, archived: Archived) -> dict[str, list[Row]]:
         """All tables as ``headrace restore`` has them of the back-up: the last of its records, and of the tables in its
         recipe what is archived up to the cut."""
-        recipe = self._recipe(archived)
+        return self._rows_at(self._recipe(archived), archived.positions)
+
+    def _rows_at(self, recipe: Recipe, positions: Clock) -> dict[str, list[Row]]:
         found: dict[str, list[Row]] = {}
         named = set()
         for schema in self._tables_of(recipe):
@@ -215,17 +228,17 @@ class Backups:
             for shard in range(schema.shards or self.cluster.shards):
                 base = base_shard(schema.name, schema.generation, shard, self.cluster.shards)
                 named.add(base)
-                assert base in archived.positions, f"the recipe of a back-up has {base}, of which nothing was cut"
+                assert base in positions, f"the recipe of a back-up has {base}, of which nothing was cut"
                 manifest = self._archive.manifests[base]
-                for row, weight in manifest.fold(archived.positions[base], schema):
+                for row, weight in manifest.fold(positions[base], schema):
                     rows += [row] * weight
-        extra = sorted(archived.positions.keys() - named)
+        extra = sorted(positions.keys() - named)
         assert not extra, f"a back-up was cut of {extra}, and its recipe has no such table"
         return found
 
     def _recipe(self, archived: Archived) -> Recipe:
         """That of the last record, as a back-up and a restore order them."""
-        book = [each for each in RecipeBook(self._place).records() if each.number <= archived.number]
+        book = [each for each in self._book.records() if each.number <= archived.number]
         own = RecipeRecord(
             archived.time,
             archived.positions,
@@ -272,7 +285,26 @@ class Backups:
             for row in found.get(table, ()):
                 assert rows.get(int(row[0])) == row, f"a back-up has {row} in {table}, which nobody inserted"  # type: ignore[arg-type]
         self.counts["back-ups judged"] += 1
+        whole = [each for each in self._book.cuts() if each.record.number == archived.number]
+        cuts = [each for each in whole if each.positions == archived.positions]
+        assert cuts, "a back-up was told of a cut that was not recorded"
+        self._judged.append((cuts[-1], found))
         return found
+
+    def _judge_times(self) -> None:
+        """As of the time of each cut that is kept, exactly what was right of it, whatever clocks have done."""
+        times = [cut.time for cut in self._book.cuts()]
+        assert times == sorted(set(times)), "cuts are not in the order of their times"
+        for cut, wanted in self._judged:
+            chosen = self._book.cut_at(cut.time)
+            assert chosen == cut, f"as of {cut.time} another cut is restored than the one of that time"
+            found = self._rows_at(Recipe.from_json(chosen.record.recipe.encode()), chosen.positions)
+            assert found == wanted, f"a restore as of {cut.time} is not what was there at that cut"
+            self.counts["times judged"] += 1
+
+    @property
+    def _book(self) -> RecipeBook:
+        return RecipeBook(self._place)
 
     async def last(self, intended: dict[str, dict[int, Row]], stored: dict[str, list[Row]]) -> None:
         """At rest: the back-up has exactly what is stored, and the archive itself the recipe that is decided."""
@@ -281,10 +313,14 @@ class Backups:
         assert found.keys() == stored.keys(), f"the last back-up has {sorted(found)}, not {sorted(stored)}"
         for table, rows in stored.items():
             assert sorted(map(repr, found[table])) == sorted(map(repr, rows)), f"the last back-up has another {table}"
-        last = record_at(RecipeBook(self._place).records())
+        last = self._book.cut_at()
         assert last is not None
         decided = self.history().decided
-        assert Recipe.from_json(last.recipe.encode()).entries == decided, "the archive's last recipe is an old one"
+        assert Recipe.from_json(last.record.recipe.encode()).entries == decided, (
+            "the archive's last recipe is an old one"
+        )
+        assert last.positions == archived.positions, "the archive's last cut is an old one"
+        self._judge_times()
 
 
 __all__ = ["Backups"]

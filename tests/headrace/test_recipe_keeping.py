@@ -1,4 +1,4 @@
-"""The task that keeps recipes is watched by nobody, so nothing may end it."""
+"""The task that keeps recipes and cuts is watched by nobody, so nothing may end it."""
 
 import asyncio
 from types import SimpleNamespace
@@ -16,7 +16,8 @@ async def test_it_goes_on_whatever_happens(monkeypatch: pytest.MonkeyPatch, capl
     kept: list[str] = []
     done = asyncio.Event()
 
-    async def keep(leader: object, retention: float | None) -> None:
+    async def keep(leader: object, retention: float | None, *, urgent: bool) -> None:
+        assert not urgent, "nobody waits"
         assert retention is None, "the workers' is not known"
         kept.append("")
         if len(kept) == 1:

@@ -1,7 +1,8 @@
 """The thread that archives what a process hosts, while its domains serve.
 
 **A pass is one cut of all tables between the same two steps, and its recipe is the one in force then.** A recipe is
-written before what it decides is done, so every table that it names is whole in the cut, or has nothing yet.
+written before what it decides is done, so every table that it names is whole in the cut, or has nothing yet. A pass
+that fails for some of the tables is no cut, and is not recorded (``recipes.py``).
 
 At every interval, and when somebody asks, it makes a *pass*::
 
@@ -84,6 +85,7 @@ class Asked:
     answer: Future[Taken]
     hold: str | None
     epoch: int
+    urgent: bool
 
 
 @dataclass(slots=True)
@@ -167,13 +169,14 @@ class Archiver:
 
     # --- from any thread ----------------------------------------------------------------------------------------
 
-    def archive_now(self, *, hold: str | None = None, epoch: int = 0) -> Future[Taken]:
+    def archive_now(self, *, hold: str | None = None, epoch: int = 0, urgent: bool = True) -> Future[Taken]:
         """Archive up to now; the future has what was cut of the base shards that are here.
 
         With ``hold``, the log after these positions stays until ``release``, or until a leader of a later epoch is
-        heard of. The future has an ArchiveError if any of the shards could not be archived; nothing is held then.
+        heard of. The future has an ArchiveError if any of the shards could not be archived; nothing is held then. What
+        is ``urgent`` takes no rests.
         """
-        asked = Asked(Future(), hold, epoch)
+        asked = Asked(Future(), hold, epoch, urgent)
         asked.answer.set_running_or_notify_cancel()
         with self._changed:
             if self._stopping:
@@ -248,7 +251,7 @@ class Archiver:
 
     def _pass(self, asked: list[Asked]) -> Taken | HeadraceError:
         """What was cut and archived, or what kept it from archiving all."""
-        self._urgent = bool(asked)
+        self._urgent = any(each.urgent for each in asked)
         self._pass_began = self._slice_began = time.monotonic()
         try:
             place = self._place = self._place or Place(self.options.url)
@@ -425,11 +428,11 @@ class Archiver:
         kept = book.keep(record)
         if kept.positions is record.positions:
             book.expire(self._tidying.boundary(self._clock()))
-        return replace(taken, number=kept.number, time=max(taken.time, kept.time))
+        return replace(taken, number=kept.record.number, time=max(taken.time, kept.time))
 
     def _tidy(self, place: Place) -> None:
         try:
-            self._tidying.tidy(place, list(self.archives.values()), self._clock())
+            self._tidying.tidy(place, list(self.archives.values()), self._clock(), RecipeBook(place).reach)
         except ArchiveError as error:
             self.alarms.sound("compaction", error)
         else:

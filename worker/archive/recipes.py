@@ -1,8 +1,12 @@
-"""Which recipe was in force, kept beside the segments: tables alone are no deployment.
+"""Which recipe was in force, and which cuts were archived whole: tables alone are no deployment.
 
-A record is written with the archiving that first finds another recipe than before::
+A record is written with the archiving that first finds another recipe than before, and a cut with each further one that
+has archived all tables and found something new::
 
     ROOT/recipes/2026-01-31T08:00:00.000Z.json      {"number", "time", "positions", "identities", "shards", "recipe"}
+    ROOT/cuts/000000000003-000000000017-2026-01-31T08:01:00.000Z.json       {"number", "time", "positions", "recipe"}
+
+A pass that failed for some of the tables writes neither: what it has archived of the others counts with the next cut.
 
 ``positions`` says of each base shard where it was at the cut that had this recipe, ``identities`` which table it was.
 So a deployment can be had as of a time or a position, tables that were dropped later included. Whatever stands in the
@@ -11,8 +15,9 @@ since rows may have gone from a table that the recipe no longer has into another
 
 **Records are ordered by their number, never by time.** Whoever writes one gives it the next number; in a cluster, where
 several may, a recipe of an earlier version (the epoch and length that compare-and-set has given it) than the last one's
-is refused. A time is at least that of the record before, whatever the clock says: it is for ``--as-of`` alone. Records
-that version 0.1 wrote have no number: they come before all others, in the order of their times.
+is refused, and so is a cut that has less of a table than the last one. Cuts are ordered by their record's number, then
+by their own. A time is later than that of the cut before, whatever the clock says: it is for ``--as-of`` alone. Records
+that version 0.1 wrote have no number: they come before all others, in the order of their times, and no cuts.
 
 What was in force only before the time that the retention reaches back to is let go. **As of any time since then, and of
 any position that was archived since then, the record is the same that it was before; as of anything older it is the
@@ -25,7 +30,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from domains.archive import ArchiveFenced, ManifestDamaged
@@ -36,6 +41,7 @@ from worker.archive.times import after, time_text
 from worker.archiving import Taken
 
 DIRECTORY = "recipes"
+CUTS = "cuts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,8 @@ class RecipeRecord:
     """Its place among them; 0: version 0.1 wrote it."""
     version: tuple[int, int] = (0, 0)
     """Of a cluster's recipe: the epoch it was read in, and how many entries it has."""
+    is_cut: bool = False
+    """Its positions are a cut, and so is every later one recorded. Not so in version 0.1."""
 
     @property
     def order(self) -> tuple[int, tuple[int, int], str]:
@@ -61,48 +69,114 @@ class RecipeRecord:
         return self.number, self.version, self.time
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where all tables were at one moment, archived whole; in a cluster, at one moment of each worker."""
+
+    time: str
+    positions: Clock
+    record: RecipeRecord
+    """The recipe of that moment."""
+    number: int = 0
+    """Among those of its record; 0: it was written with the record."""
+
+    @property
+    def is_whole(self) -> bool:
+        """False: a record of version 0.1, which says of no moment where all tables were."""
+        return self.number > 0 or self.record.is_cut
+
+    def has(self, positions: Clock) -> bool:
+        return all(self.positions.get(base, -1) >= at for base, at in positions.items())
+
+
 class RecipeBook:
     """Raises ArchiveError."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._last: RecipeRecord | None = None
+        self._last: Cut | None = None
 
     def records(self) -> list[RecipeRecord]:
         """In their order."""
         read = [self._read(_file(time)) for time in self._times()]
         return sorted((record for record in read if record is not None), key=lambda record: record.order)
 
+    def cuts(self) -> Iterator[Cut]:
+        """Those that are whole, in their order."""
+        names = self._cut_names()
+        for record in self.records():
+            if record.is_cut:
+                yield Cut(record.time, record.positions, record)
+            for name in names:
+                if _number_of(name) == record.number and (cut := self._read_cut(name, record)) is not None:
+                    yield cut
+
+    def cut_at(self, time: str | None = None) -> Cut | None:
+        """The last one that was recorded at or before a time, or of all. Of version 0.1 it may be one that is not
+        whole."""
+        record = record_at(self.records(), time=time)
+        if record is None:
+            return None
+        for name in reversed(self._cut_names()):
+            if _number_of(name) == record.number and (time is None or _time_of(name) <= time):
+                cut = self._read_cut(name, record)
+                if cut is not None:
+                    return cut
+        return Cut(record.time, record.positions, record)
+
+    def reach(self, before: str) -> str:
+        """``before``, or the time of the last cut where that is earlier: it can be restored, however old it is."""
+        last = [*map(_time_of, self._cut_names()[-1:]), *self._times()[-1:]]
+        return min(before, max(last, default=before))
+
     def _times(self) -> list[str]:
         """Of all that are there, in order."""
         names = self._place.files(DIRECTORY)
         return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
-    def keep(self, record: RecipeRecord) -> RecipeRecord:
-        """Write it behind the last one if recipe or tables are others than there; answers the one that is in force.
+    def _cut_names(self) -> list[str]:
+        """In their order."""
+        return sorted(name for name in self._place.files(CUTS) if name.endswith(".json"))
 
-        :raises ArchiveFenced: a later version of the recipe has been recorded.
+    def keep(self, record: RecipeRecord) -> Cut:
+        """Write the cut behind the last one, with its recipe if that or the tables are others than there; answers the
+        last one that there is then.
+
+        :raises ArchiveFenced: a later version of the recipe has been recorded, or a later cut.
         """
         if self._last is None:
-            self._last = max(self.records(), key=lambda each: each.order, default=None)
+            self._last = self.cut_at()
         last = self._last
-        if last is not None:
-            if last.version > record.version > (0, 0):
-                raise ArchiveFenced("a later recipe has been archived meanwhile", hint="try again")
-            if (last.recipe, last.identities) == (record.recipe, record.identities):
-                return last
-            record = replace(record, number=last.number + 1, time=after(record.time, last.time))
-        else:
-            record = replace(record, number=1)
-        self.write(record)
-        return record
+        if last is None:
+            return self.write(replace(record, number=1, is_cut=True))
+        same = [base for base, id in last.record.identities.items() if record.identities.get(base) == id]
+        if last.record.version > record.version > (0, 0):
+            raise ArchiveFenced("a later recipe has been archived meanwhile", hint="try again")
+        if last.is_whole and any(record.positions[base] < last.positions.get(base, 0) for base in same):
+            raise ArchiveFenced("a later cut has been archived meanwhile", hint="try again")
+        time = after(record.time, last.time)
+        if (last.record.recipe, last.record.identities) != (record.recipe, record.identities):
+            return self.write(replace(record, number=last.record.number + 1, time=time, is_cut=True))
+        if last.positions == record.positions and last.is_whole:
+            return last
+        return self.write_cut(Cut(time, record.positions, last.record, last.number + 1))
 
-    def write(self, record: RecipeRecord) -> None:
+    def write(self, record: RecipeRecord) -> Cut:
         self._replace(record)
-        self._last = record
+        self._last = Cut(record.time, record.positions, record)
+        return self._last
+
+    def write_cut(self, cut: Cut) -> Cut:
+        document = {"number": cut.number, "time": cut.time, "positions": cut.positions, "recipe": cut.record.time}
+        name = f"{cut.record.number:012}-{cut.number:012}-{cut.time}.json"
+        self._place.replace(f"{CUTS}/{name}", json.dumps(sealed(document), indent=1).encode())
+        self._last = cut
+        return cut
 
     def expire(self, before: str) -> None:
-        """Let go what was in force only before a time. To be called where a recipe was kept: no other adds to them."""
+        """Let go what was in force only before a time. To be called where a cut was kept: no other adds to them."""
+        for name in [name for name in self._cut_names() if _time_of(name) <= before][:-1]:
+            self._place.delete(f"{CUTS}/{name}")
         *gone, first = [time for time in self._times() if time <= before] or [""]
         if not gone:
             return
@@ -128,6 +202,31 @@ class RecipeBook:
             return RecipeRecord(**document, version=(epoch, entries))
         except (ValueError, TypeError) as error:
             raise ManifestDamaged(f'the recipe record "{self._place.shown(file)}" is damaged: {error}') from error
+
+    def _read_cut(self, name: str, record: RecipeRecord) -> Cut | None:
+        """None where it has been let go meanwhile, or is of another record of that number."""
+        data = self._place.read(f"{CUTS}/{name}")
+        if data is None:
+            return None
+        try:
+            document = opened(json.loads(data))
+            number, time, positions, recipe = (document[each] for each in ("number", "time", "positions", "recipe"))
+        except (ValueError, KeyError) as error:
+            shown = self._place.shown(f"{CUTS}/{name}")
+            raise ManifestDamaged(
+                f'the record of a cut "{shown}" is damaged: {error}',
+                hint="delete it: as of its time, the one before counts",
+            ) from error
+        return Cut(time, positions, record, number) if recipe == record.time else None
+
+
+def _number_of(name: str) -> int:
+    """Of the record that a cut's file belongs to."""
+    return int(name.partition("-")[0])
+
+
+def _time_of(name: str) -> str:
+    return name.removesuffix(".json").split("-", 2)[-1]
 
 
 def _file(time: str) -> str:
@@ -168,8 +267,8 @@ def keep_recipe(
     now: Callable[[], float] = time.time,
     retention: float | None = None,
 ) -> Taken:
-    """Record what was in force for a cut of a whole cluster. With a ``retention`` (seconds), what was in force only
-    before that is let go.
+    """Record a cut of a whole cluster, and its recipe. With a ``retention`` (seconds), what was in force only before is
+    let go.
 
     Raises ArchiveError.
     """
@@ -178,4 +277,4 @@ def keep_recipe(
     kept = book.keep(record)
     if retention is not None:
         book.expire(time_text(moment - retention))
-    return replace(taken, number=kept.number, time=max(record.time, kept.time), recipe=recipe)
+    return replace(taken, number=kept.record.number, time=max(record.time, kept.time), recipe=recipe)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from worker.archive.compaction import Compaction
 from worker.archive.place import Place
@@ -25,10 +25,13 @@ class Tidying:
         """The time back to which everything is kept."""
         return time_text(now - self.retention)
 
-    def tidy(self, place: Place, archives: Collection[ShardArchive], now: float) -> None:
+    def tidy(self, place: Place, archives: Collection[ShardArchive], now: float, reach: Callable[[str], str]) -> None:
         """Take up what was folded meanwhile, let go what is too old, begin to fold what has become enough, and delete
-        what was let go some time ago. Raises ArchiveError; what it was about is tried again the next time."""
-        boundary = self.boundary(now)
+        what was let go some time ago. ``reach`` is the book's, by which the last cut stays, however old it is.
+
+        Raises ArchiveError; what it was about is tried again the next time.
+        """
+        boundary = reach(self.boundary(now))
         done = self.compaction.done()
         for archive in archives:
             if done is not None and archive.manifest.identity == done.identity:

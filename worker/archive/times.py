@@ -17,7 +17,7 @@ def parse_time(text: str) -> str:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        hint = "write it like 2026-01-31T08:00:00Z, or give the token of a write (h1.…)"
+        hint = "write it like 2026-01-31T08:00:00Z, or give the token of a write (h1.…), or latest"
         raise BadRequest(f'"{text}" is not a time', hint=hint) from error
     return _text(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC))
 

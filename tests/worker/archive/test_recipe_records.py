@@ -54,7 +54,9 @@ def test_what_was_in_force_only_before_the_retention_is_let_go(tmp_path: Path) -
     for before, left in ((0, 5), (1, 5), (3, 3), (4, 2), (9, 1), (9, 1)):
         book.expire(hour(before))
         assert [record.recipe for record in book.records()] == [f"recipe {at}" for at in range(6 - left, 6)]
-    assert book.keep(RecipeRecord(hour(9), {"t": 7}, {"t": "a"}, 1, "recipe 5")).number == 5, "it is in force yet"
+    assert book.keep(RecipeRecord(hour(9), {"t": 7}, {"t": "a"}, 1, "recipe 5")).record.number == 5, (
+        "it is in force yet"
+    )
     assert record_at(book.records(), positions={"t": 5}) is not None
     assert record_at(book.records(), positions={"t": 4}) is None, "its recipe was another, which is not known any more"
     assert record_at(book.records(), time=hour(4)) is None
@@ -111,7 +113,7 @@ def test_records_without_a_number_come_first_in_the_order_of_their_times(tmp_pat
 def test_a_recipe_that_is_behind_is_not_recorded_and_of_two_at_once_the_later_counts(tmp_path: Path) -> None:
     place = Place(str(tmp_path))
     late, early = RecipeBook(place), RecipeBook(place)
-    assert late.keep(RecipeRecord(hour(1), {}, {}, 1, "first", version=(3, 1))).number == 1
+    assert late.keep(RecipeRecord(hour(1), {}, {}, 1, "first", version=(3, 1))).record.number == 1
     early.records()
     early.keep(RecipeRecord(hour(9), {}, {}, 1, "third", version=(3, 3)))  # By a clock that is ahead.
     with pytest.raises(ArchiveFenced):
