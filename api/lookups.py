@@ -7,8 +7,8 @@ from typing import Any
 
 from api.encoding import listed, parse_numbers
 from api.many_lookups import ManyLookups
-from api.prepared_views import Pages, PreparedViews, Typed, if_known
-from controller.deployment import Deployment, in_one_state
+from api.prepared_views import PreparedViews, Typed, if_known
+from controller.deployment import Deployment, Missed, in_one_state
 from domains.packets import Clock
 
 
@@ -57,19 +57,16 @@ class Lookups:
                 return body, self._prepared.types(view) or b""
 
     async def _pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
-        found = None if token is not None else self._tried(view, keys)
-        if found is None:
+        lookup = None if token is not None else if_known(lambda: self._prepared.get(view))
+        if lookup is None:
             return _results(await self._deployment.pages(view, keys, token=token))
-        missed = [key for key, page in zip(keys, found, strict=True) if page is None]
-        if missed:
-            (pages,) = await self._deployment.fill([(view, missed)])
+        found, holes = in_one_state(lambda reading: lookup.try_pages(keys, reading))
+        if holes:
+            missed = [key for key, page in zip(keys, found, strict=True) if page is None]
+            (pages,) = await self._deployment.fill([Missed(lookup, missed, holes)])
             filled = iter(pages)
             found = [next(filled) if page is None else page for page in found]
         return _results(found)
-
-    def _tried(self, view: str, keys: list[Any]) -> Pages | None:
-        """What is there now; None where the view is not known yet."""
-        return if_known(lambda: in_one_state(lambda reading: self._prepared.get(view).try_pages(keys, reading)))
 
 
 def _results(pages: Sequence[bytes | None]) -> bytes:

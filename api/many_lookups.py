@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, cast
 from api.encoding import listed
 from api.kept_answers import MARKERS_MAX, Kept, KeptAnswers, Name, pieces_of
 from api.lookup_requests import MAX_LOOKUPS, parse_lookups, parse_piece
-from api.prepared_views import Pages, PreparedViews, Typed, if_known
+from api.prepared_views import PreparedViews, Typed, if_known
 from api.references import Values, Wanted, not_earlier, values_of
-from controller.deployment import Deployment, PreparedLookup, Reading, in_one_state
+from controller.deployment import Deployment, Missed, PreparedLookup, Reading, in_one_state
 from domains.errors import BadRequest
 from domains.packets import Clock
 from domains.types import Row
@@ -35,12 +35,14 @@ REFERRING_BYTES = 512
 
 
 class Late(NamedTuple):
-    """A look-up that is not all there: its place in the request, and what was found of it, if it was looked for."""
+    """A look-up that is not all there: its place in the request, and, if it was looked for, what was found of it and
+    what was missed."""
 
     place: int
     view: str
     keys: list[Any]
-    tried: Pages | None
+    found: Sequence[bytes | None] = ()
+    missed: Missed | None = None
 
 
 class Waiting(NamedTuple):
@@ -104,13 +106,13 @@ class ManyLookups:
         """The body, once what is missing is filled, side by side, and then what refers to it."""
         while asked.late:
             types = [self._prepared.types(each.view) for each in asked.late]
-            if token is not None or any(each.tried is None for each in asked.late):
+            if token is not None or any(each.missed is None for each in asked.late):
                 coming = (self._deployment.pages(each.view, each.keys, token=token) for each in asked.late)
-                whole = [cast(Pages, pages) for pages in await gather(*coming)]
+                whole: Sequence[Sequence[bytes]] = await gather(*coming)
             else:
                 whole = await self._filled(asked.late)
             if not all(self._prepared.stayed(each.view, known) for each, known in zip(asked.late, types, strict=True)):
-                asked.late = [each._replace(tried=None) for each in asked.late]
+                asked.late = [each._replace(missed=None) for each in asked.late]
                 continue
             for late, pages in zip(asked.late, whole, strict=True):
                 asked.answers[late.place] = listed(pages)
@@ -140,18 +142,15 @@ class ManyLookups:
             if values is None:
                 more.waiting.append(each)
             else:
-                more.late.append(Late(place, wanted.view, self._keys(wanted, values), None))
+                more.late.append(Late(place, wanted.view, self._keys(wanted, values)))
         return more
 
-    async def _filled(self, late: Sequence[Late]) -> list[Pages]:
+    async def _filled(self, late: Sequence[Late]) -> list[list[bytes]]:
         """All that was missed, in one message."""
-        missed = [
-            (each.view, [key for key, page in zip(each.keys, each.tried or (), strict=True) if page is None])
-            for each in late
-        ]
+        missed = [each.missed for each in late if each.missed is not None]
         filled = [iter(pages) for pages in await self._deployment.fill(missed)]
         return [
-            [next(pages) if page is None else page for page in each.tried or ()]
+            [next(pages) if page is None else page for page in each.found]
             for each, pages in zip(late, filled, strict=True)
         ]
 
@@ -239,9 +238,10 @@ class ManyLookups:
                 asked.sources[place] = kept
             return
         rows = list[Row]()
-        pages = lookup.try_pages(keys, reading, rows)
-        if None in pages:
-            asked.late.append(Late(place, view, keys, pages))
+        pages, holes = lookup.try_pages(keys, reading, rows)
+        if holes:
+            missed = [key for key, page in zip(keys, pages, strict=True) if page is None]
+            asked.late.append(Late(place, view, keys, pages, Missed(lookup, missed, holes)))
             return
         answer = listed(pages)
         asked.answers[place] = answer

@@ -15,8 +15,6 @@ bound a client could fill the memory with spellings; a recipe with more views th
 Found = TypeVar("Found")
 Typed = tuple[bytes, bytes]
 """An answer's body, and the columns that JSON has no type for (``ViewInfo.types``)."""
-Pages = list[bytes | None]
-"""Of each key its rows; None where they are not there yet."""
 
 
 class PreparedViews:

@@ -153,6 +153,10 @@ def not_archived() -> BadRequest:
     return BadRequest("this deployment is not archived", hint="start it with --archive, a directory or a URL")
 
 
+Tried = tuple[list[bytes | None], list[BoundLookup]]
+"""The page of each key, None where it is not there, and those look-ups that are not, in their order."""
+
+
 class PreparedLookup(Protocol):
     """The hot path for one view, kept by the API between requests; ``stale`` once the view was dropped or rebuilt."""
 
@@ -169,7 +173,7 @@ class PreparedLookup(Protocol):
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> Tried:
         """The same for many keys given as JSON values (lists by position or objects by name), in their order.
 
         ``rows`` takes the reader's keys that were looked up for it.
@@ -198,6 +202,15 @@ class PreparedLookup(Protocol):
         """These keys were read: what is read is evicted last."""
 
 
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """What ``try_pages`` of a look-up has just missed: the keys as they were given, and as they were bound."""
+
+    lookup: PreparedLookup
+    keys: Sequence[Any]
+    bounds: Sequence[BoundLookup]
+
+
 class Deployment(Protocol):
     """Calls raise errors of ``domains.errors``. Times are seconds; ``token`` is the Clock out of a write's token."""
 
@@ -220,8 +233,8 @@ class Deployment(Protocol):
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         """Like ``try_pages``, but fills holes and waits for the token."""
 
-    async def fill(self, wanted: Sequence[tuple[str, Sequence[Any]]]) -> list[list[bytes]]:
-        """The pages of keys that ``try_pages`` has just missed, view by view: not tried again, but filled, together."""
+    async def fill(self, wanted: Sequence[Missed]) -> list[list[bytes]]:
+        """The pages of all that was missed, look-up by look-up: not tried again, but filled, together."""
 
     async def insert(
         self,

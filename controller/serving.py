@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from controller.binding import Binding
 from controller.deployment import (
     REFUSED,
+    Missed,
     OnDuplicate,
     PreparedLookup,
     StatementResult,
@@ -49,6 +50,11 @@ from migrations.statements.rows import delete_operation, insert_operation, updat
 from worker.reader_map import BoundLookup, in_one_state
 
 Answer = TypeVar("Answer")
+
+
+def _own(missed: Missed) -> ViewLookup:
+    assert isinstance(missed.lookup, ViewLookup)
+    return missed.lookup
 
 
 class Serving(ABC):
@@ -156,22 +162,23 @@ class Serving(ABC):
 
     async def pages(self, view: str, keys: Sequence[Any], *, token: Clock | None = None) -> list[bytes]:
         lookup = await self._ready(view)
-        if token and not lookup.has_reached(self._checked(token), map(lookup.binding.from_json, keys)):
-            return await self._filled_keys(view, keys, token)
-        found = in_one_state(lambda reading: lookup.try_pages(keys, reading))
-        if None in found:
+        bounds = list(map(lookup.binding.from_json, keys))
+        if token and not lookup.has_reached(self._checked(token), bounds):
+            return await self._filled_keys(Missed(lookup, keys, bounds), token)
+        found, holes = in_one_state(lambda reading: lookup.read_all(bounds, reading))
+        if holes:
             missed = [key for key, page in zip(keys, found, strict=True) if page is None]
-            filled = iter(await self._filled_keys(view, missed, token))
+            filled = iter(await self._filled_keys(Missed(lookup, missed, holes), token))
             found = [next(filled) if page is None else page for page in found]
         return [page for page in found if page is not None]
 
-    async def fill(self, wanted: Sequence[tuple[str, Sequence[Any]]]) -> list[list[bytes]]:
+    async def fill(self, wanted: Sequence[Missed]) -> list[list[bytes]]:
         deadline = self._loop.time() + self.read_timeout
         asked: dict[int, Asked] = {}
-        for place, (view, keys) in enumerate(wanted):
-            lookup = await self._ready(view)
-            if len(lookup.shards) == 1:
-                asked[place] = lookup.shards[0], [lookup.binding.from_json(key) for key in keys]
+        for place, missed in enumerate(wanted):
+            lookup = _own(missed)
+            if len(lookup.shards) == 1 and not lookup.stale:
+                asked[place] = lookup.shards[0], missed.bounds
         found: dict[int, list[bytes | None]] = {}
         if asked:
             began = self._loop.time()
@@ -179,20 +186,23 @@ class Serving(ABC):
                 pages = await self.hosts.pages_together(list(asked.values()), deadline)
             except TimeoutError as error:
                 first = next(iter(asked))
-                raise self._late(self.prepare(wanted[first][0]), asked[first][1], {}) from error
+                raise self._late(_own(wanted[first]), asked[first][1], {}) from error
             found = {place: page for place, page in zip(asked, pages, strict=True) if None not in page}
             for place, filled_ones in found.items():
-                lookup = self.prepare(wanted[place][0])
+                lookup = _own(wanted[place])
                 lookup.misses += len(filled_ones)
                 lookup.seconds += (self._loop.time() - began) / len(found)  # They were filled as one.
         # Readers that stand in several shards, and those that were replaced meanwhile, are asked one by one.
         others = [place for place in range(len(wanted)) if place not in found]
-        filled = await asyncio.gather(*(self._filled_keys(*wanted[place]) for place in others))
+        filled = await asyncio.gather(*(self._filled_keys(wanted[place]) for place in others))
         answers: dict[int, Sequence[bytes | None]] = {**found, **dict(zip(others, filled, strict=True))}
         return [[page for page in answers[place] if page is not None] for place in range(len(wanted))]
 
-    def _filled_keys(self, view: str, keys: Sequence[Any], token: Clock | None = None) -> Awaitable[list[bytes]]:
-        return self._filled(view, lambda binding: [binding.from_json(key) for key in keys], token)
+    def _filled_keys(self, missed: Missed, token: Clock | None = None) -> Awaitable[list[bytes]]:
+        def bind(binding: Binding) -> list[BoundLookup]:
+            return [binding.from_json(key) for key in missed.keys]
+
+        return self._filled(missed.lookup.info.name, bind, token, (_own(missed), missed.bounds))
 
     async def fill_page(self, lookup: PreparedLookup, missed: BoundLookup, text: Mapping[str, Sequence[str]]) -> bytes:
         assert isinstance(lookup, ViewLookup)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any, cast
 
 from controller.binding import Binding
-from controller.deployment import ViewInfo
+from controller.deployment import Tried, ViewInfo
 from controller.hosts import Hosts, ReaderShard
 from controller.short_lookup import Short, ShortLane
 from domains.packets import Clock
@@ -74,7 +75,7 @@ class ViewLookup:
         self._count(page, (key,))
         return page
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> list[bytes | None]:
+    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> Tried:
         if self._many:
             values = single_integers(keys)
             pages = None if values is None else self._integer_pages(values, reading)
@@ -86,12 +87,18 @@ class ViewLookup:
                 self._sample([(value,) for value in values[::SAMPLE]])
                 if missing or self._telling.owed:
                     self._tell_of(values, pages)
-                return pages
+                holes = compress(values, map(_is_missing, pages)) if missing else ()
+                return pages, [BoundLookup(((value,),)) for value in holes]
         bounds = list(map(self.binding.from_json, keys))
         if rows is not None:
             for bound in bounds:
                 rows += bound.keys
-        return [self.read(bound, reading) for bound in bounds]
+        return self.read_all(bounds, reading)
+
+    def read_all(self, bounds: Sequence[BoundLookup], reading: Reading) -> Tried:
+        """``try_pages`` of keys that are bound already."""
+        pages = [self.read(bound, reading) for bound in bounds]
+        return pages, list(compress(bounds, map(_is_missing, pages)))
 
     def try_integers(self, values: Sequence[int], reading: Reading) -> Sequence[bytes] | None:
         """Nothing is counted where something is missing, or the domain waits to be told of keys: it is asked again."""
@@ -204,6 +211,10 @@ class ViewLookup:
             sampled, self._sampled = self._sampled, []
             for shard, own in self.by_shard(sampled).items():
                 self._hosts.touch(shard, own)
+
+
+def _is_missing(page: bytes | None) -> bool:
+    return page is None
 
 
 def single_integers(keys: Sequence[Any]) -> list[int] | None:

@@ -20,10 +20,12 @@ from controller.deployment import (
     REFUSED,
     Archived,
     MigrationStatus,
+    Missed,
     OnDuplicate,
     PreparedLookup,
     Reading,
     StatementResult,
+    Tried,
     ViewInfo,
     WriteResult,
     not_archived,
@@ -76,8 +78,10 @@ class FakeLookup:
         page = self._hit(key)
         return BoundLookup((key,)) if page is None else page
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> list[bytes | None]:
-        return [self._hit(self._deployment.key_of_json(self.info, key)) for key in keys]
+    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> Tried:
+        bound = [self._deployment.key_of_json(self.info, key) for key in keys]
+        pages = [self._hit(key) for key in bound]
+        return pages, [BoundLookup((key,)) for key, page in zip(bound, pages, strict=True) if page is None]
 
     def try_integers(self, values: Sequence[int], reading: Reading) -> None:
         return None
@@ -165,8 +169,8 @@ class FakeDeployment:
         info = self._view(view)
         return [self._fill(info, self.key_of_json(info, key)) for key in keys]
 
-    async def fill(self, wanted: Sequence[tuple[str, Sequence[Any]]]) -> list[list[bytes]]:
-        return [await self.pages(view, keys) for view, keys in wanted]
+    async def fill(self, wanted: Sequence[Missed]) -> list[list[bytes]]:
+        return [[self._fill(each.lookup.info, bound.keys[0]) for bound in each.bounds] for each in wanted]
 
     async def insert(
         self,

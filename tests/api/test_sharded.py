@@ -87,11 +87,11 @@ async def test_hits_are_found_in_every_shard(pair: Pair) -> None:
     keys = [[id] for id in range(30)]
     first = await many.pages("ById", keys)
     before = lookup.hits
-    assert in_one_state(lambda reading: lookup.try_pages(keys, reading)) == first
+    assert in_one_state(lambda reading: lookup.try_pages(keys, reading)) == (first, [])
     assert lookup.hits == before + 30
     assert [lookup.try_page({"id": [str(id)]}) for id in range(30)] == first
     assert await many.evict("ById", keys) == 30
-    assert in_one_state(lambda reading: lookup.try_pages(keys, reading)) == [None] * 30
+    assert in_one_state(lambda reading: lookup.try_pages(keys, reading))[0] == [None] * 30
 
 
 async def test_an_update_or_delete_goes_where_its_rows_are(pair: Pair) -> None:

@@ -46,7 +46,7 @@ async def test_what_was_there_stays_and_only_the_rest_is_filled(deployment: Loca
     lookups = Lookups(deployment).many
     await deployment.pages("by_id", [[2]])
     asked = lookups.ask_for(WANTED, None)
-    assert asked.late[0].tried == [None, TWO, None]
+    assert asked.late[0].found == [None, TWO, None]
     assert await lookups.finish(asked, None) == (ANSWER, b"")
 
 
