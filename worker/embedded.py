@@ -4,11 +4,14 @@
 
     DIR/base                    the base tables, where the deployment has one shard
     DIR/shards/0000/base …      one RocksDB for each of several
+    DIR/shards/count.json       how many: the last one that is missing is no smaller number
     DIR/readers                 the reader map
 """
 
 from __future__ import annotations
 
+import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import rmtree
@@ -16,11 +19,16 @@ from shutil import rmtree
 from domains.errors import StorageFailure
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
+from domains.sealed import opened, sealed
 from domains.sharding import physical
 from domains.storage import DISK_RESERVE
 from worker.dataflow import Dataflow
 from worker.open_files import allow_open_files
+from worker.rocks.database import RESTORE
+from worker.rocks.opening import check_there
 from worker.rocks.store import RocksStore
+
+COUNT = "count.json"
 
 
 def shard_directory(path: Path, shard: int) -> Path:
@@ -30,8 +38,8 @@ def shard_directory(path: Path, shard: int) -> Path:
 
 def shards_of(path: Path, wanted: int | None = None) -> int:
     """How many shards a data directory has: what was decided when it was first used, and ``wanted`` (else 1) if it is
-    new. StorageFailure where it has another number than is wanted."""
-    found = len(list((path / "shards").glob("[0-9]*"))) or (1 if (path / "base").exists() else wanted or 1)
+    new. StorageFailure where it has another number than is wanted, or nobody can tell."""
+    found = _counted(path) or (1 if (path / "base").exists() else wanted or 1)
     if wanted is not None and found != wanted:
         raise StorageFailure(
             f"the data directory {path} has {found} {'shard' if found == 1 else 'shards'}, not {wanted}",
@@ -40,26 +48,57 @@ def shards_of(path: Path, wanted: int | None = None) -> int:
     return found
 
 
-def base_directories(path: Path, shards: int) -> list[Path]:
-    """Where the base tables are, shard by shard. StorageFailure where the directory was made for another number."""
+def _counted(path: Path) -> int:
+    """0 where there are none. Of an earlier version, as many as there are."""
+    count = path / "shards" / COUNT
+    try:
+        return int(opened(json.loads(count.read_text("utf-8")))["shards"])
+    except FileNotFoundError:
+        return len(list(count.parent.glob("[0-9]*")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StorageFailure(f'cannot tell how many shards "{path}" has: "{count}" is damaged', hint=RESTORE) from error
+
+
+def note_count(directory: Path, shards: int) -> None:
+    """In the directory of all shards, if it does not say so yet. Raises OSError."""
+    if (directory / COUNT).exists():
+        return
+    beside = directory / "count.new"
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump(sealed({"shards": shards}), file)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(directory / COUNT)
+
+
+def base_directories(path: Path, shards: int, *, new: bool = False) -> list[Path]:
+    """Where the base tables are, shard by shard. StorageFailure where the directory was made for another number, and
+    where one of them is missing, unless the deployment is ``new``."""
     shards_of(path, shards)
-    return [path / "base"] if shards == 1 else [shard_directory(path, shard) / "base" for shard in range(shards)]
+    found = [path / "base"] if shards == 1 else [shard_directory(path, shard) / "base" for shard in range(shards)]
+    for directory in () if new else found:
+        check_there(directory)
+    return found
 
 
-def _decide(path: Path, shards: int) -> None:
+def _decide(path: Path, shards: int, *, new: bool) -> None:
     """Make the directories of a new one's shards, all of them or none: a first start that is killed between two of them
     would have decided for fewer."""
     decided, making = path / "shards", path / "shards.making"
-    if shards == 1 or decided.exists():
+    if shards == 1:
         return
     try:
+        if decided.exists() or not new:
+            note_count(decided, shards)
+            return
         rmtree(making, ignore_errors=True)
         for shard in range(shards):
             (making / shard_directory(path, shard).name).mkdir(parents=True)
+        note_count(making, shards)
         making.rename(decided)
     except OSError as error:
-        if not decided.exists():  # Else another server was faster, and has the locks.
-            raise StorageFailure(f'cannot make "{decided}": {error.strerror}') from error
+        if not (decided / COUNT).exists():  # Else another server was faster, and has the locks.
+            raise StorageFailure(f'cannot write to "{decided}": {error.strerror}') from error
 
 
 def open_embedded(
@@ -77,21 +116,14 @@ def open_embedded(
     the process may not have so many files open. What is not there is made where the deployment is ``new``, and is
     damage where it has a recipe.
     """
-    directories = base_directories(path, shards)
-    if not new:
-        for directory in directories:
-            if not directory.exists():
-                raise StorageFailure(
-                    f'"{directory}" is missing: there were tables in it',
-                    hint="restore it from its archive or a back-up",
-                )
+    directories = base_directories(path, shards, new=new)
     allow_open_files(shards)
-    _decide(path, shards)
-    with ExitStack() as opened:
+    _decide(path, shards, new=new)
+    with ExitStack() as closing:
         stores = []
         for directory in directories:  # First, since their locks keep two servers from one directory.
-            stores.append(RocksStore(directory, reserve=disk_reserve))
-            opened.callback(stores[-1].close)
+            stores.append(RocksStore(directory, create=new, reserve=disk_reserve))
+            closing.callback(stores[-1].close)
         dataflow = Dataflow(path / "readers", memory_limit=memory_limit)
         for group in range(groups):
             for shard in range(shards):
@@ -103,5 +135,5 @@ def open_embedded(
                     )
                 else:
                     dataflow.hosted.open(index, MemoryStore(), shard=shard, shards=shards, linked=True)
-        opened.pop_all()
+        closing.pop_all()
         return dataflow

@@ -125,7 +125,8 @@ class Pong:
 class OpenDomain:
     """Host a domain, empty of nodes, over its shard's storage; not linked yet. → ``Done``
 
-    Where this incarnation is open already nothing happens; an older one is closed first.
+    Where this incarnation is open already nothing happens; an older one is closed first. A shard that is ``kept`` was
+    made before, and is not begun anew: where it is missing that is damage.
     """
 
     epoch: int
@@ -133,6 +134,7 @@ class OpenDomain:
     incarnation: int
     shard: int
     shards: int
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,7 @@ class WorkerServer:
         if message.domain != message.shard:
             return MemoryStore(), None, None
         opened = message.shard, self._name, message.incarnation
-        shard = await asyncio.to_thread(open_shard, self._data, *opened, reserve=self._disk_reserve)
+        shard = await asyncio.to_thread(open_shard, self._data, *opened, kept=message.kept, reserve=self._disk_reserve)
         return shard.store, shard.store.sync, shard.close
 
     async def _flush(self, domain: DomainIndex) -> Done:

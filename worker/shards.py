@@ -109,14 +109,16 @@ def open_shard(
     worker: str,
     incarnation: int,
     *,
+    kept: bool = False,
     reserve: int = DISK_RESERVE,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Shard:
     """Open shard number ``shard`` below the data directory, for this incarnation of its domain. It may take a while.
+    Where it is not there it is made, unless it is one that was ``kept`` here.
 
-    :raises StorageFailure: it went on in a later incarnation; another machine has it, or this process itself, or
-        somebody who did not say so; it is damaged, or cannot be written; too few files may be open.
+    :raises StorageFailure: it is missing; it went on in a later incarnation; another machine has it, or this process
+        itself, or somebody who did not say so; it is damaged, or cannot be written; too few files may be open.
     """
     allow_open_files(1)
     directory = shard_directory(data, shard)
@@ -124,7 +126,7 @@ def open_shard(
     deadline = clock() + OPEN_SECONDS
     while True:
         try:
-            store = RocksStore(directory / "base", reserve=reserve)
+            store = RocksStore(directory / "base", create=not kept, reserve=reserve)
             break
         except StorageInUse as error:
             _make_way(directory, own)

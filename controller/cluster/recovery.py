@@ -242,7 +242,9 @@ class Recovery:
     async def _open_one(self, domain: DomainIndex) -> str | None:
         state = self._ledger.decided
         given = state.placement[domain]
-        message = OpenDomain(state.epoch, domain, given.incarnation, domain, state.shards)
+        # Changes of tables come in times of calm only: all shards were there when the first was made.
+        kept = bool(state.recipe.entries)
+        message = OpenDomain(state.epoch, domain, given.incarnation, domain, state.shards, kept)
         try:
             await self._ask(given.worker, message)
         except (Interrupted, Deposed):

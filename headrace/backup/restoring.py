@@ -22,7 +22,7 @@ from migrations.forgotten import without_forgotten
 from worker.archive.place import Place
 from worker.archive.rebuilding import rebuild_table
 from worker.belonging import claim
-from worker.embedded import shard_directory
+from worker.embedded import note_count, shard_directory
 from worker.rocks.store import RocksStore
 
 FIRST_EPOCH = 1
@@ -71,6 +71,8 @@ def restore(
             for shard in range(chosen.shards)
         )
         if cluster is None:
+            if chosen.shards > 1:
+                note_count(making / "shards", chosen.shards)
             _write(making / "recipe.json", chosen.recipe.to_json())
         else:
             _write_cluster(making, chosen, cluster)

@@ -21,7 +21,7 @@ from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
 from worker.archive.times import time_text
-from worker.embedded import base_directories
+from worker.embedded import base_directories, shards_of
 from worker.rocks.store import RocksStore
 from zookeeper.authority import stored_state
 from zookeeper.errors import SlotsDamaged
@@ -87,7 +87,7 @@ def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Co
             f'"{data}" is no data directory of a server',
             hint="a cluster is backed up while it runs, by --url of one of its api processes",
         )
-    shards = len(list((data / "shards").glob("[0-9]*"))) or 1
+    shards = shards_of(data)
     target, closed = _empty(dest), time_text(time.time())
     manifests = []
     with ExitStack() as opened:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, StorageFailure
 from domains.storage import Store
 from tests.cluster_simulation.archive import SimulatedArchiver
 from tests.cluster_simulation.checks import check_heard
@@ -53,6 +53,8 @@ class SimulatedServer(WorkerServer):
         place = (worker.data, message.domain)
         disks, process = worker.cluster.disks, worker.process
         await asyncio.sleep(worker.cluster.random.random() * OPENING)
+        if message.kept and place not in disks.disks:
+            raise StorageFailure(f"shard {message.shard} is missing in {worker.data}")
         store = disks.open(place, process, worker.host, incarnation)
         check_heard(worker.cluster, store, message.shard, message.shards)
         return store, store.sync, lambda: disks.close(place, process, incarnation)

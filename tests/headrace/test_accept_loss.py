@@ -9,8 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace import embedded
+from headrace.backup.taking import back_up_stopped
 from headrace.cli import app
 from headrace.errors import StorageFailure
+from worker.embedded import shards_of
 
 runner = CliRunner()
 
@@ -21,14 +23,45 @@ def run(*arguments: str) -> str:
     return " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("shards", [1, 2])
-def test_tables_whose_directory_is_gone_are_not_begun_anew(tmp_path: Path, shards: int) -> None:
-    data = tmp_path / "data"
+@pytest.mark.parametrize(
+    "gone", ["base", "shards/0000/base", "shards/0002/base", "shards/0001", "shards/0002", "shards"]
+)
+@pytest.mark.parametrize("emptied", [False, True])
+def test_tables_whose_directory_is_gone_are_not_begun_anew(tmp_path: Path, gone: str, emptied: bool) -> None:
+    """Without its last shard a directory was one of fewer shards, and what was emptied was new."""
+    data, shards = tmp_path / "data", 1 if gone == "base" else 3
     with embedded(data, shards=shards) as db:
         db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 2)")
-    shutil.rmtree(data / "base" if shards == 1 else data / "shards" / "0001" / "base")
+    shutil.rmtree(data / gone)
+    if emptied:
+        (data / gone).mkdir()
+    before = sorted(data.rglob("*"))
+    for wanted in (None, shards):
+        with pytest.raises(StorageFailure, match=r"is missing|has 1 shard, not 3"):
+            embedded(data, **({} if wanted is None else {"shards": wanted}))
     with pytest.raises(StorageFailure, match="is missing"):
-        embedded(data)
+        back_up_stopped(data, str(tmp_path / "backup"))
+    assert sorted(data.rglob("*")) == before, "nothing was made"
+
+
+def test_the_number_of_shards_is_noted_where_an_earlier_version_did_not(tmp_path: Path) -> None:
+    with embedded(tmp_path, shards=3) as db:
+        db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 2), (2, 3), (3, 4)")
+    count = tmp_path / "shards" / "count.json"
+    noted = count.read_bytes()
+    count.unlink()
+    with embedded(tmp_path) as db:
+        assert db.execute("SELECT COUNT(*) FROM t").rows == ((3,),)
+    assert count.read_bytes() == noted
+    refusals = []
+    for at in range(len(noted)):
+        count.write_bytes(noted[:at] + bytes([noted[at] ^ 1]) + noted[at + 1 :])
+        try:
+            assert shards_of(tmp_path) == 3
+        except StorageFailure as error:
+            refusals.append(error.message)
+    assert len(refusals) > 20
+    assert all("cannot tell how many shards" in each for each in refusals)
 
 
 @pytest.mark.parametrize("shards", [1, 2])

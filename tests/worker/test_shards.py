@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -189,3 +190,14 @@ def test_processes_are_told_apart() -> None:
         while started_at(process.pid) is not None and time.monotonic() < deadline:
             os.sched_yield()
         assert started_at(process.pid) is None
+
+
+def test_a_shard_that_was_kept_here_is_not_begun_anew(tmp_path: Path) -> None:
+    with pytest.raises(StorageFailure, match=r"0003.*is missing: there were tables in it"):
+        open_shard(tmp_path, 3, "a", 6, kept=True)
+    assert list(tmp_path.iterdir()) == []
+    open_shard(tmp_path, 3, "a", 7).close()
+    open_shard(tmp_path, 3, "a", 8, kept=True).close()
+    shutil.rmtree(tmp_path / "shards" / "0003" / "base")
+    with pytest.raises(StorageFailure, match="is missing"):
+        open_shard(tmp_path, 3, "a", 9, kept=True)

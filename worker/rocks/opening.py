@@ -28,7 +28,7 @@ from domains.errors import StorageFailure
 from domains.sealed import opened, sealed
 from worker.rocks import layout
 from worker.rocks.acknowledged import FILE, TABLES, Acknowledged, AcknowledgedRecord
-from worker.rocks.database import Database
+from worker.rocks.database import RESTORE, Database
 
 RECORDED = 2
 """The format from which on a store has a record of what was acknowledged; without it, the record was deleted."""
@@ -77,6 +77,8 @@ def open_database(path: Path, *, create: bool, accept_loss: bool) -> Opened:
             if record is None:
                 (path / FILE).unlink(missing_ok=True)
         new = not (path / "CURRENT").exists()
+        if not create:
+            check_there(path)
         if new and create and record is None:
             record = AcknowledgedRecord.make(path)
         database = Database(path, create=create and new)
@@ -91,6 +93,12 @@ def open_database(path: Path, *, create: bool, accept_loss: bool) -> Opened:
         if record is not None:
             record.close()
         raise
+
+
+def check_there(path: Path) -> None:
+    """Raises StorageFailure where a database that was there is not, or there is nothing in its directory."""
+    if not (path / "CURRENT").exists():
+        raise StorageFailure(f'the database in "{path}" is missing: there were tables in it', hint=RESTORE)
 
 
 def _compared(path: Path) -> tuple[AcknowledgedRecord | None, Loss | None]:

@@ -202,6 +202,8 @@ class MemoryWorker:
             raise StorageFailure(f"the disk of shard {message.shard} cannot be read")
         self.hosted.check(message.epoch)
         self.act(lambda hosted, batch: hosted.close(message.domain, batch))
+        if message.kept and (self.descriptor.data, message.shard) not in self.cluster.disks:
+            raise StorageFailure(f"shard {message.shard} is missing")
         store = self.cluster.disks.setdefault((self.descriptor.data, message.shard), MemoryStore())
         self.hosted.open(
             message.domain, store, incarnation=message.incarnation, shard=message.shard, shards=message.shards

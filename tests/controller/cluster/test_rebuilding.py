@@ -435,3 +435,21 @@ def test_the_mark_is_part_of_the_state() -> None:
     }
     state = ClusterState("main", 2, 1, 3, assignments)
     assert ClusterState.decode(state.encode(), "main") == state
+
+
+def test_a_shard_whose_folder_is_gone_is_damage_and_rebuilt() -> None:
+    """Its worker is there, and made it anew, empty, without a word."""
+
+    async def scenario(lost: Lost) -> None:
+        cluster, (shard, *_) = lost.cluster, lost.shards
+        del cluster.disks["/w2", shard]
+        await cluster.start_worker("w2", "/w2")
+        await cluster.until(lambda: cluster.led.closed.keys() == {shard})
+        assert "is missing" in cluster.led.closed[DomainIndex(shard)]
+        await lost.rebuild(shard)
+        await cluster.calm()
+        lost.shards = [shard]
+        lost.forget()
+        await lost.program.check()
+
+    losing(scenario)
