@@ -62,7 +62,7 @@ fuzz: $(INSTALLED)  ## the differential campaign; SECONDS=60 SEED=1
 simulate: $(INSTALLED)  ## whole clusters from seeds, with all that can go wrong; SECONDS=60 SEED=1 JOBS=2
 	@$(BIN)/python -m tests.cluster_simulation --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),2) $(if $(SEED),--seed $(SEED))
 
-damage: $(INSTALLED)  ## invert bits and bytes of every file of a data directory, cut and delete it; SECONDS=600 SEED=1
+damage: $(INSTALLED)  ## invert bits of every file of data directories, archive, cluster; cut, delete; SECONDS=600 SEED=1
 	@$(BIN)/python -m tests.damage --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 crash: $(INSTALLED)  ## the long crash tests: kill -9 under writes, many rounds
