@@ -67,6 +67,7 @@ from migrations.extension import Extension
 from migrations.joint_graph import JointGraph
 from migrations.plan import MigrationPlan, State, plan_addition, plan_start
 from migrations.routing import split
+from tests.failing_store import Fuse
 from tests.migrations.evaluate import evaluate
 from tests.shard_of_key import shard_of_key
 from tests.simulation.bulk import BulkMigration, is_bulk
@@ -101,11 +102,15 @@ def aggregate(function: str, argument: int, type: SqlType = BIGINT) -> Aggregate
     return AggregateCall(AggregateFunction(function), argument, type)
 
 
+class Unwritten(Exception):
+    """A write was refused by some shard, or its end is not known; ``stored`` is what there is."""
+
+
 class Flow:
     """A joint graph, how it is placed, and the simulation that runs it. ``at`` is a node's group of domains."""
 
-    def __init__(self, domains: int = 1, *, shards: int = 1, check: bool = True) -> None:
-        self.simulation = Simulation(domains, shards, check=check)
+    def __init__(self, domains: int = 1, *, shards: int = 1, check: bool = True, fuse: Fuse | None = None) -> None:
+        self.simulation = Simulation(domains, shards, check=check, fuse=fuse)
         self.groups = domains
         self.at = 0
         """The domain of nodes that do not say theirs."""
@@ -275,16 +280,34 @@ class Flow:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def write(self, operation: Operation) -> int:
-        """Rows affected, by all the shards that it concerns."""
-        affected = 0
-        shards = self.running.shards
+        """Rows affected, by all the shards that it concerns. Raises Unwritten where a store failed one of them."""
+        affected, failed, shards = 0, False, self.running.shards
+        fails = self.simulation.fuse.left > 0
         for shard, part in split(operation, self.tables[operation.table], shards):
-            request = self.simulation.request()
-            self.simulation.send(physical(DomainIndex(0), shard, shards), Write(request, part))
-            outcome = self.simulation.outcomes.pop(request)
-            assert isinstance(outcome, Written), outcome
-            affected += outcome.rows_affected
+            request, domain = self.simulation.request(), physical(DomainIndex(0), shard, shards)
+            before = self._in_store(operation.table, domain) if fails else None
+            self.simulation.send(domain, Write(request, part))
+            outcome = self.simulation.outcomes.pop(request, None)
+            if isinstance(outcome, Written):
+                affected += outcome.rows_affected
+                continue
+            failed = True
+            assert fails, outcome
+            if outcome is None:
+                assert domain in self.simulation.broken, "nobody hears how a write has ended"
+            else:
+                assert self._in_store(operation.table, domain) == before, f"it is refused, and done: {outcome}"
+        if failed:
+            table = operation.table
+            places = [physical(DomainIndex(0), shard, shards) for shard in range(self.tables[table].shards or shards)]
+            self.stored[table] = Counter()
+            for domain in places:
+                self.stored[table].update(self._in_store(table, domain))
+            raise Unwritten
         return affected
+
+    def _in_store(self, table: str, domain: DomainIndex) -> dict[Row, int]:
+        return dict(self.simulation.stores[domain].table(table).find((), ()))
 
     def insert(self, table: str, *rows: Row) -> None:
         self.write(Insert(table, rows))

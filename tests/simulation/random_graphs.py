@@ -7,6 +7,7 @@ links, the loss of domains, and further views while it runs. Values are few, so 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 from domains.expressions import Expression
@@ -14,12 +15,15 @@ from domains.graph import AggregateCall, JoinKind, NodeIndex
 from domains.packets import EvictKeys, EvictMemory, Read, Touch
 from domains.types import BIGINT, Row, Value
 from migrations.provenance import traced
-from tests.domains.graphs import Flow, aggregate, call, column, constant, count
+from tests.domains.graphs import Flow, Unwritten, aggregate, call, column, constant, count
+from tests.failing_store import Fuse
 
 WIDTHS = {"stories": 3, "votes": 2}
 VALUES: tuple[Value, ...] = (None, 0, 1, 2, 3)
 WIDEST = 7
 """Columns of a node, at most: what is wider is not joined further."""
+FAILING_RUNS, FAILING = 0.3, 0.3
+"""How many runs have stores that fail, and in how many of their steps one call of them does."""
 MOST_FACTORS = 3
 """Base tables that a node multiplies, at most: four would give thousands of rows of the few values."""
 
@@ -27,11 +31,11 @@ MOST_FACTORS = 3
 class RandomGraph:
     """Grows a flow. ``factors`` are how many base tables each node multiplies."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, fuse: Fuse | None = None) -> None:
         self.rng = rng
         self.shards = rng.choice([1, 1, 2, 3])
         self.domains = rng.randrange(1, 5 if self.shards == 1 else 4)
-        self.flow = Flow(self.domains, shards=self.shards)
+        self.flow = Flow(self.domains, shards=self.shards, fuse=fuse)
         self.factors: dict[NodeIndex, int] = {}
         self.views = 0
         self.keyed = rng.random() < 0.3
@@ -159,8 +163,10 @@ class RandomGraph:
 class RandomRun:
     """Steps of a graph that runs."""
 
-    def __init__(self, graph: RandomGraph, rng: Random) -> None:
+    def __init__(self, graph: RandomGraph, rng: Random, calls: Random | None = None) -> None:
+        """``calls`` decides which calls of the stores fail."""
         self.graph, self.flow, self.rng = graph, graph.flow, rng
+        self.calls = calls
         self.migrating = False
 
     def meanwhile(self) -> None:
@@ -170,6 +176,19 @@ class RandomRun:
         self.migrating = False
 
     def step(self) -> None:
+        if self.calls is None or self.migrating or self.calls.random() > FAILING:
+            self._act()
+            return
+        simulation = self.flow.simulation
+        fuse = simulation.fuse
+        fuse.left, fuse.only = self.calls.choice((1, 1, 2, 3, 8)), self.calls.choice(("", "find_many", "commit"))
+        with suppress(Unwritten):  # What there is then is what views are compared with.
+            self._act()
+        fuse.left = 0
+        if simulation.broken:
+            self.flow.restart(*simulation.broken, rng=self.rng, between=self.meanwhile)
+
+    def _act(self) -> None:
         chance = self.rng.random()
         if chance < 0.42:
             self.write()
@@ -193,6 +212,7 @@ class RandomRun:
 
     def lose(self) -> None:
         """A worker dies with some of the domains, mostly one."""
+        self.flow.simulation.fuse.left = 0
         domains = range(len(self.flow.simulation.domains))
         lost = self.rng.sample(domains, min(len(domains), self.rng.choice([1, 1, 1, 2, 3])))
         self.flow.restart(*lost, rng=self.rng, between=self.meanwhile)
@@ -282,11 +302,12 @@ class Migrations:
 
 def run(seed: int, steps: int, *, bulk: bool = False) -> None:
     """One graph and its life; ``bulk``: full states come in bulk. Raises with whatever rule breaks first."""
-    rng = Random(seed)
-    graph = RandomGraph(rng)
+    rng, calls = Random(seed), Random(f"failing calls {seed}")
+    failing = calls.random() < FAILING_RUNS  # By chances of their own: other runs are what they were.
+    graph = RandomGraph(rng, Fuse() if failing else None)
     graph.grow(rng.randrange(2, 10))
     graph.add_views(rng.randrange(1, 4), keyless=0.6 if bulk else 0.1)
-    life = RandomRun(graph, rng)
+    life = RandomRun(graph, rng, calls if failing else None)
     for _ in range(rng.randrange(6)):
         life.write()
     migrations = Migrations(life, bulk=bulk)

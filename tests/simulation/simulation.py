@@ -10,6 +10,7 @@ from functools import partial
 from domains.commands import Activate, Command, RemoveNodes
 from domains.control import perform
 from domains.domain import Domain
+from domains.errors import StorageFailure
 from domains.graph import DomainIndex, NodeIndex
 from domains.invariants import check_domain, check_links
 from domains.memory_store import MemoryStore
@@ -30,6 +31,7 @@ from domains.packets import (
 )
 from domains.types import Delta, Row
 from migrations.plan import MigrationPlan
+from tests.failing_store import FailingStore, Fuse
 
 _Reset = tuple[RemoveNodes | None, list[PeerReset]]
 BEATS = 0.1
@@ -44,9 +46,13 @@ class Simulation:
     that is no more is dropped, what comes of one that is not known yet is held: so a host does it.
     """
 
-    def __init__(self, groups: int = 1, shards: int = 1, *, check: bool = True) -> None:
+    def __init__(self, groups: int = 1, shards: int = 1, *, check: bool = True, fuse: Fuse | None = None) -> None:
         self.shards = shards
-        self.stores = [MemoryStore() for _ in range(groups * shards)]
+        self.fuse = fuse or Fuse()
+        """Of the stores, where one was given."""
+        self.broken: set[DomainIndex] = set()
+        """Domains that could not end a step. They take nothing, and are to be lost."""
+        self.stores = [MemoryStore() if fuse is None else FailingStore(fuse) for _ in range(groups * shards)]
         self.domains = [self._domain(i, 1) for i in range(len(self.stores))]
         self.links: dict[tuple[LinkId, bool], deque[LinkUpdate | Upquery]] = {}
         self.resets: dict[DomainIndex, deque[_Reset]] = {}
@@ -77,8 +83,16 @@ class Simulation:
         return RequestId(self._requests)
 
     def send(self, domain: int, packet: Packet) -> None:
-        """Hand a packet to a domain and perform its effects."""
-        self.perform(domain, self.domains[domain].handle(packet))
+        """Hand a packet to a domain and perform its effects; none where it could not end the step."""
+        if domain in self.broken:
+            return
+        try:
+            with self.fuse.live():
+                effects = self.domains[domain].handle(packet)
+        except StorageFailure:
+            self.broken.add(DomainIndex(domain))
+            return
+        self.perform(domain, effects)
 
     def command(self, domain: int, command: Command) -> bool:
         """Perform a command; True when it is finished."""
@@ -183,6 +197,7 @@ class Simulation:
         ``removals`` are what the others then give up.
         """
         self._incarnations += 1
+        self.broken.difference_update(lost)
         for index in lost:
             self.domains[index] = self._domain(index, self._incarnations)
             self.unlinked.add(index)

@@ -7,9 +7,17 @@ failure names its seed: ``random_graphs.run(seed, steps)`` is the whole reproduc
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from domains.domain import Domain
+from domains.errors import HeadraceError, StorageFailure
+from domains.graph import Columns
+from domains.packets import Failed, Packet, Read, Reply, Upquery, Write
+from domains.step import Step
+from domains.types import Delta, Row
+from tests.failing_store import FailingTable
 from tests.simulation.random_graphs import run
 
 FIRST = int(os.environ.get("HEADRACE_SEED", "0"))
@@ -37,6 +45,60 @@ def test_random_graphs_keep_the_rules(batch: int) -> None:
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_random_graphs_whose_states_come_in_bulk_keep_the_rules(batch: int) -> None:
     graphs(FIRST + batch * BATCH, BATCH, STEPS, bulk=True)
+
+
+def _answered_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error after the commit, and its domain serves on."""
+    take = Domain._take_step
+
+    def careless(self: Domain, packet: Packet, step: Step) -> None:
+        try:
+            take(self, packet, step)
+        except StorageFailure as error:
+            if isinstance(packet, Write):
+                step.replies.append(Reply(packet.request, Failed(error)))
+
+    monkeypatch.setattr(Domain, "_take_step", careless)
+
+
+def _taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read."""
+    find_many = FailingTable.find_many
+
+    def lenient(self: FailingTable, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
+        try:
+            return find_many(self, columns, keys)
+        except StorageFailure:
+            return [[] for _ in keys]
+
+    monkeypatch.setattr(FailingTable, "find_many", lenient)
+
+
+def _left_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upqueries that cannot be read."""
+    fail = Domain._fail
+
+    def silent(self: Domain, packet: Read | Upquery, error: HeadraceError, step: Step) -> None:
+        if isinstance(packet, Read):
+            fail(self, packet, error, step)
+
+    monkeypatch.setattr(Domain, "_fail", silent)
+
+
+@pytest.mark.parametrize("mistake", [_answered_as_refused, _taken_for_empty, _left_unanswered])
+def test_mistakes_with_stores_that_fail_are_found(
+    monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mistake(monkeypatch)
+    found = 0
+    for seed in range(FIRST, FIRST + 300):
+        try:
+            run(seed, STEPS)
+        except AssertionError:
+            found += 1
+        if found == 3:
+            return
+    pytest.fail(f"{found} seeds of 300 find it")
 
 
 @pytest.mark.long
