@@ -3,18 +3,23 @@ acknowledged before it.
 
 ::
 
-    beside the load, in turn    INSERT ─► … ─► CREATE TABLE swapped_2, INSERT … SELECT, DROP TABLE swapped_1 ─► …
+    the load                    inserts, deletes and updates of entries and stories, by many clients
+    beside it, in turn          INSERT ─► … ─► CREATE TABLE swapped_2, INSERT … SELECT, DROP TABLE swapped_1 ─► …
     meanwhile, several times    headrace backup ─► headrace restore ─► every table that is there is read
 
-Of the tables that replace one another at least one is in every back-up, and with all rows that were acknowledged before
-it was asked for. What was dropped before is not in it; what was there all the time is.
+Of the load's tables a back-up has what was acknowledged before it was asked for, and nothing that nobody wrote. Of the
+tables that replace one another at least one is in it, with all rows that were acknowledged before. What was dropped
+before is not in it; what was there all the time is. Names come again: a table is created under that of one that was
+dropped. And the archive itself, restored as of the time of the first back-up when all are taken, has what that has.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,6 +38,8 @@ AT_ONCE = 20
 """Rows to a write."""
 WRITES = 4
 """Between two replacements."""
+NAMES = 3
+"""Of the tables that replace one another."""
 ASK_SECONDS = 60.0
 
 
@@ -49,12 +56,14 @@ class History:
     here: set[str] = field(default_factory=set)
     """Tables whose creation was acknowledged, and whose end nobody has asked for."""
     gone: set[str] = field(default_factory=set)
-    """Tables whose end was acknowledged."""
+    """Tables whose end was acknowledged, and whom nobody has asked for again."""
+    made: Counter[str] = field(default_factory=Counter)
+    """How often each name was asked for."""
     token: str = ""
 
     @property
     def table(self) -> str:
-        return f"swapped_{self.number}"
+        return f"swapped_{self.number % NAMES}"
 
 
 @asynccontextmanager
@@ -69,7 +78,7 @@ async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
 
 async def prepare(stage: Stage) -> None:
     history = stage.means["history"] = History()
-    stage.notes |= {"backups": 0, "replaced": 0, "rows": 0}
+    stage.notes |= {"backups": 0, "replaced": 0, "rows": 0, "times": 0}
     async with _client(stage) as client:
         await _create(client, history)
 
@@ -79,10 +88,12 @@ async def take(stage: Stage) -> None:
     stage.begin(())
     writing = asyncio.create_task(_write_on(stage, history))
     try:
+        taken = []
         for _ in range(BACKUPS):
-            await _take_one(stage, history)
+            taken.append(await _take_one(stage, history))
             if writing.done():
                 break
+        await _judge_time(stage, *taken[0])
     finally:
         writing.cancel()
         (ended,) = await asyncio.gather(writing, return_exceptions=True)
@@ -114,6 +125,8 @@ async def _write_on(stage: Stage, history: History) -> None:
 
 
 async def _create(client: httpx.AsyncClient, history: History) -> None:
+    history.gone.discard(history.table)
+    history.made[history.table] += 1
     await _sql(client, history, f"CREATE TABLE {history.table} (id BIGINT NOT NULL PRIMARY KEY)")
     history.here.add(history.table)
 
@@ -129,20 +142,50 @@ async def _sql(client: httpx.AsyncClient, history: History, sql: str) -> None:
 # --- what is restored -------------------------------------------------------------------------------------------------
 
 
-async def _take_one(stage: Stage, history: History) -> None:
+Tables = dict[str, list[tuple[int, ...]]]
+
+
+async def _take_one(stage: Stage, history: History) -> tuple[str, Tables]:
+    """The time of the cut, and what is restored of it."""
     number = stage.notes["backups"] = stage.notes["backups"] + 1
     directory = stage.directory / "backups" / str(number)
-    kept, here, gone = history.kept, set(history.here), set(history.gone)
+    kept, here, gone, made = history.kept, set(history.here), set(history.gone), history.made.copy()
+    load = stage.load
+    assert load is not None
+    await load.order("mark")
     await _headrace("backup", directory / "taken", "--url", stage.cluster.url)
-    here &= history.here
-    asked = history.asked
-    await _headrace("restore", directory / "taken", "--data", directory / "data")
-    found = await asyncio.to_thread(_tables, directory / "data", stage.cluster.shape.shards)
-    problems = judge(found, kept=kept, asked=asked, here=here, gone=gone)
+    unchanged = {table for table in here | gone if history.made[table] == made[table]}
+    asked, here, gone = history.asked, here & history.here & unchanged, gone & unchanged
+    time = str(json.loads((directory / "taken" / "backup.json").read_text())["time"])
+    found = await _restored(stage, directory / "taken", directory / "data")
+    swapped = {name: {row[0] for row in rows} for name, rows in found.items() if name.startswith("swapped_")}
+    problems = judge(swapped, kept=kept, asked=asked, here=here, gone=gone)
+    judged = await load.order("judge_copy", entries=found["entries"], revisions=found["stories"])
+    wrong = {kind: count for kind, count in judged["findings"].items() if count}
+    problems += [f"of the load's rows: {wrong}"] if wrong else []
     stage.broken += [f"back-up {number}: {problem}" for problem in problems]
     stage.notes["rows"] += sum(map(len, found.values()))
     if not problems:
         await asyncio.to_thread(shutil.rmtree, directory)
+    return time, found
+
+
+async def _judge_time(stage: Stage, time: str, wanted: Tables) -> None:
+    """The archive as of the cut of a back-up, when others have been recorded since."""
+    directory = stage.directory / "backups" / "as-of"
+    archive = stage.cluster.data / "archive"
+    found = await _restored(stage, archive, directory, "--as-of", time)
+    if found == wanted:
+        stage.notes["times"] += 1
+        await asyncio.to_thread(shutil.rmtree, directory)
+        return
+    differ = [name for name in sorted(found.keys() | wanted.keys()) if found.get(name) != wanted.get(name)]
+    stage.broken.append(f"as of {time} the archive has not what the back-up of then has: {', '.join(differ)}")
+
+
+async def _restored(stage: Stage, source: Path, data: Path, *options: str) -> Tables:
+    await _headrace("restore", source, "--data", data, *options)
+    return await asyncio.to_thread(_tables, data, stage.cluster.shape.shards)
 
 
 def judge(found: dict[str, set[int]], *, kept: int, asked: int, here: set[str], gone: set[str]) -> list[str]:
@@ -160,14 +203,18 @@ def judge(found: dict[str, set[int]], *, kept: int, asked: int, here: set[str], 
     return problems
 
 
-def _tables(data: Path, shards: int) -> dict[str, set[int]]:
-    """The tables that replace one another, as a server on the restored directory has them."""
+COLUMNS = {"entries": "story_id, id, user_id, amount", "stories": "id, revision"}
+"""Of the load's tables; of the others ``id``."""
+
+
+def _tables(data: Path, shards: int) -> Tables:
+    """All tables, as a server on the restored directory has them."""
     from headrace.embedding import embedded  # Late: only this drill serves in its own process.
 
     with embedded(data, shards=shards) as db:
-        names = [str(row[0]) for row in db.execute("SHOW TABLES").rows]
-        own = [name for name in names if name.startswith("swapped_")]
-        return {name: {int(row[0]) for row in db.execute(f"SELECT id FROM {name}").rows} for name in own}
+        names = [str(table["name"]) for table in db.tables()]
+        reads = {name: f"SELECT {COLUMNS.get(name, 'id')} FROM {name}" for name in names}
+        return {name: sorted(tuple(map(int, row)) for row in db.execute(sql).rows) for name, sql in reads.items()}
 
 
 async def _headrace(*words: object) -> None:

@@ -7,6 +7,8 @@
 ``{"do": "go"}``                      begin to send; ``{"do": "pause"}``: stop, and wait for what is under way
 ``{"do": "rest"}``                    write nothing, and wait for writes under way; ``{"do": "resume"}``: write again
 ``{"do": "judge", "within": 10}``     findings; only after a pause
+``{"do": "mark"}``                    remember what is known of all writes now
+``{"do": "judge_copy", "base": …}``   findings of a copy of the base tables that was asked for after the mark
 ``{"do": "end"}``                     also at the end of input
 ====================================  ==================================================================
 """
@@ -17,12 +19,14 @@ import argparse
 import asyncio
 import json
 import sys
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
 from loadgen.drills import judging, records
+from loadgen.drills.checking import Base, Findings, check_copy
 from loadgen.drills.http import Target
 from loadgen.drills.load import Load, Rates
 
@@ -49,6 +53,13 @@ async def obey(load: Load, order: dict[str, Any], file: Path) -> dict[str, Any]:
                 "acknowledged": load.ledger.acknowledged(),
                 "problems": dict(load.problems.most_common(30)),
             }
+        case "mark":
+            load.marked = deepcopy(load.ledger)
+        case "judge_copy":
+            findings = Findings()
+            base = Base(tuple(map(tuple, order["entries"])), dict(order["revisions"]))
+            check_copy(load.marked, load.ledger, base, findings)
+            return {"findings": findings.to_json()}
         case unknown:
             raise ValueError(f"nobody knows what {unknown!r} is")
     return {}

@@ -70,14 +70,38 @@ def check_base(ledger: Ledger, base: Base, findings: Findings) -> None:
             findings.note("returned" if deleted else "invented", f"entry {number} of story {entry.story}")
         elif count > 1:
             findings.note("doubled", f"entry {number} of story {entry.story} is there {count} times")
-    for story, number, user, amount in base.entries:
-        written = ledger.entries.get(number)
-        if written is None or (written.story, written.user, written.amount) != (story, user, amount):
-            findings.note("invented", f"row {(story, number, user, amount)} was not written so")
+    _check_written(ledger, base, findings)
     for story, register in ledger.revisions.items():
         found = base.revisions.get(story)
         if found != register.done and found not in register.unknown:
             findings.note("reverted", f"story {story} has revision {found}, acknowledged was {register.done}")
+
+
+def check_copy(before: Ledger, after: Ledger, base: Base, findings: Findings) -> None:
+    """Hold a copy against what was known when it was asked for, and what has been asked for until it was there."""
+    there = Counter(number for _, number, _, _ in base.entries)
+    for number, entry in after.entries.items():
+        count, known = there[number], before.entries.get(number)
+        if count == 0 and known is not None and known.must_be_there and entry.deleted is Fate.REFUSED:
+            findings.note("missing", f"entry {number} of story {entry.story}, {known.written}, seen: {known.seen}")
+        elif count and known is not None and known.deleted is Fate.DONE:
+            findings.note("returned", f"entry {number} of story {entry.story}")
+        elif count and entry.written is Fate.REFUSED and not entry.seen:
+            findings.note("invented", f"entry {number} of story {entry.story}")
+        elif count > 1:
+            findings.note("doubled", f"entry {number} of story {entry.story} is there {count} times")
+    _check_written(after, base, findings)
+    for story, register in before.revisions.items():
+        found, last = base.revisions.get(story, -1), after.revisions[story].last
+        if not register.done <= found <= last:
+            findings.note("reverted", f"story {story} has revision {found}, not {register.done} to {last}")
+
+
+def _check_written(ledger: Ledger, base: Base, findings: Findings) -> None:
+    for story, number, user, amount in base.entries:
+        written = ledger.entries.get(number)
+        if written is None or (written.story, written.user, written.amount) != (story, user, amount):
+            findings.note("invented", f"row {(story, number, user, amount)} was not written so")
 
 
 def settle(ledger: Ledger, base: Base) -> None:

@@ -53,6 +53,8 @@ class Load:
     rates: Rates
     random: Random
     ledger: Ledger = field(default_factory=Ledger)
+    marked: Ledger = field(default_factory=Ledger)
+    """What was known when a copy was asked for."""
     records: list[Record] = field(default_factory=list)
     unseen: int = 0
     """Reads with a write's token that did not see the write. Must be 0."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 
-from loadgen.drills.checking import Base, Findings, check_base, check_views, expected_pages, settle
+from loadgen.drills.checking import Base, Findings, check_base, check_copy, check_views, expected_pages, settle
 from loadgen.drills.ledger import Fate, Ledger
 
 KINDS = ("missing", "doubled", "returned", "invented", "reverted", "wrong_reads")
@@ -117,3 +118,31 @@ def test_a_wrong_page_is_found() -> None:
     assert wrong.wrong_reads == 2
     assert not wrong.clean
     assert "Totals() is ((3, 30, 2),), and should be ((2, 30, 2),)" in "\n".join(wrong.examples)
+
+
+def test_a_copy_is_held_against_what_was_known_when_it_was_asked_for() -> None:
+    before = Ledger()
+    for fate in (Fate.DONE, Fate.DONE, Fate.UNKNOWN, Fate.DONE):
+        before.written(before.ask(0, [(1, 10)]), fate)
+    before.ask_delete(2)
+    before.deleted(2, Fate.DONE)
+    before.revised(0, before.ask_revision(0), Fate.DONE)
+    after = deepcopy(before)
+    after.ask_delete(4)
+    after.written(after.ask(0, [(1, 10)]), Fate.DONE)
+    after.written(after.ask(0, [(1, 10)]), Fate.REFUSED)
+    after.ask_revision(0)
+
+    def found(*numbers: int, revision: int = 1) -> dict[str, int]:
+        findings = Findings()
+        check_copy(before, after, Base(tuple((0, number, 1, 10) for number in numbers), {0: revision}), findings)
+        return {kind: count for kind, count in findings.to_json().items() if count and kind != "examples"}
+
+    for right in ((1,), (1, 3), (1, 4), (1, 3, 4, 5)):
+        assert found(*right) == found(*right, revision=2) == {}
+    assert found(4) == {"missing": 1}
+    assert found(1, 2) == {"returned": 1}
+    assert found(1, 6) == {"invented": 1}
+    assert found(1, 9) == {"invented": 1}
+    assert found(1, 1) == {"doubled": 1}
+    assert found(1, revision=0) == found(1, revision=3) == {"reverted": 1}
