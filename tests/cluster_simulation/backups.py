@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Any
 from unittest import mock
@@ -293,8 +294,11 @@ class Backups:
 
     def _judge_times(self) -> None:
         """As of the time of each cut that is kept, exactly what was right of it, whatever clocks have done."""
-        times = [cut.time for cut in self._book.cuts()]
-        assert times == sorted(set(times)), "cuts are not in the order of their times"
+        cuts = list(self._book.cuts())
+        for one, next_one in pairwise(cuts):
+            assert one.time < next_one.time, "cuts are not in the order of their times"
+            less = [base for base, at in one.positions.items() if next_one.positions.get(base, at) < at]
+            assert not less, f"of {less} a later cut has less than the one before it"
         for cut, wanted in self._judged:
             chosen = self._book.cut_at(cut.time)
             assert chosen == cut, f"as of {cut.time} another cut is restored than the one of that time"

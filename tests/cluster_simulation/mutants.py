@@ -258,6 +258,11 @@ def _recipes_of_back_ups_are_read_late() -> Any:
     return mock.patch.multiple(archiving, cut_cluster=late, check_same_tables=lambda *_: None)
 
 
+def _a_cut_may_be_behind_the_last() -> Any:
+    """Of two that were taken at once, by the leader and by an api process."""
+    return mock.patch.object(recipes.Cut, "is_whole", property(lambda _: False))
+
+
 def _recipes_are_in_the_order_of_their_times() -> Any:
     """Each by the clock of whoever wrote it."""
     by_time = property(lambda record: (0, (0, 0), record.time))
@@ -300,6 +305,7 @@ MUTANTS: dict[str, Mutant] = {
         _broken_domains_are_not_told_of,
         _recipes_of_back_ups_are_read_late,
         _recipes_are_in_the_order_of_their_times,
+        _a_cut_may_be_behind_the_last,
     )
 }
 
@@ -366,6 +372,7 @@ HUNTS = {
     "upqueries-that-fail-are-left": Hunt(("failing_calls",), 600000, 40, is_quick=True, shape={**FAILING, "shards": 3}),
     "recipes-of-back-ups-are-read-late": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "recipes-are-in-the-order-of-their-times": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
+    "a-cut-may-be-behind-the-last": Hunt((), 500000, is_quick=True, shape=BACKED_UP),
     "links-keep-their-epoch": Hunt(("late_packets", "namesake", "kill_worker")),
 }
 

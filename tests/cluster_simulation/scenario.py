@@ -165,8 +165,8 @@ class Scenario:
     def _backed_up(self, backups: Backups) -> list[asyncio.Task[None]]:
         client, seconds, rows = self.clients[0], self.size.seconds, self.ledger.rows
         writing = self._at(client, lambda client: backups.write_on(client, seconds))
-        taking = backups.take_on(seconds, lambda before, archived: backups.judge(before, archived, rows))
-        return [asyncio.ensure_future(writing), asyncio.ensure_future(taking)]
+        judge = partial(backups.judge, intended=rows)
+        return [asyncio.ensure_future(each) for each in (writing, *(backups.take_on(seconds, judge) for _ in range(2)))]
 
     async def _define(self) -> None:
         for sql in ledger_tables(self.random, self.size.shards):

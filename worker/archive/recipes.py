@@ -149,10 +149,11 @@ class RecipeBook:
         last = self._last
         if last is None:
             return self.write(replace(record, number=1, is_cut=True))
-        same = [base for base, id in last.record.identities.items() if record.identities.get(base) == id]
+        ids, others = record.identities, last.record.identities
+        less = [base for base, at in record.positions.items() if at < last.positions.get(base, 0)]
         if last.record.version > record.version > (0, 0):
             raise ArchiveFenced("a later recipe has been archived meanwhile", hint="try again")
-        if last.is_whole and any(record.positions[base] < last.positions.get(base, 0) for base in same):
+        if last.is_whole and any(ids.get(base) == others.get(base) for base in less):
             raise ArchiveFenced("a later cut has been archived meanwhile", hint="try again")
         time = after(record.time, last.time)
         if (last.record.recipe, last.record.identities) != (record.recipe, record.identities):
