@@ -139,6 +139,7 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     if external is not None:
         tokens = [token for token in tokens if token is not external]
     _refuse_foreign_tokens(sql, tokens)
+    tokens = _without_priorities(tokens)
     tokens, sharding = _without_sharding(sql, tokens)
     tokens = _with_plain_values(tokens)
     parser = Parser(error_level=ErrorLevel.IMMEDIATE, dialect=DIALECT)
@@ -164,6 +165,28 @@ def _statement(sql: str, tokens: list[Token]) -> Parsed:
     refuse_unknown(tree)
     query = sql[slice(*parser.ddl_query)] if parser.ddl_query is not None and isinstance(tree, exp.Create) else ""
     return Parsed(tree, text, external is not None, query, sharding)
+
+
+_PRIORITIES = {
+    "INSERT": ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED"),
+    "REPLACE": ("LOW_PRIORITY", "DELAYED"),
+    "UPDATE": ("LOW_PRIORITY",),
+    "DELETE": ("LOW_PRIORITY", "QUICK", "IGNORE"),
+}
+"""Words behind a verb that say when and how MySQL works, and not what it does. IGNORE makes warnings of errors that a
+DELETE has none of here."""
+
+
+def _without_priorities(tokens: list[Token]) -> list[Token]:
+    def stands(at: int, words: tuple[str, ...]) -> bool:
+        return at < len(tokens) and tokens[at].token_type not in _SPELLED and tokens[at].text.upper() in words
+
+    verb, at = tokens[0].text.upper(), 1
+    while stands(at, _PRIORITIES.get(verb, ())):
+        at += 1
+    if verb == "UPDATE" and stands(at, ("IGNORE",)):
+        raise Unsupported("UPDATE IGNORE", hint="leave IGNORE out: where a new key is taken, nothing is changed")
+    return [tokens[0], *tokens[at:]]
 
 
 _SPELLED = frozenset((TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER))

@@ -139,8 +139,11 @@ def _progress(number: int, plan: Plan, stage: Stage, judgement: dict[str, Any]) 
     fault = stage.faults[-1] if stage.faults else None
     said = "" if fault is None or fault.whole is None else f", whole again after {fault.whole - fault.at:.2f} s"
     verdict = f"{judgement.get('acknowledged', 0)} acknowledged writes are right"
-    wrong = judgement.get("findings") or "not judged"
-    return f"  round {number} of {plan.rounds}{said}; {verdict if _right(judgement) else wrong}"
+    if not _right(judgement):
+        verdict = str(judgement.get("findings") or "not judged")
+    if stage.broken:
+        verdict += f"; but {stage.broken[-1]}"
+    return f"  round {number} of {plan.rounds}{said}; {verdict}"
 
 
 def _words(cluster: Cluster) -> str:

@@ -255,7 +255,11 @@ def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     if name in calls.AGGREGATES:
         raise _misplaced(node, setting)
     calls.check(name)
-    if name in calls.SHIFTS and len(parts) == 2:
+    if name in calls.SHIFTS:
+        if len(parts) != 2:
+            raise SqlError(
+                f"{name.upper()} takes 2 arguments, not {len(parts)}", hint=f"{name.upper()}(date, INTERVAL 1 DAY)"
+            )
         value, by = scalar(parts[0], scope, setting), parts[1]
         return calls.shifted(value, _amount(by, scope, setting), by, back=calls.SHIFTS[name])
     unit = calls.leading_unit(name, parts)

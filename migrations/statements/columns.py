@@ -124,7 +124,7 @@ def implicit_default(type: SqlType) -> Value:
 
 
 def key_columns(schema: TableSchema, parts: list[exp.Expr], what: str) -> tuple[int, ...]:
-    """The positions of a key's columns. Prefix lengths and directions are ignored: a key is on whole columns.
+    """The positions of a key's columns. Directions are ignored, and an index's prefix lengths: it is on whole columns.
 
     :raises UnknownName: a column is not there.
     :raises Unsupported: a part is an expression.
@@ -136,11 +136,21 @@ def key_columns(schema: TableSchema, parts: list[exp.Expr], what: str) -> tuple[
         name = _key_part(part)
         if name is None:
             raise Unsupported(f"{what} on an expression", hint="add a column that holds it")
+        if what != "index" and _has_prefix(part):
+            raise Unsupported(
+                f'{what} on the beginning of column "{name}"',
+                hint="add a column that holds it: a key is on whole columns",
+            )
         position = column_position(schema, name, part)
         if position in positions:
             raise SqlError(f'{what} names column "{name}" twice')
         positions.append(position)
     return tuple(positions)
+
+
+def _has_prefix(part: exp.Expr) -> bool:
+    part = part.this if isinstance(part, exp.Ordered) else part
+    return isinstance(part, (exp.ColumnPrefix, exp.Anonymous))
 
 
 def _key_part(part: exp.Expr) -> str | None:

@@ -35,7 +35,7 @@ def write(parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str)
     schema = written_table(catalog, _target(node))
     context = _context(node, schema, params, now)
     for found in context.subqueries:
-        _refuse_correlated(node, found)
+        _refuse_correlated(node, found, schema, catalog)
     selects = tuple(select_of(found, context.values) for found in context.subqueries)
     # With empty answers too, so that what is wrong is said before any subquery runs.
     operation = _operation(context, [()] * len(selects))
@@ -121,17 +121,32 @@ def _target(node: exp.Expr) -> exp.Expr:
     return target.this if isinstance(target, exp.Schema) else target
 
 
-def _refuse_correlated(node: exp.Expr, subquery: exp.Expr) -> None:
-    """The row of the write is not in a subquery's reach; by its table's name or alias, that is what is meant."""
+def _refuse_correlated(node: exp.Expr, subquery: exp.Expr, schema: TableSchema, catalog: Catalog) -> None:
+    """The row of the write is not in a subquery's reach. By its table's name or alias, or by the name of a column that
+    only the written table has, that is what is meant."""
     target = _target(node)
     name = target.alias_or_name.lower()
     own = {part.alias_or_name.lower() for part in subquery.find_all(exp.Table, exp.Subquery, exp.CTE)}
+    outer = _names(schema)
+    for part in subquery.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Alias):
+        read = catalog.tables.get(part.name.lower()) if isinstance(part, exp.Table) else None
+        if isinstance(part, exp.Alias):
+            outer -= {part.alias.lower()}
+        elif read is not None:
+            outer -= _names(read)
+        elif part is not subquery:
+            outer = frozenset()  # What a view or a subquery shows is known when it is planned, which says the rest.
     for column in subquery.find_all(exp.Column):
-        if column.table.lower() == name and name not in own:
+        written = f"{column.table}.{column.name}" if column.table else column.name
+        if (column.table.lower() == name and name not in own) if column.table else column.name.lower() in outer:
             raise Unsupported(
-                f'correlated subquery in {node.key.upper()}: "{column.table}.{column.name}" is of the written row',
+                f'correlated subquery in {node.key.upper()}: "{written}" is of the written row',
                 hint="WHERE key IN (SELECT …), with a subquery that stands by itself",
             )
+
+
+def _names(schema: TableSchema) -> frozenset[str]:
+    return frozenset(schema.columns[position].name.lower() for position in schema.live())
 
 
 def _refuse_clauses(node: exp.Expr) -> None:

@@ -84,6 +84,8 @@ UNSUPPORTED = {
 }
 
 WRONG = {
+    "SELECT ADDDATE(made) FROM stories": "ADDDATE takes 2 arguments, not 1",
+    "SELECT SUBDATE(made, 1, 2) FROM stories": "SUBDATE takes 2 arguments, not 3",
     "SELECT id, COUNT(*) FROM stories": "neither in GROUP BY",
     "SELECT title, COUNT(*) FROM stories GROUP BY author": "neither in GROUP BY",
     "SELECT * FROM stories GROUP BY author": "neither in GROUP BY",

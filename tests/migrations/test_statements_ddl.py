@@ -248,3 +248,9 @@ def test_a_view_keeps_the_columns_that_its_table_had() -> None:
     kept = wider.views["everything"].relation
     assert [column.name for column in kept.expressions] == ["user", "story_id"]
     assert wider.views["everything"].sql == "SELECT * FROM votes"
+
+
+@pytest.mark.parametrize("key", ["UNIQUE KEY (a(3))", "PRIMARY KEY (a(3))", "UNIQUE (b, a(3) DESC)"])
+def test_a_key_on_a_prefix_is_refused_and_not_one_on_the_column(key: str) -> None:
+    with pytest.raises(Unsupported, match='on the beginning of column "a"'):
+        one(f"CREATE TABLE prefixed (a VARCHAR(10), b INT, {key})")

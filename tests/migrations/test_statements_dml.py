@@ -370,3 +370,32 @@ def test_what_is_wrong_is_said(sql: str, params: tuple[Any, ...], kind: type[Hea
         one(sql, *params)
     assert type(caught.value) is kind
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("sql", "plain"),
+    [
+        ("UPDATE LOW_PRIORITY votes SET user = 1", "UPDATE votes SET user = 1"),
+        ("DELETE LOW_PRIORITY QUICK IGNORE FROM votes", "DELETE FROM votes"),
+        ("DELETE QUICK FROM votes WHERE user = 1", "DELETE FROM votes WHERE user = 1"),
+        ("INSERT HIGH_PRIORITY INTO votes VALUES (1, 2)", "INSERT INTO votes VALUES (1, 2)"),
+        ("INSERT DELAYED IGNORE INTO votes VALUES (1, 2)", "INSERT IGNORE INTO votes VALUES (1, 2)"),
+        ("REPLACE LOW_PRIORITY INTO votes VALUES (1, 2)", "REPLACE INTO votes VALUES (1, 2)"),
+    ],
+)
+def test_a_priority_changes_nothing(sql: str, plain: str) -> None:
+    assert write(sql) == write(plain)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("UPDATE IGNORE votes SET user = 1", "UPDATE IGNORE"),
+        ("UPDATE LOW_PRIORITY IGNORE votes SET user = 1", "UPDATE IGNORE"),
+        ("DELETE FROM stories WHERE EXISTS (SELECT 1 FROM votes WHERE story_id = author)", 'correlated .*"author"'),
+        ("UPDATE votes SET user = (SELECT MAX(id) FROM stories WHERE id = story_id)", 'correlated .*"story_id"'),
+    ],
+)
+def test_what_a_write_cannot_do_is_named(sql: str, message: str) -> None:
+    with pytest.raises(Unsupported, match=message):
+        one(sql)
