@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ from headrace.drills.catalogue import DRILLS
 from headrace.drills.cluster import Cluster, Shape, missing, placement, uneven
 from headrace.drills.observer import Observer
 from headrace.drills.report import Result, result_of
+from headrace.drills.running import _progress
 from headrace.drills.stage import Stage
 from loadgen.drills.analysis import Fault
 from loadgen.drills.records import Record
@@ -135,3 +137,14 @@ def test_a_goal_of_time_that_was_missed_is_told_and_no_failure() -> None:
 def test_what_was_not_seen_has_missed_its_goal() -> None:
     stage_of = outcome(CLEAN, name="controller-kill")
     assert {verdict.goal: verdict.met for verdict in stage_of.verdicts}["s until it was noticed"]
+
+
+def test_a_round_in_which_something_was_broken_does_not_sound_right() -> None:
+    def said(broken: list[str], judgement: dict[str, Any]) -> str:
+        plan: Any = SimpleNamespace(rounds=3)
+        stage: Any = SimpleNamespace(faults=[], broken=broken)
+        return _progress(2, plan, stage, judgement)
+
+    assert said([], CLEAN) == "  round 2 of 3; 40 acknowledged writes are right"
+    assert said(["nobody led"], CLEAN) == "  round 2 of 3; 40 acknowledged writes are right; but nobody led"
+    assert said(["nobody led"], {}) == "  round 2 of 3; not judged; but nobody led"
