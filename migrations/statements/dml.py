@@ -127,7 +127,7 @@ def _refuse_correlated(node: exp.Expr, subquery: exp.Expr, schema: TableSchema, 
     target = _target(node)
     name = target.alias_or_name.lower()
     own = {part.alias_or_name.lower() for part in subquery.find_all(exp.Table, exp.Subquery, exp.CTE)}
-    outer = _names(schema)
+    outer = frozenset() if isinstance(node, exp.Insert) else _names(schema)
     for part in subquery.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Alias):
         read = catalog.tables.get(part.name.lower()) if isinstance(part, exp.Table) else None
         if isinstance(part, exp.Alias):

@@ -399,3 +399,8 @@ def test_a_priority_changes_nothing(sql: str, plain: str) -> None:
 def test_what_a_write_cannot_do_is_named(sql: str, message: str) -> None:
     with pytest.raises(Unsupported, match=message):
         one(sql)
+
+
+def test_an_insert_has_no_row_to_correlate_with() -> None:
+    statement = one("INSERT INTO votes SELECT user, id FROM stories")
+    assert isinstance(statement, PendingWrite), "its SELECT is planned later, and says that the column is unknown"
