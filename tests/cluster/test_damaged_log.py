@@ -1,7 +1,8 @@
-"""Shards of a cluster whose logs are damaged: not opened, named, and brought back as docs/operations.md says."""
+"""Shards of a cluster, damaged or gone: not opened, named, and brought back as docs/operations.md says."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from tests.cluster.running_cluster import NO_JAVA, Launch, Running, until
 pytestmark = pytest.mark.skipif(NO_JAVA, reason="there is no java on PATH")
 
 ARCHIVED, BEHIND = 40, 30
-SHARDS = 3
+DAMAGES = ("flip", "delete", "cut", "folder")
+"""Shard by shard."""
 
 
 def headrace(*arguments: str) -> str:
@@ -42,6 +44,8 @@ def damage(data: Path, how: str, shard: int) -> None:
             log.write_bytes(content[: len(content) * 2 // 3])
         case "delete":
             log.unlink()
+        case "folder":
+            shutil.rmtree(log.parents[1])
 
 
 def alarms(db: Connection) -> dict[str, str]:
@@ -63,7 +67,7 @@ def losses(db: Connection) -> list[Any]:
 
 def start(launch: Launch) -> Running:
     """It archives when it is asked to."""
-    shape = ("--workers", "1", "--controllers", "1", "--shards", str(SHARDS), "--archive", "archive")
+    shape = ("--workers", "1", "--controllers", "1", "--shards", str(len(DAMAGES)), "--archive", "archive")
     return launch(*shape, HEADRACE_ARCHIVE_INTERVAL="86400").serves()
 
 
@@ -82,19 +86,21 @@ def killed(launch: Launch) -> Running:
 
 def test_damaged_logs_are_named_and_the_shards_are_brought_back(launch: Launch) -> None:
     running = killed(launch)
-    for shard, how in enumerate(("flip", "delete", "cut")):
+    for shard, how in enumerate(DAMAGES):
         damage(running.data, how, shard)
 
     running = start(launch)
     with connect(running.url) as db:
-        until(lambda: alarms(db).keys() == {"0", "1", "2"})
-        for why in alarms(db).values():
+        until(lambda: alarms(db).keys() == {"0", "1", "2", "3"})
+        assert "is missing: there were tables in it" in alarms(db)["3"]
+        for shard in ("0", "1", "2"):
+            why = alarms(db)[shard]
             assert "damaged or missing, and acknowledged writes with it; missing are" in why
             assert 'of table "t"' in why
         assert "not served" in headrace("status", "--url", running.url)
 
         # From the archive, by its number: what was not archived is named.
-        assert "not archived" in headrace("rebuild", "0", "1", "--url", running.url)
+        assert "not archived" in headrace("rebuild", "0", "1", "3", "--url", running.url)
         until(lambda: alarms(db).keys() == {"2"})
     assert running.stop(signal.SIGTERM)[0] == 0
 
