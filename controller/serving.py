@@ -298,7 +298,8 @@ class Serving(ABC):
 
         Raises SchemaChanged where the table was altered since the operation was made: then nothing was done.
         """
-        shards, schema = self.state.shards, table_of(self.state, operation.table)
+        state = self.state
+        shards, schema = state.shards, table_of(state, operation.table)
         self._turn += 1
         divided = split(operation, schema, shards, self._turn)
 
@@ -331,9 +332,12 @@ class Serving(ABC):
             if duplicate.act != "error":
                 raise numbered_upsert()
             return await self.made_anew(lambda: self._insert_once(table_of(self.state, table), rows, once))
-        return await self.made_anew(
-            lambda: self.write(insert_operation(table_of(self.state, table), rows, now(), duplicate, self.state.shards))
-        )
+
+        def attempt() -> Awaitable[WriteResult]:
+            state = self.state
+            return self.write(insert_operation(table_of(state, table), rows, now(), duplicate, state.shards))
+
+        return await self.made_anew(attempt)
 
     async def _insert_once(self, schema: TableSchema, rows: Sequence[Mapping[str, Any]], once: Once) -> WriteResult:
         check_name(once.stream)

@@ -25,6 +25,34 @@ NOTHING: tuple[list[Delta], int, int | None] = ([], 0, None)
 """What an operation comes to that changes nothing."""
 
 
+class _Rules:
+    """What a table asks of its rows."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self.unique: list[Columns] = [key for key in (schema.primary_key, *schema.unique) if key]
+        self.key_of = {columns: key_function(columns) for columns in self.unique}
+        self.keyed = frozenset(at for columns in self.unique for at in columns)
+        self.required = [i for i in schema.live() if not schema.columns[i].nullable or i in schema.primary_key]
+        self.numbered = next((i for i, c in enumerate(schema.columns) if c.auto_increment and not c.dropped), None)
+        """Where the AUTO_INCREMENT column stands."""
+
+
+_RULES_MAX = 10_000
+"""More than a deployment has tables."""
+_rules: dict[int, tuple[TableSchema, _Rules]] = {}
+"""Worked out once, by the schema's identity: a write of one row spent 5 µs on it. The schema is kept so that its
+identity stays its own."""
+
+
+def _rules_of(schema: TableSchema) -> _Rules:
+    found = _rules.get(id(schema))
+    if found is None:
+        if len(_rules) >= _RULES_MAX:
+            _rules.clear()
+        found = _rules[id(schema)] = schema, _Rules(schema)
+    return found[1]
+
+
 class TableChange:
     """A table as it will be after the operation, while that is being worked out."""
 
@@ -34,12 +62,13 @@ class TableChange:
         self.shards = shards
         self.schema: TableSchema = table.schema
         self.deltas: Entry = {}
-        schema = table.schema
-        self.unique: list[Columns] = [key for key in (schema.primary_key, *schema.unique) if key]
+        rules = _rules_of(self.schema)
+        self.unique = rules.unique
         self._now: dict[tuple[Columns, Row], Row | None] = {}
-        self._key_of = {columns: key_function(columns) for columns in self.unique}
-        self._keyed = frozenset(at for columns in self.unique for at in columns)
-        self._required = [i for i in schema.live() if not schema.columns[i].nullable or i in schema.primary_key]
+        self.numbered = rules.numbered
+        self._key_of = rules.key_of
+        self._keyed = rules.keyed
+        self._required = rules.required
 
     def find(self, columns: Columns, key: Row) -> Row | None:
         """The row with this unique key, as of now within the operation. NULL in a key is unique among NULLs."""
@@ -194,7 +223,7 @@ def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:
 def _first(change: TableChange, inserted: Iterable[Row], generated: range) -> int | None:
     """The first generated value that a row was inserted with, as MySQL's LAST_INSERT_ID: a row that INSERT IGNORE left
     out, or that ON DUPLICATE KEY UPDATE turned into a change of another, used its value up and does not have it."""
-    column = _numbered(change.schema)
+    column = change.numbered
     if not generated or column is None:
         return None
     return next((value for row in inserted if isinstance(value := row[column], int) and value in generated), None)
@@ -228,7 +257,7 @@ def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...]
 
     :raises TypeViolation: the column's type has none left.
     """
-    column = _numbered(change.schema)
+    column = change.numbered
     if column is None:
         return rows, range(0)
     given = [value for row in rows if isinstance(value := row[column], int)]
@@ -252,17 +281,12 @@ def _number(change: TableChange, rows: tuple[Row, ...]) -> tuple[tuple[Row, ...]
     return tuple(numbered), range(first, value, change.shards)
 
 
-def _numbered(schema: TableSchema) -> int | None:
-    """Where the AUTO_INCREMENT column stands."""
-    return next((i for i, c in enumerate(schema.columns) if c.auto_increment and not c.dropped), None)
-
-
 def _count_past(change: TableChange, operation: Operation) -> None:
     """No value that a row has is given out later, also where SET put it there: ON DUPLICATE KEY UPDATE would take
     that row for the one that it was to insert."""
     if isinstance(operation, Delete) or not operation.assignments:
         return
-    column = _numbered(change.schema)
+    column = change.numbered
     if column is not None and any(position == column for position, _ in operation.assignments):
         set_to = [
             value for row, weight in change.deltas.items() if weight > 0 and isinstance(value := row[column], int)

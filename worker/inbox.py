@@ -91,12 +91,12 @@ class Inbox:
         """The inputs of the next batch, or of several, when there are any; none when there will be no more."""
         with self._arrived:
             while True:
-                taken = _first(self._always, BATCH_INPUTS)
+                taken = _first(self._always, BATCH_INPUTS) if self._always else []
                 full = bool(self._requests) and self.is_outbound_full
-                if not full:
+                if self._requests and not full:
                     taken += _first(self._requests, BATCH_INPUTS)
                 rest = 0.0 if self.stopping or not self._resting else self._rested - self.now()
-                if rest <= 0:
+                if self._resting and rest <= 0:
                     taken += _first(self._resting, 1)
                 if taken or (self.stopping and not self._requests):
                     return taken

@@ -58,6 +58,7 @@ SLOT = 64 * 2**10
 
 SLOTS = 4
 """See above: three of them may not be written over."""
+_ALL = frozenset(range(SLOTS))
 
 SYNC_SECONDS = 0.5
 """From a write of the record until it is synced. Each sync makes one of the log's wait, so not more often; less often
@@ -179,8 +180,7 @@ class AcknowledgedRecord:
             if record is None:
                 self._write_before(prepared.reached)
                 record = _record(prepared.number, _document(prepared.reached.sequence, {}, before=True))
-            kept = self._synced, self._syncing, self._newest
-            slot = next(slot for slot in range(SLOTS) if slot not in kept)
+            slot = min(_ALL - {self._synced, self._syncing, self._newest})
             os.pwrite(self._descriptor, record, slot * SLOT)
             self.last, self._newest = prepared.reached, slot
             if self._thread is None:
