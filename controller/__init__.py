@@ -9,5 +9,6 @@ the outside asks of a deployment (``deployment.py``, the one door that ``api/`` 
                 │                                    └──► recipe ──► Authority
                 └──► look-ups ──► reader map (a hit) or a Read to the domain (a miss), then the reader map
 
-``local.py`` is the deployment in one process; it needs no ZooKeeper and no JVM.
+``local.py`` is the deployment in one process; it needs no ZooKeeper and no JVM. What stands on its stores is an engine
+(``local_engine.py``), and where the disk fails it the next one takes its place (``reopening.py``).
 """

@@ -94,6 +94,8 @@ class LocalHosts:
         self._waiting += 1  # Before the first look, so that no progress after it goes unheard.
         try:
             while not self.has_reached(shard, token):
+                if (failure := self._dataflow.failure) is not None:
+                    raise failure
                 self._progress.clear()
                 await self._progress.wait()
         finally:

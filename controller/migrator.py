@@ -103,6 +103,10 @@ class Migrator:
         if migration.error is not None:
             raise migration.error
 
+    def follow(self, before: Migrator) -> None:
+        """Go on after another that has ended: its migrations can still be asked for."""
+        self._migrations = {**before._migrations, **self._migrations}
+
     def status(self, id: str) -> MigrationStatus:
         return self._migration(id).status()
 

@@ -55,7 +55,7 @@ from domains.replay import Replay
 from domains.row_types import RowTypes
 from domains.sharding import base_shard
 from domains.step import Counters, Step
-from domains.storage import Store, TableStore
+from domains.storage import CommitLost, Store, TableStore, unknown_outcome
 from domains.streams import is_repeated
 from domains.types import Delta, Row, TableSchema
 from domains.vertex import Vertex
@@ -176,6 +176,8 @@ class Domain:
                     self._commit(table, deltas)
         except HeadraceError as error:
             self.store.rollback()
+            if isinstance(error, CommitLost):
+                error = unknown_outcome(error)
             failed = Refused(error.rows) if isinstance(error, RowsRefused) else Failed(error)
             step.replies.append(Reply(packet.request, failed))
             return

@@ -18,11 +18,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Protocol
 
+from domains.errors import HeadraceError, OutcomeUnknown, StorageFailure
 from domains.graph import Columns
 from domains.types import Delta, Row, TableSchema
 
 DISK_RESERVE = 256 * 2**20
 """Bytes that stay free: what is in memory must find room on disk (32 MB a shard), and so must what merges files."""
+
+
+class CommitLost(StorageFailure):
+    """The disk failed a commit. Its step is rolled back, but may be there when the store is opened again."""
+
+
+def unknown_outcome(why: HeadraceError) -> OutcomeUnknown:
+    """What whoever has written hears where this came between the write and its answer."""
+    return OutcomeUnknown(why.message, hint="the write may be there or not: look before it is sent again")
 
 
 class TableStore(Protocol):
@@ -115,7 +125,8 @@ class Store(Protocol):
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
         """Close the step: log entries (table, sequence, deltas) go with the staged rows into one atomic write.
 
-        The write is seen by look-ups at once. Raises StorageFailure, and then the step is rolled back.
+        The write is seen by look-ups at once. Raises StorageFailure, and then the step is rolled back: surely, but
+        where it is CommitLost.
         """
 
     def rollback(self) -> None:

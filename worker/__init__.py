@@ -14,6 +14,16 @@ goes on with the next steps, and one sync serves all the writes that were gather
 hosts every domain, the dataflow thread flushes its batch itself. Reads that hit never come here:
 they are look-ups in the reader map (``reader_map/``).
 
+What the disk fails, a commit, a sync or a step behind a commit, leaves memory ahead of the disk, and nothing goes on
+from there: ``Dataflow`` takes nothing more, and who opened it opens the stores again, or lets the process end. The
+invariant is that memory never survives its store:
+
+* what was published was durable before, so hits go on out of the old reader map, and are right as of what it reflects;
+* whoever was told of a write finds it in the store that is opened again: it refuses to open with less;
+* a write that came to its commit and was not acknowledged is ``OutcomeUnknown``: whole steps of such may be there. One
+  that was refused before is not there;
+* domains and reader map begin from the opened store alone. So what is there of the unknown writes is in every view.
+
 The embedded server hosts all domains in its own process (``embedded.py``). In a cluster a worker is a process of its
 own (``process.py``) with a port (``server.py``): a leader opens domains here and says who the others are, and what the
 domains send to those of other workers goes over ``wire/``. Domains come and go; which packet is of which time says

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from domains.commands import Progress
+from domains.errors import HeadraceError, OutcomeUnknown
 from domains.graph import DomainIndex
-from domains.packets import Clock, LinkUpdate, Outcome, Upquery
+from domains.packets import Clock, Failed, LinkUpdate, Outcome, Upquery, Written
+from domains.storage import unknown_outcome
 from worker.reader_map import ReaderLayout
 from worker.reader_map.writer import Publication
 
@@ -68,6 +70,15 @@ class Batch:
     answers: list[tuple[Answerer, Outcome | Progress]] = field(default_factory=list)
     sends: list[tuple[DomainIndex, LinkPacket]] = field(default_factory=list)
     """To domains that are not hosted here, last of all: what leaves the process is durable."""
+
+    def fail(self, error: HeadraceError) -> None:
+        """It is not performed. A write of it may be on the disk all the same, and whoever waits for it hears that."""
+        answers, self.answers = self.answers, []
+        for answer, outcome in answers:
+            lost = isinstance(outcome, Written) or (
+                isinstance(outcome, Failed) and isinstance(outcome.error, OutcomeUnknown)
+            )
+            answer(Failed(unknown_outcome(error) if lost else error))
 
     def __bool__(self) -> bool:
         """Whether there is anything to do: a sample of read keys leaves nothing."""

@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 
 from domains.commands import Command, Feed, Follow, Progress
 from domains.domain import Domain
-from domains.errors import HeadraceError, OutcomeUnknown, Unavailable
+from domains.errors import HeadraceError, Unavailable
 from domains.graph import DomainIndex, NodeIndex
 from domains.packets import Clock, Failed, Filled, Once, Operation, Outcome
-from domains.storage import Store
+from domains.storage import Store, unknown_outcome
 from domains.types import Row
 from worker.batch import Answerer, Batch, LinkPacket, Look
 from worker.flusher import Deliver, Flusher
@@ -41,6 +41,8 @@ from worker.token_waits import TokenWait
 BATCH_SECONDS = 0.05
 """After so long a batch takes no further input. While a server is cold one page may fill for as long as that, and all
 that have come meanwhile would be answered together: when the last of them is filled."""
+
+OPENED_AGAIN = "see its log; it is opened again by itself"
 
 _log = logging.getLogger("headrace.worker")
 
@@ -74,6 +76,7 @@ class Dataflow:
         self.failed: HeadraceError | None = None
         self.listeners: list[Callable[[], None]] = []
         """Called from the flusher after each run of batches, and when a step has failed."""
+        self._ended = False
         self._alone = deliver is nowhere
         """No other worker waits for what this thread has to say while it would flush a batch itself."""
         self._paces = Paces()
@@ -88,17 +91,24 @@ class Dataflow:
         self.flusher.start()
         self._thread.start()
 
-    def close(self) -> None:
-        """Process what has arrived, flush it, and close the storage. May be called once."""
+    def end(self) -> None:
+        """Process what has arrived, flush it, and close the storage, once. Hits go on until ``close``."""
         self._inbox.stop()
         if self._thread.ident is not None:
             self._thread.join()
             self.flusher.stop()
+        ended, self._ended = self._ended, True
         with ExitStack() as closing:
             for host in self.hosted.hosts.values():
-                if host.close is not None:
+                if host.close is not None and not ended:
                     closing.callback(host.close)
-            closing.callback(self.reader_map.close)
+
+    def close(self) -> None:
+        """``end``, and no hits any more."""
+        try:
+            self.end()
+        finally:
+            self.reader_map.close()
 
     # --- what there is ------------------------------------------------------------------------------------------
 
@@ -133,21 +143,21 @@ class Dataflow:
 
     @property
     def failure(self) -> HeadraceError | None:
-        """What stopped it, for good."""
+        """What stopped it: it goes on when its stores are opened again, by another."""
         return self.failed or self.flusher.failed
 
     @property
     def health(self) -> str:
         """ "ok", or what is wrong."""
-        broken = [store.failure for store in self._rocks() if store.failure is not None]
+        broken = [store.failure for store in self.rocks() if store.failure is not None]
         wrong = self.failure or (broken[0] if broken else None)
         return "ok" if wrong is None else wrong.message
 
     def alarms(self) -> list[dict[str, str]]:
         """Of the storage, JSON-ready."""
-        return [alarm for store in self._rocks() for alarm in store.alarms()]
+        return [alarm for store in self.rocks() for alarm in store.alarms()]
 
-    def _rocks(self) -> list[RocksStore]:
+    def rocks(self) -> list[RocksStore]:
         return [store for store in self.stores.values() if isinstance(store, RocksStore)]
 
     @property
@@ -312,8 +322,8 @@ class Dataflow:
         self._enter(Input(run, _answerer(future)), limited=limited, always=always)
 
     def _enter(self, one: Input, *, limited: bool = True, always: bool = False) -> None:
-        if self.flusher.failed is not None:
-            raise self.flusher.failed
+        if self.failure is not None:
+            raise self.failure
         self._inbox.put(one, limited=limited, always=always)
 
     # --- the thread ---------------------------------------------------------------------------------------------
@@ -330,10 +340,13 @@ class Dataflow:
                     self._take(taken[-1], batch)
                 self.hosted.finish(batch)
             except Exception as error:
-                self._fail(error, taken, inputs)
+                self._break_off(error, batch, taken, inputs)
                 return
             if batch:
                 self.flusher.hand(batch, at_once=self._alone and not (inputs or len(self._inbox)))
+            if (lost := self._lost()) is not None:
+                self._fail(lost, inputs)
+                return
 
     def _take(self, one: Input, batch: Batch) -> None:
         try:
@@ -341,21 +354,34 @@ class Dataflow:
         except HeadraceError as error:
             one.answer(Failed(error))
 
-    def _fail(self, error: Exception, taken: list[Input], waiting: Iterable[Input]) -> None:
+    def _break_off(self, error: Exception, batch: Batch, taken: list[Input], waiting: Iterable[Input]) -> None:
         """What cannot happen has happened, or the disk let a step down in the middle: this batch's effects are not
-        performed, and nothing more is taken. Hits go on: the readers are as the last batch left them, and agree."""
+        performed."""
         _log.exception("the worker stops: a step failed")
         why = f"the disk failed it: {error}" if isinstance(error, StepBroken) else f"an internal error: {error}"
-        self.failed = Unavailable(f"the worker stopped on {why}", hint="see its log; restart")
-        lost = OutcomeUnknown(self.failed.message, hint="a write may be there or not: look before it is sent again")
+        failed = Unavailable(f"the worker stopped on {why}", hint=OPENED_AGAIN)
         for one in taken:
-            one.answer(Failed(lost))
-        for one in [*waiting, *self._inbox.fail(self.failed)]:
-            one.answer(Failed(self.failed))
-        self.hosted.fail(self.failed)
+            one.answer(Failed(unknown_outcome(failed)))
+        batch.fail(failed)  # What waited since an earlier batch.
+        self._fail(failed, waiting)
+
+    def _lost(self) -> HeadraceError | None:
+        """Why nothing can be made durable or visible any more: memory may be ahead of what anyone may see."""
+        if self.flusher.failed is not None:
+            return self.flusher.failed
+        return next((store.lost for store in self.rocks() if store.lost is not None), None)
+
+    def _fail(self, error: HeadraceError, waiting: Iterable[Input]) -> None:
+        """Nothing more is taken. Hits go on: the readers are as the last batch left them, and agree."""
+        self.failed = error
+        for one in [*waiting, *self._inbox.fail(error)]:
+            one.answer(Failed(error))
+        self.hosted.fail(error)
         self._progressed()
 
     def _progressed(self) -> None:
+        if self.flusher.failed is not None and self.failed is None:
+            self._inbox.wake()
         for listener in self.listeners:
             listener()
 

@@ -5,7 +5,7 @@
     DIR/base                    the base tables, where the deployment has one shard
     DIR/shards/0000/base …      one RocksDB for each of several
     DIR/shards/count.json       how many: the last one that is missing is no smaller number
-    DIR/readers                 the reader map
+    DIR/readers                 the reader map; DIR/readers.2 and this take turns where stores are opened again
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from worker.rocks.opening import check_there
 from worker.rocks.store import RocksStore
 
 COUNT = "count.json"
+READERS = ("readers", "readers.2")
 
 
 def shard_directory(path: Path, shard: int) -> Path:
@@ -109,6 +110,7 @@ def open_embedded(
     shards: int = 1,
     new: bool = True,
     disk_reserve: int = DISK_RESERVE,
+    readers: str = READERS[0],
 ) -> Dataflow:
     """A dataflow that hosts ``groups × shards`` domains; those of the first group have the base tables.
 
@@ -124,7 +126,7 @@ def open_embedded(
         for directory in directories:  # First, since their locks keep two servers from one directory.
             stores.append(RocksStore(directory, create=new, reserve=disk_reserve))
             closing.callback(stores[-1].close)
-        dataflow = Dataflow(path / "readers", memory_limit=memory_limit)
+        dataflow = Dataflow(path / readers, memory_limit=memory_limit)
         for group in range(groups):
             for shard in range(shards):
                 index = physical(DomainIndex(group), shard, shards)

@@ -16,7 +16,7 @@ from threading import Condition, Thread
 
 from domains.errors import HeadraceError, Unavailable
 from domains.graph import DomainIndex
-from domains.packets import Clock, Failed
+from domains.packets import Clock
 from worker.batch import Batch, LinkPacket, Look, Reveal
 from worker.reader_map import ReaderMap
 from worker.reader_map.writer import Publication
@@ -99,8 +99,7 @@ class Flusher:
             self.failed = error if isinstance(error, HeadraceError) else Unavailable(f"the worker stopped: {error}")
         if self.failed is not None:
             for batch in run:
-                for answer, _ in batch.answers:
-                    answer(Failed(self.failed))
+                batch.fail(self.failed)
         self._on_progress()
 
     def _flush(self, run: list[Batch]) -> None:
@@ -112,7 +111,8 @@ class Flusher:
             self._show(batch)
             if batch.positions:
                 self.published = {**self.published, **batch.positions}
-            for answer, outcome in batch.answers:
+            answers, batch.answers = batch.answers, []
+            for answer, outcome in answers:
                 answer(outcome)
             if batch.sends:
                 self._deliver(batch.sends)

@@ -107,6 +107,12 @@ class Inbox:
     def is_outbound_full(self) -> bool:
         return not self.stopping and self.outbound_waiting() > OUTBOUND_MAX
 
+    def wake(self) -> None:
+        """Whoever takes looks around, though nothing has come."""
+        with self._arrived:
+            self._always.append(Input(lambda batch, answer: None, lambda outcome: None))
+            self._arrived.notify()
+
     def stop(self) -> None:
         """Take nothing more; what is there can be taken still."""
         with self._arrived:

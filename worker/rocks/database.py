@@ -35,6 +35,8 @@ from domains.errors import StorageFailure
 
 RESTORE = "restore it from a back-up, or rebuild the shard from its archive: see docs/operations.md"
 
+OPENED_AGAIN = "make room or repair the disk: it is opened again by itself then"
+
 BLOCK_CACHE_BYTES = 8 * 2**20
 """More gains little: the engine keeps hot rows in its own state, and the operating system caches files besides."""
 
@@ -243,6 +245,16 @@ class Database:
         """Why not all of it can be read, or it takes no writes before it is opened again."""
         return self._unreadable or self._failed
 
+    @property
+    def lost(self) -> StorageFailure | None:
+        """Why it takes no writes before it is opened again."""
+        return self._failed
+
+    def opened_after(self, before: Database) -> None:
+        """What could not be read in the life before this one stays an alarm: what is damaged is so still."""
+        if before._unreadable is not None:
+            self._unreadable, self._since = before._unreadable, before._since
+
     def alarms(self) -> list[dict[str, str]]:
         """JSON-ready: what is wrong. Any thread."""
         if self._closed:
@@ -329,7 +341,7 @@ class Database:
         if self._failed is not None:
             raise StorageFailure(
                 f"storage at {self.path} takes no writes since it failed: {self._failed.message}",
-                hint="make room or repair the disk, then restart",
+                hint=OPENED_AGAIN,
             )
 
     def fail(self, what: str, error: Exception) -> NoReturn:
@@ -353,7 +365,8 @@ class Database:
     def _fail(self, what: str, error: Exception) -> NoReturn:
         full = "No space left" in str(error)
         self._since = self._since or datetime.now(UTC).isoformat(timespec="seconds")
-        self._failed = StorageFailure(f"cannot {what} to {self.path}: {'the disk is full' if full else error}")
+        why = "the disk is full" if full else error
+        self._failed = StorageFailure(f"cannot {what} to {self.path}: {why}", hint=OPENED_AGAIN)
         raise self._failed from error
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from domains.errors import AlreadyExists, NotFound, StorageFailure
 from domains.schema_json import schema_from_json, value_from_json
-from domains.storage import DISK_RESERVE, declared_indexes
+from domains.storage import DISK_RESERVE, CommitLost, declared_indexes
 from domains.types import Delta, TableSchema
 from worker.rocks import layout
 from worker.rocks.acknowledged import Acknowledged, Prepared
@@ -42,7 +42,7 @@ class RocksStore:
     ``keep_log=False`` writes no log (scratch tables of a backfill). StorageFailure where another process has the
     directory, where it is corrupt, of another format, or missing with ``create=False``.
 
-    A commit that fails (the disk is full) raises StorageFailure, and its step is rolled back: look-ups show the state
+    A commit that fails (the disk is full) raises CommitLost, and its step is rolled back: look-ups show the state
     before it. From then on the store takes no writes until it is opened again, since RocksDB does not say how much of
     the failed write reached the disk; opening it again keeps whole steps only.
     """
@@ -205,9 +205,11 @@ class RocksStore:
             return
         try:
             self._database.write(pending)
-        except StorageFailure:
+        except StorageFailure as error:
             for table in touched:
                 table.rollback()
+            if error is self._database.lost:
+                raise CommitLost(error.message, hint=error.hint) from error
             raise
         else:
             for table in touched:
@@ -266,6 +268,15 @@ class RocksStore:
     def failure(self) -> StorageFailure | None:
         """Why not all of it can be read, or it takes no writes before it is opened again."""
         return self._database.failure
+
+    @property
+    def lost(self) -> StorageFailure | None:
+        """Why it takes no writes before it is opened again."""
+        return self._database.lost
+
+    def opened_after(self, before: RocksStore) -> None:
+        """What could not be read in the life before this one stays an alarm: what is damaged is so still."""
+        self._database.opened_after(before._database)
 
     def alarms(self) -> list[dict[str, str]]:
         """JSON-ready: what is wrong with it, and what was lost and is not acknowledged to be."""
