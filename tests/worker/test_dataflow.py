@@ -15,7 +15,7 @@ import pytest
 from leading_workers import planned
 
 from domains.commands import CreateTable, Feed, Progress
-from domains.errors import NotFound, Overloaded, StorageFailure, Unavailable
+from domains.errors import NotFound, OutcomeUnknown, Overloaded, StorageFailure, Unavailable
 from domains.graph import DomainIndex
 from domains.memory_store import MemoryStore
 from domains.packets import Filled, Insert, LinkUpdate, Operation, Written, link_between
@@ -266,7 +266,7 @@ def test_a_sync_that_fails_stops_everything_and_says_so(tmp_path: Path, caplog: 
     told = threading.Event()
     own.listeners.append(lambda: told.set() if own.failure is not None else None)
     own.command(BASE, table("t")).result(60)
-    with pytest.raises(StorageFailure, match="full"):
+    with pytest.raises(OutcomeUnknown, match="full"):
         own.write(BASE, insert(1)).result(60)
     assert told.wait(60)
     with pytest.raises(StorageFailure, match="full"):
