@@ -154,15 +154,14 @@ async def test_a_second_failure_soon_after_is_got_over_too(tmp_path: Path, monke
     disk = Disk(monkeypatch)
     async with opened(tmp_path) as deployment:
         await deployment.execute(SCHEMA)
-        told = 0
-        for round_ in range(3):
+        for told in range(1, 4):
             disk.broken = "sync"
             with pytest.raises(OutcomeUnknown):
-                await deployment.insert("votes", [{"id": 1000 + round_, "story": 9}])
+                await deployment.insert("votes", [{"id": 1000 + told, "story": 9}])
             disk.broken = ""
-            await until_done(lambda number=round_: deployment.insert("votes", [{"id": number, "story": 1}]))  # type: ignore[misc]
-            told += 1
-            assert await ids(deployment, 1) == list(range(told))
+            rows = [{"id": told, "story": 1}]
+            await until_done(lambda rows=rows: deployment.insert("votes", rows))  # type: ignore[misc]
+            assert await ids(deployment, 1) == [*range(1, told + 1)]
             assert sorted(path.name for path in tmp_path.glob("readers*")) == [f"readers{'.2' * (told % 2)}"]
 
 

@@ -23,7 +23,7 @@
     ├── ConnectionFailed            -  of a client: the server cannot be reached, or the connection broke
     ├── ServerFault            500  the server met an error that it did not expect; the message has its log entry's id
     └── Unavailable            503  stopping, or not started yet
-        ├── OutcomeUnknown         503  a write was sent, and its worker was lost, or the disk failed, before it answered
+        ├── OutcomeUnknown         503  a write was sent, and its worker or its disk was lost before it answered
         ├── NotServed              503  in a cluster: nobody hosts what was asked for; nothing was done
         ├── NoLeader               503  in a cluster: nobody takes changes of the graph; nothing was changed
         └── LeaderLost             503  in a cluster: the leader was lost after it was asked for one
