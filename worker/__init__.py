@@ -22,6 +22,7 @@ invariant is that memory never survives its store:
 * whoever was told of a write finds it in the store that is opened again: it refuses to open with less;
 * a write that came to its commit and was not acknowledged is ``OutcomeUnknown``: whole steps of such may be there. One
   that was refused before is not there;
+* what the reader map has no room for are holes in it (``crowding.py``), which are never wrong;
 * domains and reader map begin from the opened store alone. So what is there of the unknown writes is in every view.
 
 The embedded server hosts all domains in its own process (``embedded.py``). In a cluster a worker is a process of its

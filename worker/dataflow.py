@@ -25,10 +25,11 @@ from domains.commands import Command, Feed, Follow, Progress
 from domains.domain import Domain
 from domains.errors import HeadraceError, Unavailable
 from domains.graph import DomainIndex, NodeIndex
-from domains.packets import Clock, Failed, Filled, Once, Operation, Outcome
+from domains.packets import Clock, Failed, Filled, Once, Operation, Outcome, Publish
 from domains.storage import Store, unknown_outcome
 from domains.types import Row
 from worker.batch import Answerer, Batch, LinkPacket, Look
+from worker.crowding import Reader
 from worker.flusher import Deliver, Flusher
 from worker.hosted import Hosted, StepBroken
 from worker.inbox import Inbox, Input, Run
@@ -84,6 +85,8 @@ class Dataflow:
         self._wanted = 0
         """How many times a leader has wanted something that is not sliced."""
         self.flusher = Flusher(self.reader_map, deliver, self._progressed)
+        crowding = self.flusher.crowding
+        crowding.readers, crowding.evict = lambda: self.hosted.layouts.copy(), self._evict_crowded
         self._thread = Thread(target=self._run, name="headrace-dataflow", daemon=True)
 
     def start(self) -> None:
@@ -155,7 +158,7 @@ class Dataflow:
 
     def alarms(self) -> list[dict[str, str]]:
         """Of the storage, JSON-ready."""
-        return [alarm for store in self.rocks() for alarm in store.alarms()]
+        return [alarm for store in self.rocks() for alarm in store.alarms()] + self.flusher.crowding.alarms()
 
     def rocks(self) -> list[RocksStore]:
         return [store for store in self.stores.values() if isinstance(store, RocksStore)]
@@ -225,6 +228,19 @@ class Dataflow:
 
     def evict(self, domain: DomainIndex, node: NodeIndex, keys: tuple[Row, ...]) -> Future[Outcome]:
         return self._ask(lambda batch, answer: self.hosted.evict(domain, node, keys, answer, batch))
+
+    def _evict_crowded(self, holes: Sequence[Publish], cleared: Sequence[Reader], excess: int) -> None:
+        """What the reader map had no room for; see ``crowding.py``."""
+
+        def make_holes(batch: Batch, answer: Answerer) -> None:
+            for hole in holes:
+                self.hosted.evict_here(hole.domain, hole.reader, hole.evicted, batch)
+            for domain, reader in cleared:
+                self.hosted.evict_here(domain, reader, None, batch)
+            self.hosted.shrink(excess, batch)
+            self.flusher.crowding.evicting = False
+
+        self._inbox.insert(make_holes)
 
     def touch(self, domain: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...]) -> None:
         """Tell of keys that were read. A full inbox drops it: it is only a sample."""
@@ -381,7 +397,7 @@ class Dataflow:
 
     def _progressed(self) -> None:
         if self.flusher.failed is not None and self.failed is None:
-            self._inbox.wake()
+            self._inbox.insert(lambda batch, answer: None)  # Whoever takes looks around.
         for listener in self.listeners:
             listener()
 

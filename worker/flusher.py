@@ -18,6 +18,7 @@ from domains.errors import HeadraceError, Unavailable
 from domains.graph import DomainIndex
 from domains.packets import Clock
 from worker.batch import Batch, LinkPacket, Look, Reveal
+from worker.crowding import Crowding
 from worker.reader_map import ReaderMap
 from worker.reader_map.writer import Publication
 
@@ -36,6 +37,7 @@ class Flusher:
 
     def __init__(self, reader_map: ReaderMap, deliver: Deliver, on_progress: Callable[[], None]) -> None:
         self._reader_map = reader_map
+        self.crowding = Crowding(reader_map)
         self._deliver = deliver
         self._on_progress = on_progress
         self._batches: deque[Batch] = deque()
@@ -139,7 +141,7 @@ class Flusher:
 
     def _publish(self, gathered: list[Publication], looks: list[Look]) -> None:
         if gathered:
-            self._reader_map.publish(gathered)
+            self.crowding.publish(gathered)
         for look in looks:
             look.take()
         gathered.clear()

@@ -263,6 +263,21 @@ class Hosted:
         self._handle(host, EvictKeys(self.requests.new(index, answer), node, keys), batch)
         self._drain(batch)
 
+    def evict_here(self, index: DomainIndex, reader: NodeIndex, keys: Sequence[Row] | None, batch: Batch) -> None:
+        """What a reader no longer has in the map; None: nothing. Nobody waits for it."""
+        host = self.hosts.get(index)
+        if host is None or reader not in host.domain.vertices:
+            return
+        if keys is None:
+            keys = [key for held in host.domain.vertices[reader].indexes.values() for key in list(held.keys())]
+        self._handle(host, EvictKeys(self.requests.new(index, lambda outcome: None), reader, tuple(keys)), batch)
+        self._drain(batch)
+
+    def shrink(self, excess: int, batch: Batch) -> None:
+        """Evict so many accounted bytes of what is used least."""
+        held = sum(host.weigh() for host in self.hosts.values())
+        relieve(self.hosts, held - excess, lambda host, over: self._evict(host, over, batch), reserve=self.reserve)
+
     def touch(self, index: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], batch: Batch) -> None:
         host = self.hosts.get(index)
         if host is not None:

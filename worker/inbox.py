@@ -107,10 +107,10 @@ class Inbox:
     def is_outbound_full(self) -> bool:
         return not self.stopping and self.outbound_waiting() > OUTBOUND_MAX
 
-    def wake(self) -> None:
-        """Whoever takes looks around, though nothing has come."""
+    def insert(self, run: Run) -> None:
+        """What nobody waits for, and nothing refuses: where nothing is taken any more, it is not done."""
         with self._arrived:
-            self._always.append(Input(lambda batch, answer: None, lambda outcome: None))
+            self._always.append(Input(run, lambda outcome: None))
             self._arrived.notify()
 
     def stop(self) -> None:

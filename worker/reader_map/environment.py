@@ -9,6 +9,7 @@ file's blocks: the map is never larger than what is reserved, and reserving fail
 from __future__ import annotations
 
 import os
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,7 +34,17 @@ a read without one fails."""
 
 LMDB_0_9 = 0
 
+SPARE_SHARE = 16
+"""What evicts takes pages too, before it frees any: a sixteenth of the file is for that."""
+
+BLOCK = 512
+"""Bytes that ``st_blocks`` counts by."""
+
 _FILES = ("data.mdb", "lock.mdb")
+
+
+class CannotGrow(StorageFailure):
+    """The disk has no room for a larger map. What there is goes on, and what is deleted makes room in it."""
 
 
 def create(path: Path, size: int) -> Environment:
@@ -44,7 +55,7 @@ def create(path: Path, size: int) -> Environment:
             (path / name).unlink(missing_ok=True)
         environment = lmdb.open(
             str(path),
-            map_size=size,
+            map_size=size - size // SPARE_SHARE,
             sync=False,
             metasync=False,
             writemap=True,
@@ -66,8 +77,12 @@ def create(path: Path, size: int) -> Environment:
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Take the blocks of the first ``size`` bytes of the file; OSError where the disk has not so many."""
+    """Take the blocks of the first ``size`` bytes of the file; OSError where the disk has not so many. It is asked
+    first, since some file systems have taken what there was when they say so."""
     with open(path / _FILES[0], "rb+") as file:
+        disk = os.fstatvfs(file.fileno())
+        if size - os.fstat(file.fileno()).st_blocks * BLOCK > disk.f_bavail * disk.f_frsize:
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
         os.posix_fallocate(file.fileno(), 0, size)
 
 
@@ -81,18 +96,29 @@ def attach(path: Path) -> Environment:
         raise Unavailable(f"no reader map in {path}: {error}") from error
 
 
-def grow(environment: Environment) -> None:
-    """Double the map, after taking back what dead readers hold. Open reads of this process fail and try again.
+def grow(environment: Environment, size: int) -> None:
+    """Make it a map of so many bytes, after taking back what dead readers hold. Open reads of this process fail and try
+    again.
 
-    StorageFailure where the disk is too full; the map is then as it was.
+    CannotGrow where the disk is too full; the map is then as it was.
     """
     environment.reader_check()
-    size = int(environment.info()["map_size"]) * 2
     try:
         _reserve(Path(environment.path()), size)
     except OSError as error:
-        raise StorageFailure(f"cannot grow the reader map in {environment.path()}: {error}") from error
-    environment.set_mapsize(size)
+        why = f"cannot grow the reader map in {environment.path()}: {error.strerror or error}"
+        raise CannotGrow(why, hint="make room: it grows by itself then, and keys are evicted until it does") from error
+    environment.set_mapsize(size - size // SPARE_SHARE)
+
+
+def use_spare(environment: Environment, size: int) -> None:
+    """Let what makes room in a map of so many bytes have all of them. Raises CannotGrow where they are not there."""
+    if int(environment.info()["map_size"]) < size:
+        try:
+            _reserve(Path(environment.path()), size)  # Whoever sets the size cuts the file to it.
+        except OSError as error:
+            raise CannotGrow(f"cannot use all of the reader map in {environment.path()}: {error}") from error
+        environment.set_mapsize(size)
 
 
 def again(environment: Environment, error: Exception) -> bool:
@@ -108,6 +134,13 @@ def again(environment: Environment, error: Exception) -> bool:
 def was_interrupted(error: Exception) -> bool:
     """Whether this process let the map grow, which ends all transactions that it has open."""
     return "dropped object" in str(error)
+
+
+def room(environment: Environment) -> tuple[int, int]:
+    """Bytes of the map, and of these what entries do not take."""
+    stat, size = environment.stat(), int(environment.info()["map_size"])
+    pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+    return size, size - int(pages * stat["psize"])
 
 
 def used_bytes(environment: Environment) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,11 +12,17 @@ from domains.errors import StorageFailure
 from domains.packets import Publish
 from worker.reader_map import environment
 from worker.reader_map.application import ENTRY_OVERHEAD, Application
-from worker.reader_map.environment import Transaction
+from worker.reader_map.environment import CannotGrow, Transaction
 from worker.reader_map.layout import ReaderLayout, pack_version
 from worker.reader_map.reader import ReaderClient
 
 Result = TypeVar("Result")
+
+PAGES_LATER = 2
+DELETED_AT_ONCE = 16
+"""Entries, where there is hardly a page left to delete with."""
+_TURN = b"\xff" * 3 + b"\xfd"
+"""A key that is no reader's, see ``layout.py``: what is written to let a transaction pass."""
 
 Publication = tuple[ReaderLayout, Publish]
 """What a step publishes, and to which reader of this map."""
@@ -33,6 +41,7 @@ class ReaderMap:
 
     def __init__(self, path: str | Path, *, initial_size: int = environment.INITIAL_SIZE) -> None:
         self.path = Path(path)
+        self._size = initial_size
         self._environment = environment.create(self.path, initial_size)
         self._bytes: dict[int, int] = {}
         self._steps = 0
@@ -41,7 +50,7 @@ class ReaderMap:
         """One step's publishes in one transaction: of each, evictions, then fills, then deltas.
 
         Deltas for a key that is a hole are ignored. Returns the net bytes by reader id.
-        StorageFailure when the disk is full; nothing of the step is then visible.
+        CannotGrow when the disk is full; nothing of the step is then visible.
         """
         self._steps += 1
         if self._steps % self.REAP_EVERY == 0:
@@ -51,9 +60,73 @@ class ReaderMap:
             self._bytes[reader_id] = self._bytes.get(reader_id, 0) + change
         return net
 
+    def shed(self, publications: Sequence[Publication]) -> list[Publish]:
+        """What a ``publish`` that raised CannotGrow would have changed, as far as there is room for it: all keys of
+        partial readers that are in it are holes now. Answers these, as evictions.
+
+        :raises CannotGrow: what full readers come to has no room either.
+        """
+        environment.use_spare(self._environment, self._size)
+        holes, whole = list[Publication](), list[Publication]()
+        for layout, publish in publications:
+            if not layout.reader.key:
+                whole.append((layout, publish))
+                continue
+            changed = [*publish.evicted, *(key for key, _ in publish.filled), *(key for key, _ in publish.deltas)]
+            keys = list(dict.fromkeys(changed))
+            holes.append((layout, Publish(publish.reader, evicted=keys, domain=publish.domain)))
+        self._make_holes(holes)
+        if whole:
+            self._retried(whole)
+        return [publish for _, publish in holes]
+
+    def _make_holes(self, holes: Sequence[Publication]) -> None:
+        """In as many transactions as it takes: each needs a page for every one that it changes, until it has ended."""
+        try:
+            self.publish(holes)
+        except CannotGrow:
+            if len(holes) > 1:
+                parts = holes[: len(holes) // 2], holes[len(holes) // 2 :]
+            else:
+                ((layout, hole),) = holes
+                keys, middle = hole.evicted, len(hole.evicted) // 2
+                if not middle:
+                    raise
+                parts = (
+                    [(layout, replace(hole, evicted=keys[:middle]))],
+                    [(layout, replace(hole, evicted=keys[middle:]))],
+                )
+            for part in parts:
+                self._make_holes(part)
+
+    def _retried(self, publications: Sequence[Publication]) -> None:
+        """LMDB uses pages again once the transaction after the one that freed them has ended."""
+        for _ in range(PAGES_LATER):
+            self._attempt(lambda transaction: transaction.put(_TURN, pack_version(transaction.id())))
+        self.publish(publications)
+
+    def clear(self, layouts: Sequence[ReaderLayout]) -> None:
+        """All keys of these readers are holes now."""
+        for layout in layouts:
+            self.drop(layout)
+
+    def room(self) -> tuple[int, int]:
+        """Bytes of the map, and of these what entries do not take."""
+        return environment.room(self._environment)
+
+    def grow(self) -> None:
+        """Before it must. Raises CannotGrow."""
+        environment.grow(self._environment, 2 * self._size)
+        self._size *= 2
+
     def drop(self, layout: ReaderLayout) -> None:
         """Forget a reader with all its keys (its view was dropped)."""
-        self._attempt(lambda transaction: _delete_all(transaction, layout))
+        try:
+            self._attempt(lambda transaction: _delete(transaction, layout))
+        except CannotGrow:
+            # A key's marker comes first, and nobody finds its entries without it: it is never there in part.
+            while self._attempt(lambda transaction: _delete(transaction, layout, DELETED_AT_ONCE)):
+                pass
         self._bytes.pop(layout.reader_id, None)
 
     def reveal(self, layout: ReaderLayout) -> None:
@@ -68,7 +141,7 @@ class ReaderMap:
                 with self._environment.begin(write=True) as transaction:
                     return write(transaction)
             except environment.MapFull:
-                environment.grow(self._environment)
+                self.grow()
             except environment.Error as error:
                 raise StorageFailure(f"cannot write the reader map in {self.path}: {error}") from error
 
@@ -125,13 +198,18 @@ def _reveal(transaction: Transaction, layout: ReaderLayout) -> None:
         transaction.put(layout.marker(()), marker)
 
 
-def _delete_all(transaction: Transaction, layout: ReaderLayout) -> None:
+def _delete(transaction: Transaction, layout: ReaderLayout, most: float = inf) -> bool:
+    """So many entries of a reader; whether any is left."""
     transaction.delete(layout.veil)
     transaction.delete(layout.version_key)
     cursor = transaction.cursor()
     found = cursor.set_range(layout.prefix)
     while found and cursor.key().startswith(layout.prefix):
+        if most <= 0:
+            return True
         found = cursor.delete() and bool(cursor.key())
+        most -= 1
+    return False
 
 
 __all__ = ["ENTRY_OVERHEAD", "Publication", "ReaderMap"]
