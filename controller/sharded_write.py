@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from controller.deployment import WriteResult
 from controller.hosts import SchemaChanged
-from domains.errors import HeadraceError, Unavailable
+from domains.errors import HeadraceError, OutcomeUnknown, Unavailable
 from domains.packets import Operation, Written
 from migrations.routing import Split
 
@@ -16,15 +16,15 @@ Write = Callable[[int, Operation], Awaitable[Written]]
 
 
 async def write_parts(divided: Split, write: Write) -> WriteResult:
-    """Carry all parts out. If any fails, the first of the errors is raised when all have ended, with a hint where
-    others have changed rows."""
+    """Carry all parts out. If any fails, the first of the errors is raised when all have ended, one of an unknown
+    outcome before others, with a hint where others have changed rows."""
     if divided.limit is not None:
         return joined(await _one_by_one(divided, divided.limit, write))
     ended = await asyncio.gather(*(write(shard, part) for shard, part in divided), return_exceptions=True)
     written = [each for each in ended if isinstance(each, Written)]
-    for each in ended:
-        if isinstance(each, BaseException):
-            raise _told(each, written)
+    errors = [each for each in ended if isinstance(each, BaseException)]
+    if errors:
+        raise _told(min(errors, key=lambda error: not isinstance(error, OutcomeUnknown)), written)
     return joined(written)
 
 
