@@ -211,6 +211,14 @@ _CLAUSES: dict[str, tuple[str, str | None]] = {
     "db": ("names with a database", "there is one database: leave its name out"),
     "catalog": ("names with a database", "there is one database: leave its name out"),
     "materialized": ("MATERIALIZED", "leave it out: every view is kept up to date"),
+    "option": ("TRUNCATE … CASCADE or RESTRICT", "leave it out: foreign keys are not enforced"),
+    "identity": ("TRUNCATE … IDENTITY", "leave it out: AUTO_INCREMENT goes on"),
+    "constraints": ("DROP … CASCADE CONSTRAINTS", "leave it out: foreign keys are not enforced"),
+    "purge": ("DROP … PURGE", "leave it out"),
+    "clone": ("CREATE TABLE … CLONE", "write the columns out, then INSERT … SELECT"),
+    "expressions": ("LIMIT … BY", "LIMIT a number of rows"),
+    "where": ("an index with WHERE", "index all rows: leave it out"),
+    "include": ("an index with INCLUDE", "leave it out, or name the columns in the index"),
     "concurrently": ("CONCURRENTLY", "leave it out: a definition does not stop reads and writes"),
 }
 """Arguments that nobody knows, by their names."""
@@ -229,6 +237,8 @@ def refuse_unknown(tree: exp.Expr) -> None:
             raise _unknown_node(node)
         if kind is exp.Join:
             _check_join(node)
+        if kind is exp.Table and node.args.get("partition") and isinstance(node.parent, (exp.From, exp.Join)):
+            raise Unsupported("PARTITION in FROM", hint="leave it out: no table has partitions")
         for name, value in node.args.items():
             if value is None or value is False or value == []:
                 continue
