@@ -3,10 +3,12 @@ unknown."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from leading_workers import leading
 
 from domains.commands import Activate
 from domains.domain import Domain
@@ -19,7 +21,7 @@ from domains.types import BIGINT, TableColumn, TableSchema
 from worker.batch import Batch
 from worker.dataflow import Dataflow
 from worker.hosted import Hosted
-from worker.messages import NotHere
+from worker.messages import NotHere, Ping, Pong
 
 
 def test_an_error_after_the_commit_is_an_unknown_outcome_and_no_refusal(
@@ -91,3 +93,42 @@ def test_where_a_leader_opens_it_again_only_the_domain_stops(tmp_path: Path, mon
     assert not dataflow.hosted.broken
     assert dataflow.write(broken, Insert("t", rows[broken])).result(10)
     dataflow.close()
+
+
+VOTES = """
+CREATE TABLE votes (story INT NOT NULL, user INT NOT NULL) SHARD BY (story);
+CREATE VIEW VoteCount AS SELECT story, COUNT(*) AS n FROM votes WHERE story = ? GROUP BY story
+"""
+
+
+async def test_a_worker_tells_its_leader_and_serves_the_shard_when_it_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the wire, with RocksDB: the store is closed and opened within the process, with the row that it has."""
+    broken = DomainIndex(0)
+    here = next(story for story in range(9) if shard_of(story, 2) == broken)
+    elsewhere = next(story for story in range(9) if shard_of(story, 2) != broken)
+    async with leading(tmp_path, VOTES, names=("a",), shards=2, groups=1) as led:
+        await led.write(Insert("votes", ((here, 1), (elsewhere, 1))))
+        for story in (here, elsewhere):
+            assert json.loads(await led.page("VoteCount", (story,)))["n"] == 1
+
+        def fail(*_: Any) -> None:
+            raise StorageFailure("cannot read from 7.sst")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Domain, "spread", fail)
+            with pytest.raises(OutcomeUnknown, match=r"7\.sst"):
+                await led.write(Insert("votes", ((here, 2),)))
+        assert await led.ask("a", Ping(led.epoch)) == Pong(
+            "a", led.workers["a"].incarnation, {broken: led.homes[broken][1]}
+        )
+        with pytest.raises(NotHere):
+            await led.page("VoteCount", (here,))
+        token = await led.write(Insert("votes", ((elsewhere, 2),)))
+        assert json.loads(await led.page("VoteCount", (elsewhere,), token))["n"] == 2
+        await led.place({broken: "a"})
+        assert not (await led.ask("a", Ping(led.epoch))).broken
+        assert json.loads(await led.page("VoteCount", (here,)))["n"] == 2
+        token = await led.write(Insert("votes", ((here, 3),)))
+        assert json.loads(await led.page("VoteCount", (here,), token))["n"] == 3
