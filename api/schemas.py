@@ -238,6 +238,10 @@ class ExplainAnswer(BaseModel):
     explain: str
 
 
+class SchemaAnswer(BaseModel):
+    sql: str
+
+
 class HealthAnswer(BaseModel):
     status: str
 

@@ -276,6 +276,9 @@ class Deployment(Protocol):
 
     def views(self) -> list[ViewInfo]: ...
 
+    def schema(self) -> str:
+        """The statements that make all tables and views anew."""
+
     def explain(self, view: str) -> str:
         """The view's part of the dataflow as a tree: operators, state, indexes, provenance, why full."""
 

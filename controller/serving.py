@@ -41,6 +41,7 @@ from domains.sharding import physical
 from domains.streams import check_name
 from domains.types import TableSchema
 from migrations.change import BASES
+from migrations.definitions import schema_text
 from migrations.explain import explain
 from migrations.parse import Parsed
 from migrations.plan import State
@@ -369,6 +370,9 @@ class Serving(ABC):
 
     def views(self) -> list[ViewInfo]:
         return [info_of(self.state, name) for name in self.state.catalog.views]
+
+    def schema(self) -> str:
+        return schema_text(self.state.catalog)
 
     def explain(self, view: str) -> str:
         name = view_of(self.state, view).name

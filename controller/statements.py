@@ -16,6 +16,7 @@ from domains.compile import compile_predicate
 from domains.errors import HeadraceError
 from domains.packets import Clock
 from domains.types import TEXT, Column, Kind, TableSchema, Value
+from migrations.definitions import definition_text
 from migrations.parse import Parsed, deed, too_deep
 from migrations.recipe import Entry
 from migrations.statements.constants import miscounted
@@ -28,6 +29,7 @@ from migrations.statements.statement import (
     NoOperation,
     PendingWrite,
     SelectStatement,
+    ShowCreate,
     Shown,
     ShowTables,
     ShowViews,
@@ -102,6 +104,10 @@ class Statements:
                 return StatementResult(columns, tuple(tuple(json_value(v) for v in row) for row in rows))
             case ShowTables() | ShowViews() | Describe():
                 return self._show(statement)
+            case ShowCreate(name=name, is_view=is_view):
+                text = definition_text(self._deployment.state.catalog.relation(name))
+                row = (name, text, *(("utf8mb4", "utf8mb4_bin") if is_view else ()))
+                return StatementResult(tuple(Column(each, TEXT) for each in statement.columns), (row,))
             case Explain(target=target):
                 view = target if isinstance(target, str) else await self._selects.view(target)
                 return _texts("plan", self._deployment.explain(view).split("\n"))

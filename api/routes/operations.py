@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from api.dependencies import Measuring, Serving, answer
-from api.schemas import HealthAnswer
+from api.schemas import HealthAnswer, SchemaAnswer
 from api.version import VERSION
 from domains.errors import Unavailable
 
@@ -35,6 +35,12 @@ async def alive() -> Response:
 async def status(deployment: Serving) -> Response:
     """Version, health, memory, counters, uptime."""
     return answer({"version": VERSION, **await deployment.status()})
+
+
+@router.get("/v1/schema", response_model=SchemaAnswer)
+async def schema(deployment: Serving) -> Response:
+    """The statements that make all tables and views anew, in an order in which they can be run."""
+    return answer({"sql": deployment.schema()})
 
 
 @router.get("/v1/graph", response_model=dict[str, Any])

@@ -35,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serving.serve, queries.sql, queries.status, queries.explain, load.load, showing.demo):
+for command in (serving.serve, queries.sql, queries.schema, queries.status, queries.explain, load.load, showing.demo):
     app.command()(command)
 app.command()(verifying.verify)
 archiving.archive.command()(archive_rebuild.rebuild)

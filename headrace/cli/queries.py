@@ -136,6 +136,20 @@ def explain(
         typer.echo(db.view(view).explain())
 
 
+def schema(url: Url = None, config: Config = None) -> None:
+    """Print the SQL that makes all tables and views anew; no rows.
+
+    Examples:
+
+      headrace schema > schema.sql
+
+      headrace sql -f schema.sql --url http://127.0.0.1:9000
+    """
+    with connect(load(config, url=url).url) as db:
+        if text := db.schema():
+            typer.echo(text)
+
+
 def _statements(text: str | None, file: Path | None) -> str:
     if text is not None and file is not None:
         raise BadRequest("SQL was given twice", hint="give it as an argument or with -f, not both")

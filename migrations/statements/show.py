@@ -11,7 +11,7 @@ from domains.expressions import Field
 from domains.functions import call
 from domains.rewriting import fold
 from domains.types import TEXT
-from migrations.catalog import Catalog
+from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse import Parsed, exp, text_of
 from migrations.query.literals import text
 from migrations.query.scalar import Setting, scalar
@@ -23,6 +23,7 @@ from migrations.statements.statement import (
     Explain,
     NoOperation,
     SelectStatement,
+    ShowCreate,
     Shown,
     ShowTables,
     ShowViews,
@@ -31,8 +32,8 @@ from migrations.statements.statement import (
 _TRANSACTIONS = "each statement is applied whole or not at all; put rows that belong together into one INSERT"
 
 
-def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown:
-    """SHOW [FULL] TABLES, SHOW VIEWS, SHOW [FULL] COLUMNS FROM table, each with LIKE or WHERE.
+def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown | ShowCreate:
+    """SHOW [FULL] TABLES, SHOW VIEWS, SHOW [FULL] COLUMNS FROM table, each with LIKE or WHERE, and SHOW CREATE.
 
     ``setting`` says what a ``?`` in the WHERE is.
     """
@@ -47,7 +48,22 @@ def show(parsed: Parsed, catalog: Catalog, setting: Setting) -> Shown:
         return _chosen(ShowViews(), node, setting)
     if what == "COLUMNS":
         return _chosen(Describe(known_relation(catalog, node.args["target"]).name, full), node, setting)
-    raise Unsupported(f"SHOW {what}", hint="SHOW TABLES, SHOW VIEWS and SHOW COLUMNS FROM table are there")
+    if what in ("CREATE TABLE", "CREATE VIEW"):
+        return _show_create(node, catalog, what)
+    known = "SHOW TABLES, SHOW VIEWS, SHOW COLUMNS FROM table and SHOW CREATE are there"
+    raise Unsupported(f"SHOW {what}", hint=known)
+
+
+def _show_create(node: exp.Expr, catalog: Catalog, what: str) -> ShowCreate:
+    """Of a view by either name, as in MySQL."""
+    target = node.args.get("target")
+    if target is None or node.args.get("like") is not None or node.args.get("where") is not None:
+        raise SqlError(f"SHOW {what} wants one name, and nothing else", hint=f"SHOW {what} name")
+    relation = known_relation(catalog, target)
+    is_view = isinstance(relation, ViewDefinition)
+    if what == "CREATE VIEW" and not is_view:
+        raise SqlError(f'"{relation.name}" is a table', hint=f"SHOW CREATE TABLE {relation.name}")
+    return ShowCreate(relation.name, is_view)
 
 
 S = TypeVar("S", bound=Shown)

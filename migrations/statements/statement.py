@@ -153,6 +153,20 @@ class Describe:
         return ("Field", "Type", "Null", "Key", "Default", "Extra")
 
 
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    """The statement that makes a table or a view."""
+
+    name: str
+    is_view: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        if self.is_view:
+            return ("View", "Create View", "character_set_client", "collation_connection")
+        return ("Table", "Create Table")
+
+
 Shown = ShowTables | ShowViews | Describe
 """Rows of texts about the catalog, which LIKE and WHERE choose from."""
 
@@ -186,6 +200,7 @@ Statement = (
     | ShowTables
     | ShowViews
     | Describe
+    | ShowCreate
     | Explain
     | NoOperation
 )

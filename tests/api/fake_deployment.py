@@ -281,6 +281,12 @@ class FakeDeployment:
     def views(self) -> list[ViewInfo]:
         return list(self.definitions.values())
 
+    def schema(self) -> str:
+        """SQLite keeps the texts of tables, and the fake those of views."""
+        tables = self.database.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")
+        texts = [*(each[0] for each in tables), *(info.sql for info in self.definitions.values())]
+        return "\n\n".join(f"{text};" for text in texts)
+
     def explain(self, view: str) -> str:
         return f'reader "{self._view(view).name}" partial'
 

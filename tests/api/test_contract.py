@@ -316,6 +316,7 @@ async def test_openapi_documents_every_call(http: httpx.AsyncClient) -> None:
         "POST /v1/archive",
         "DELETE /v1/migrations/{id}",
         "GET /v1/graph",
+        "GET /v1/schema",
         "GET /v1/status",
         "GET /healthz",
         "GET /livez",

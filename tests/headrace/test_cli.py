@@ -55,6 +55,15 @@ def test_sql(url: str, tmp_path: Path) -> None:
     assert "one" in run("sql", "--url", url, given="SELECT title FROM stories")
 
 
+def test_schema_is_sql_that_makes_it_anew(url: str) -> None:
+    text = run("schema", "--url", url)
+    assert text.index("stories") < text.index("StoriesWithVC")
+    names = ["DROP VIEW StoriesWithVC", "DROP VIEW ByIds", "DROP TABLE votes", "DROP TABLE stories"]
+    run("sql", "; ".join(names), "--url", url)
+    run("sql", text, "--url", url)
+    assert run("schema", "--url", url) == text
+
+
 def test_status_and_explain(url: str) -> None:
     shown = run("status", "--url", url)
     assert "counters" in shown

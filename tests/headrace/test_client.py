@@ -361,6 +361,15 @@ def test_reads_have_pythons_types(where: str, shared: Callable[[str], str], tmp_
         assert view.lookup(id=2, token=again.token) == [{**bill, "id": 2}]
 
 
+def test_a_schema_is_taken_from_one_and_given_to_another(served_local: str, tmp_path: Path) -> None:
+    with connect(served_local) as there, embedded(tmp_path) as here:
+        assert there.schema() == here.schema() == ""
+        there.execute(SCHEMA)
+        here.execute(there.schema())
+        assert here.schema() == there.schema() != ""
+        assert here.view("StoriesWithVC").lookup(id=1) == []
+
+
 def test_raw_reads_are_those_of_json(shared: Callable[[str], str]) -> None:
     plain = {"id": 1, "paid": "1.50", "at": "2026-01-31 08:00:00", "body": "/w=="}
     with connect(shared("local"), raw=True) as db:

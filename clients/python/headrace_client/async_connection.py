@@ -97,6 +97,9 @@ class AsyncConnection:
     async def views(self) -> list[Record]:
         return list((await self.send(calls.show("/v1/views")))["views"])
 
+    async def schema(self) -> str:
+        return str((await self.send(calls.show("/v1/schema")))["sql"])
+
     async def graph(self) -> Record:
         return await self.send(calls.show("/v1/graph"))
 

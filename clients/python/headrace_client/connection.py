@@ -96,6 +96,10 @@ class Connection:
     def views(self) -> list[Record]:
         return list(self.send(calls.show("/v1/views"))["views"])
 
+    def schema(self) -> str:
+        """The statements that make all tables and views anew, separated by ``;``."""
+        return str(self.send(calls.show("/v1/schema"))["sql"])
+
     def graph(self) -> Record:
         return self.send(calls.show("/v1/graph"))
 

@@ -1,0 +1,90 @@
+"""Tables and views as the statements that make them: what SHOW CREATE answers, and ``headrace schema`` prints.
+
+Made anew from this text a deployment has the same tables and views, in which later ``*`` means what it meant here. What
+went is not in it (dropped columns), nor what says nothing here (foreign keys, comments, engines), nor rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+
+from domains.types import TableColumn, TableSchema, Value
+from migrations.catalog import Catalog, ViewDefinition
+from migrations.parse import faithful, parse_select, same_tree
+from migrations.writing import quote, quoted_text
+
+
+def schema_text(catalog: Catalog) -> str:
+    """All definitions, each after what it reads. Views of ad-hoc SELECTs come by themselves, and are none."""
+    views = _readers_last([view for view in catalog.views.values() if not view.ad_hoc])
+    texts = [*map(table_text, catalog.tables.values()), *map(view_text, views)]
+    return "\n\n".join(f"{text};" for text in texts)
+
+
+def definition_text(relation: TableSchema | ViewDefinition) -> str:
+    return table_text(relation) if isinstance(relation, TableSchema) else view_text(relation)
+
+
+def _readers_last(views: list[ViewDefinition]) -> Iterator[ViewDefinition]:
+    """In the order of their making, but for those that read one which was replaced since."""
+    left = {view.name.lower(): view for view in views}
+    while left:
+        ready = next(view for view in left.values() if not view.reads & (left.keys() - {view.name.lower()}))
+        yield left.pop(ready.name.lower())
+
+
+def view_text(view: ViewDefinition) -> str:
+    word = "CREATE EXT VIEW" if view.external else "CREATE VIEW"
+    columns = f" ({_names(view.columns)})" if view.columns else ""
+    # The text as it was written, unless it says ``*`` or NATURAL: its tables may have other columns by now.
+    query = view.sql if same_tree(parse_select(view.sql), view.relation) else faithful(view.relation)
+    return f"{word} {quote(view.name)}{columns} AS {query}"
+
+
+def table_text(schema: TableSchema) -> str:
+    lines = [_column(schema.columns[at]) for at in schema.live()]
+
+    def key(word: str, places: Iterable[int]) -> None:
+        lines.append(f"{word} ({_names(schema.columns[at].name for at in places)})")
+
+    if schema.primary_key:
+        key("PRIMARY KEY", schema.primary_key)
+    for places in schema.unique:
+        key("UNIQUE KEY", places)
+    for name, places in zip(schema.index_names, schema.indexes, strict=True):
+        key(f"KEY {quote(name)}", places)
+    sharding = "" if schema.shard_by is None else f" SHARD BY ({quote(schema.columns[schema.shard_by].name)})"
+    sharding += f" SHARDS {schema.shards}" if sharding and schema.shards else ""
+    return f"CREATE TABLE {quote(schema.name)} (\n  " + ",\n  ".join(lines) + f"\n){sharding}"
+
+
+def _column(column: TableColumn) -> str:
+    words = [quote(column.name), column.type.name]
+    if not column.nullable:
+        words.append("NOT NULL")
+    if column.auto_increment:
+        words.append("AUTO_INCREMENT")
+    elif column.default_now:
+        words.append("DEFAULT CURRENT_TIMESTAMP")
+    elif column.has_default:
+        words.append(f"DEFAULT {_literal(column.default)}")
+    return " ".join(words)
+
+
+def _literal(value: Value) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            return quoted_text(value)
+        case bytes():
+            return f"x'{value.hex()}'"
+        case Decimal():
+            return format(value, "f")
+        case _:
+            return repr(value)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(quote, names))
