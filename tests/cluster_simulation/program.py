@@ -35,6 +35,7 @@ _SHOWS = {
     "marks_of": ("marks", (1,)),
     "marks_in": ("marks", (2, 1)),
     "tags_of": ("tags", (1,)),
+    "shelf_of": ("tags", (1,)),
     "all_tags": ("tags", ()),
 }
 
@@ -45,6 +46,8 @@ PEOPLE, BOXES = 4, 3
 class LedgerView:
     name: str
     sql: str
+    written: str = ""
+    """As the view is made, where that is not over the tables themselves."""
 
     @property
     def shows(self) -> tuple[str, tuple[int, ...]] | None:
@@ -56,7 +59,7 @@ class LedgerView:
         return self.sql.count("?")
 
     def create(self) -> str:
-        return f"CREATE {'EXT ' if not self.parameters else ''}VIEW {self.name} AS {self.sql}"
+        return f"CREATE {'EXT ' if not self.parameters else ''}VIEW {self.name} AS {self.written or self.sql}"
 
     def arguments(self, random: Random) -> tuple[int, ...]:
         return tuple(random.randrange(PEOPLE) for _ in range(self.parameters))
@@ -66,6 +69,27 @@ class LedgerView:
         for _ in range(self.parameters):
             found = [(*each, value) for each in found for value in range(max(PEOPLE, BOXES))]
         return found
+
+
+SHELF = tuple(
+    f"CREATE OR REPLACE VIEW shelf AS {text}"
+    for text in (
+        "SELECT id, who FROM tags",
+        "SELECT id, who FROM tags WHERE id > 0",
+        "SELECT who, id FROM tags GROUP BY id, who",
+        "SELECT DISTINCT who, id FROM tags",
+        "SELECT t.id, t.who FROM tags t JOIN tags u ON t.id = u.id",
+    )
+)
+"""A view that others read, and what it is replaced by while they are read: the same rows, each out of other nodes."""
+
+SHELF_VIEWS = tuple(
+    LedgerView(name, text, text.replace("tags", "shelf"))
+    for name, text in (
+        ("shelf_of", "SELECT id FROM tags WHERE who = ?"),
+        ("shelf_counts", "SELECT who, COUNT(*) AS n FROM tags GROUP BY who"),
+    )
+)
 
 
 def ledger_tables(random: Random, shards: int) -> list[str]:

@@ -26,7 +26,16 @@ from tests.cluster_simulation.disk_faults import Operator
 from tests.cluster_simulation.faults import Faults
 from tests.cluster_simulation.loop import Process, Stuck, VirtualLoop
 from tests.cluster_simulation.planning import planned_once
-from tests.cluster_simulation.program import BOXES, LEDGER_VIEWS, PEOPLE, LedgerView, ledger_tables, ledger_views
+from tests.cluster_simulation.program import (
+    BOXES,
+    LEDGER_VIEWS,
+    PEOPLE,
+    SHELF,
+    SHELF_VIEWS,
+    LedgerView,
+    ledger_tables,
+    ledger_views,
+)
 from tests.cluster_simulation.size import Shape, Size
 
 REST_SECONDS = 90.0
@@ -36,6 +45,8 @@ ARCHIVED = 0.4
 """Of the clusters: they build in bulk, and can lose disks."""
 BACKED_UP = 0.4
 """Of the clusters that have an archive."""
+REPLACED = 0.3
+"""Of the clusters: a view is replaced while others read it."""
 NUMBERED = 0.3
 """Of the inserts: under a number of their client's stream, and sent again until they are answered."""
 
@@ -58,6 +69,8 @@ class Scenario:
         if archived and not only and "backups" not in (shape or {}):
             self.size = replace(self.size, backups=Random(f"back-up {seed}").random() < BACKED_UP)
         archived = archived or self.size.backups
+        if not only and not shape:
+            self.size = replace(self.size, replaced=Random(f"shelf {seed}").random() < REPLACED)
         archive = SimulatedArchive(chance) if archived else None
         self.cluster = Cluster(
             self.loop,
@@ -138,6 +151,8 @@ class Scenario:
         tasks += [asyncio.ensure_future(self._at(client, self._write_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(client, self._read_on)) for client in self.clients]
         tasks += [asyncio.ensure_future(self._at(self.clients[0], self._change_on))]
+        if self.size.replaced:
+            tasks.append(asyncio.ensure_future(self._replace_on()))
         if self.backups is not None:
             tasks += self._backed_up(self.backups)
         operator = Operator(cluster, self.clients, self.ledger)
@@ -175,6 +190,13 @@ class Scenario:
         for view in ledger_views(self.random, self.size.views):
             self.views[view.name] = view
             await self._change(Entry((view.create(),)), view.create())
+        for view in SHELF_VIEWS if self.size.replaced else ():
+            while not (await self._change(Entry((SHELF[0],)), SHELF[0]) and await self._change_to(view)):
+                await asyncio.sleep(0.5)
+
+    async def _change_to(self, view: LedgerView) -> bool:
+        self.views[view.name] = view
+        return await self._change(Entry((view.create(),)), view.create())
 
     async def _change(self, entry: Entry, sql: str) -> bool:
         """Whether the leader says that it is done, or it is so already."""
@@ -307,6 +329,16 @@ class Scenario:
                     before = client.known()
                     if await self._change(Entry((view.create(),)), view.create()):
                         await self._read_at_once(client, view, before)
+
+    async def _replace_on(self) -> None:
+        """What others read is replaced by what has the same rows: their answers are right all along."""
+        random = Random(f"replaced {self.seed}")
+        end = self.loop.time() + self.size.seconds
+        while self.loop.time() < end:
+            await asyncio.sleep(random.random())
+            sql = random.choice(SHELF)
+            if await self._change(Entry((sql,)), sql):
+                self.count("views replaced")
 
     async def _read_at_once(self, client: Client, view: LedgerView, before: Known) -> None:
         """What is said to be there must be whole from the first answer on: ``before`` was written before it came.

@@ -28,6 +28,8 @@ class Size:
     """A case of the campaign is done besides."""
     backups: bool = False
     """Back-ups are taken of it. Not drawn with the others: seeds without are what they were."""
+    replaced: bool = False
+    """A view that others read is replaced again and again. Not drawn with the others either."""
 
     @classmethod
     def of(cls, random: Random) -> Size:
