@@ -1,4 +1,4 @@
-"""The rules of design section 3 as code: what must hold between any two steps of a domain.
+"""The eight rules of the package's essay as code: what must hold between any two steps of a domain.
 
 Every filled entry of a partial index must equal its operator over what the parents hold *now*, read without filling
 anything; full state must be all of that. One comparison covers several rules: a hole met on the way breaks rule 2 or 3

@@ -208,7 +208,7 @@ def hosting(cluster: Cluster, decided: ClusterState) -> list[SimulatedWorker]:
 
 
 def check_engine(cluster: Cluster, decided: ClusterState) -> None:
-    """The rules of design section 3 in every domain and across all links."""
+    """The eight rules of ``domains/`` hold in every domain and across all links."""
     domains = []
     for worker in hosting(cluster, decided):
         worker.dataflow.check()

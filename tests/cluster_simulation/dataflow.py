@@ -205,7 +205,7 @@ class SimulatedDataflow(Dataflow):
         self._progressed()
 
     def check(self) -> None:
-        """The rules of design section 3, wherever all that was done is visible."""
+        """The eight rules of ``domains/`` hold wherever every input is visible."""
         if self._batches:
             return
         for index, host in self.hosted.hosts.items():

@@ -1,4 +1,4 @@
-"""The hard cases of design section 3 that are about joins, one test each. The invariants run after every step."""
+"""The hard cases of the eight rules of ``domains/`` for joins, one test each. The invariants run after every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hard cases of design section 3 that are about links: pieces, races, detours and restarts, one test each.
+"""The hard cases of the eight rules of ``domains/`` for links: pieces, races, detours and restarts, one test each.
 
 Packets are delivered one at a time; the invariants run after every step, and ``settle`` compares both ends of each
 link.

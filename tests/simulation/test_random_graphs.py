@@ -1,4 +1,4 @@
-"""Random dataflows, placed at random: the rules of design section 3 hold after every step, and every answer is right.
+"""Random dataflows, placed at random: the eight rules of ``domains/`` hold after every step, and every answer is right.
 
 ``HEADRACE_SEED`` chooses where to begin; the long mode (``-m long``) runs ``HEADRACE_GRAPHS`` graphs from there. A
 failure names its seed: ``random_graphs.run(seed, steps)`` is the whole reproduction.
