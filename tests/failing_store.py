@@ -10,12 +10,16 @@ from typing import Any
 from domains.errors import StorageFailure
 from domains.graph import Columns
 from domains.memory_store import MemoryStore, MemoryTable
+from domains.storage import CommitLost
 from domains.types import Delta, Row, TableSchema
 
 CALLS = (
-    *("find", "find_many", "count_many", "scan", "log", "commit", "sync", "flush"),
+    *("find", "find_many", "count_many", "scan", "log", "commit", "lost commit", "sync", "flush"),
     *("create_table", "alter_table", "drop_table", "add_index", "build_index", "drop_index"),
 )
+
+
+_Entry = tuple[str, int, Sequence[Delta]]
 
 
 class Fuse:
@@ -81,6 +85,8 @@ class FailingStore(MemoryStore):
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()
         self.fuse = fuse
+        self.lost: tuple[list[_Entry], list[tuple[MemoryTable, list[Delta], dict[str, int]]]] | None = None
+        """A commit that the disk has failed, and may have all the same."""
 
     def make_table(self, schema: TableSchema) -> MemoryTable:
         return FailingTable(schema, self.fuse)
@@ -98,8 +104,27 @@ class FailingStore(MemoryStore):
         super().drop_table(name)
 
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
+        entries = list(log)
         self.fuse.burn("commit")
-        super().commit(log)
+        if self.lost is not None:
+            raise StorageFailure("it takes no writes before it is opened again")
+        try:
+            self.fuse.burn("lost commit")
+        except StorageFailure as error:
+            tables = [self.table(schema.name) for schema in self.tables()]
+            self.lost = entries, [(table, list(table._staged), dict(table._staged_streams)) for table in tables]
+            raise CommitLost(error.message) from error
+        super().commit(entries)
+
+    def open_again(self, *, there: bool) -> None:
+        """A commit that was lost is ``there`` then, or it is not."""
+        lost, self.lost = self.lost, None
+        if lost is not None and there:
+            for table, deltas, streams in lost[1]:
+                table.stage(deltas)
+                for stream, number in streams.items():
+                    table.remember(stream, number)
+            super().commit(lost[0])
 
     def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
         self.fuse.burn("log")

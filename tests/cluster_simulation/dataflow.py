@@ -17,7 +17,7 @@ from domains.invariants import check_domain
 from domains.packets import Publish
 from domains.types import Delta, Row
 from tests.cluster_simulation.loop import VirtualLoop
-from tests.failing_store import Fuse
+from tests.failing_store import FailingStore, Fuse
 from worker.batch import Batch
 from worker.dataflow import Dataflow
 from worker.flusher import BATCHES_WAITING, Deliver, Flusher
@@ -178,6 +178,10 @@ class SimulatedDataflow(Dataflow):
         except Exception as error:
             self._fail(error, inputs)
             raise
+        if any(isinstance(store, FailingStore) and store.lost for store in self.stores.values()):
+            self._ended = True
+            self._ends("a commit was lost")
+            return
         if batch:
             self._batches.append(batch)
             if not self._flushing:

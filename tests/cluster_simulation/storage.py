@@ -89,6 +89,8 @@ class CrashStore(FailingStore):
             # Indexes that were being built are begun again: their cursors were the process's.
             for columns in sorted(table._building):
                 table._building.discard(columns)
+        if self.lost is not None:  # Whole steps only, and none where one before it is not there.
+            self.open_again(there=not lost and random.random() < 0.5)
         return len(lost)
 
     def _undo(self, step: _Step) -> None:

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from domains.commands import CreateTable, Feed, RemoveNodes
+from domains.errors import OutcomeUnknown
 from domains.expressions import Call, Constant, Expression, Field
 from domains.graph import (
     Aggregate,
@@ -47,6 +48,7 @@ from domains.packets import (
     Delete,
     EvictKeys,
     EvictMemory,
+    Failed,
     Insert,
     LinkUpdate,
     Operation,
@@ -67,7 +69,7 @@ from migrations.extension import Extension
 from migrations.joint_graph import JointGraph
 from migrations.plan import MigrationPlan, State, plan_addition, plan_start
 from migrations.routing import split
-from tests.failing_store import Fuse
+from tests.failing_store import FailingStore, Fuse
 from tests.migrations.evaluate import evaluate
 from tests.shard_of_key import shard_of_key
 from tests.simulation.bulk import BulkMigration, is_bulk
@@ -275,6 +277,11 @@ class Flow:
     def restart(self, *lost: int, rng: random.Random | None = None, between: Callable[[], None] = lambda: None) -> None:
         """These domains are lost but for their stores, and brought back while the others serve."""
         state = State(Catalog(tables=self.tables), flow=self.running, shards=self.running.shards)
+        failed = [store for store in self.simulation.stores if isinstance(store, FailingStore) and store.lost]
+        for store in failed:
+            store.open_again(there=(rng or self.rng).random() < 0.5)
+        if failed:
+            self._take_stock()
         recover(self.simulation, state, lost, rng or random.Random(0), between)
 
     # --- steps ----------------------------------------------------------------------------------------------------
@@ -297,14 +304,19 @@ class Flow:
                 assert domain in self.simulation.broken, "nobody hears how a write has ended"
             else:
                 assert self._in_store(operation.table, domain) == before, f"it is refused, and done: {outcome}"
+                unknown = isinstance(outcome, Failed) and isinstance(outcome.error, OutcomeUnknown)
+                assert unknown == (domain in self.simulation.broken), f"it may be there, and is told as {outcome}"
         if failed:
-            table = operation.table
-            places = [physical(DomainIndex(0), shard, shards) for shard in range(self.tables[table].shards or shards)]
-            self.stored[table] = Counter()
-            for domain in places:
-                self.stored[table].update(self._in_store(table, domain))
+            self._take_stock()
             raise Unwritten
         return affected
+
+    def _take_stock(self) -> None:
+        shards = self.running.shards
+        for table, schema in self.tables.items():
+            self.stored[table] = Counter()
+            for shard in range(schema.shards or shards):
+                self.stored[table].update(self._in_store(table, physical(DomainIndex(0), shard, shards)))
 
     def _in_store(self, table: str, domain: DomainIndex) -> dict[Row, int]:
         return dict(self.simulation.stores[domain].table(table).find((), ()))

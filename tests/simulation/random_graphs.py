@@ -181,7 +181,10 @@ class RandomRun:
             return
         simulation = self.flow.simulation
         fuse = simulation.fuse
-        fuse.left, fuse.only = self.calls.choice((1, 1, 2, 3, 8)), self.calls.choice(("", "find_many", "commit"))
+        fuse.left, fuse.only = (
+            self.calls.choice((1, 1, 2, 3, 8)),
+            self.calls.choice(("", "find_many", "commit", "lost commit")),
+        )
         with suppress(Unwritten):  # What there is then is what views are compared with.
             self._act()
         fuse.left = 0

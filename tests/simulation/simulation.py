@@ -93,6 +93,9 @@ class Simulation:
             self.broken.add(DomainIndex(domain))
             return
         self.perform(domain, effects)
+        store = self.stores[domain]
+        if isinstance(store, FailingStore) and store.lost is not None:
+            self.broken.add(DomainIndex(domain))
 
     def command(self, domain: int, command: Command) -> bool:
         """Perform a command; True when it is finished."""
