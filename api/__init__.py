@@ -7,7 +7,7 @@ which checks and documents the calls.
 
 ::
 
-    headrace/short_protocol.py ──────┐
+    api/doors/wire_http.py ──────┐
     uvicorn ──► HotRoute ────────► HotCalls ──► Lookups ── hit ──► bytes, at once
                    │                  │            └────── miss, token ──► await, bytes
                    │                  └──► writes of rows ──► Deployment

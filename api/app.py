@@ -7,14 +7,14 @@ from typing import Any
 from fastapi import FastAPI
 
 from api import pages
-from api.error_answers import answer_errors
+from api.doors.asgi import HotRoute
 from api.gate import Gate
-from api.hot_route import HotRoute
 from api.limits import MAX_BODY_BYTES
-from api.lookups import Lookups
+from api.lookups.lookups import Lookups
 from api.metrics import Metrics, Requests
 from api.routes import ROUTERS
 from api.schemas import ErrorAnswer
+from api.statuses import answer_errors
 from api.version import VERSION
 from controller.deployment import Deployment
 

@@ -22,16 +22,16 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.error_answers import answer_errors
 from api.gate import Gate
 from api.limits import MAX_BODY_BYTES
 from api.metrics import Requests
 from api.routes.migrations import migration_answer
+from api.statuses import answer_errors
 from api.version import VERSION
-from controller.cluster import draining
-from controller.cluster.candidate import Candidate
-from controller.cluster.leader_status import directory_of
-from controller.cluster.rebuild_progress import Rebuilding
+from controller.cluster.leader import placing
+from controller.cluster.leader.candidate import Candidate
+from controller.cluster.leader.leader import directory_of
+from controller.cluster.lost_shards.rebuild_way import Rebuilding
 from migrations.backfill.threshold import By
 from migrations.recipe import Entry
 
@@ -96,12 +96,12 @@ def create_control_app(candidate: Candidate) -> FastAPI:
 
     @app.post("/v1/workers/{name}/drain")
     async def drain(name: str) -> dict[str, Any]:
-        await draining.drain(await candidate.leading(), name)
+        await placing.drain(await candidate.leading(), name)
         return {"worker": name, "drained": True}
 
     @app.delete("/v1/workers/{name}/drain")
     async def undrain(name: str) -> dict[str, Any]:
-        await draining.undrain(await candidate.leading(), name)
+        await placing.undrain(await candidate.leading(), name)
         return {"worker": name, "drained": False}
 
     @app.post("/v1/rebuild")

@@ -10,11 +10,11 @@ from headrace_client import tokens
 from pydantic import BaseModel, ValidationError
 
 from api.encoding import parse, serialize
-from api.lookups import Lookups
+from api.lookups.lookups import Lookups
 from api.metrics import Metrics
 from controller.deployment import Deployment
 from domains.errors import BadRequest
-from domains.packets import Clock
+from domains.plan.packets import Clock
 
 Model = TypeVar("Model", bound=BaseModel)
 

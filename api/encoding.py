@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import orjson
 
-from domains.coercion import named_value
 from domains.errors import BadRequest
+from domains.language.coercion import named_value
 
 ANY_DIGIT = bytes.maketrans(b"123456789", b"0" * 9)
 LONG_INTEGER = b"0" * 19

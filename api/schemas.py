@@ -11,8 +11,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from controller.deployment import REFUSED, OnDuplicate
-from domains.packets import Once
-from domains.streams import NAME_MAX
+from domains.plan.packets import Once
+from domains.store.streams import NAME_MAX
 
 Json = Any
 """A JSON value. INTEGER and DOUBLE are numbers; DECIMAL, TEXT, DATE and DATETIME strings; BLOB a base64 string."""

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from controller.short_lookup import Short
+from controller.lookups.binding import Short
 from domains.errors import BadRequest
-from domains.graph import Parameter
-from domains.packets import Clock, Once
-from domains.types import Column, Kind, Row, TableSchema
-from migrations.statements.duplicates import REFUSED, OnDuplicate
-from worker.archiving import Taken
+from domains.language.types import Column, Kind, Row, TableSchema
+from domains.plan.graph import Parameter
+from domains.plan.packets import Clock, Once
+from migrations.statements.rows import REFUSED, OnDuplicate
 from worker.reader_map import BoundLookup, Reading, in_one_state
+from worker.service.archiving import Taken
 
 __all__ = [
     "REFUSED",
@@ -245,7 +245,7 @@ class Deployment(Protocol):
     ) -> WriteResult:
         """``duplicate`` says what becomes of a row whose key is taken.
 
-        With a number of a stream it is done once, however often it is sent (``domains/streams.py``). Then raises
+        With a number of a stream it is done once, however often it is sent (``domains/store/streams.py``). Then raises
         RowsRefused, which has every row that cannot be stored; OutOfOrder where a number is skipped; BadRequest where
         ``duplicate`` is another than ``error``.
         """

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from domains.errors import Unavailable
-from domains.graph import DomainIndex, Node, NodeIndex
-from domains.packets import Clock, Once, Operation, Refused, Written
-from domains.types import Row, TableSchema
+from domains.language.types import Row, TableSchema
+from domains.plan.graph import DomainIndex, Node, NodeIndex
+from domains.plan.packets import Clock, Once, Operation, Refused, Written
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
-from worker.reader_map.holding import HeldRow
+from worker.reader_map.merging import HeldRow
 
 
 @dataclass(frozen=True, slots=True)

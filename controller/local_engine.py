@@ -19,25 +19,23 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from controller.executor import LocalBook, LocalExecutor
-from controller.migrator import Migrator
-from controller.opening import PLANNING, Opening
-from controller.unbuilt import Unbuilt
-from domains.commands import AlterTable, Command, CreateTable, DropTable
+from controller.embedded.opening import PLANNING, Opening
+from controller.migrating.executor import LocalBook, LocalExecutor
+from controller.migrating.migrator import Migrator
+from controller.migrating.unbuilt import Unbuilt
 from domains.errors import HeadraceError, StorageFailure
-from domains.graph import DomainIndex
-from domains.sharding import physical
-from domains.types import TableSchema
+from domains.language.types import TableSchema
+from domains.plan.commands import AlterTable, Command, CreateTable, DropTable
+from domains.plan.graph import DomainIndex
+from domains.plan.sharding import physical
 from migrations.backfill.runner import BulkRunner
 from migrations.change import BASES, build_index, change_of
-from migrations.dataflow import Placement
-from migrations.forgotten import without_forgotten
-from migrations.late import late_parts
-from migrations.plan import State, one_domain, plan_start, spread_over
-from migrations.recipe import Recipe
-from worker.archiving import ArchiveOptions, start_archiver
-from worker.dataflow import Dataflow
+from migrations.flow.dataflow import Placement, late_parts
+from migrations.flow.plan import State, one_domain, plan_start, spread_over
+from migrations.recipe import Recipe, without_forgotten
+from worker.dataflow.thread import Dataflow
 from worker.embedded import READERS, open_embedded
+from worker.service.archiving import ArchiveOptions, start_archiver
 from zookeeper.authority import LocalAuthority
 from zookeeper.errors import SlotsDamaged
 
@@ -112,8 +110,8 @@ class LocalEngine:
         return self, unbuilt
 
     def _build_in_bulk(self, archiver: Archiver) -> None:
-        from controller.bulk.building import BulkBuilder  # Late, as the archiver: they load pyarrow.
-        from controller.bulk.source import LocalSource
+        from controller.migrating.bulk.building import BulkBuilder  # Late, as the archiver: they load pyarrow.
+        from controller.migrating.bulk.job_files import LocalSource
 
         source = LocalSource(archiver)
         self.migrator.builder = BulkBuilder(LocalExecutor(self.dataflow), source, self.options.runners)
@@ -199,7 +197,7 @@ class LocalEngine:
         await asyncio.to_thread(self.dataflow.end)
 
     def discard(self) -> None:
-        """After ``end``: no hits any more. What it holds is given up by hand (``worker/garbage.py``)."""
+        """After ``end``: no hits any more. What it holds is given up by hand (``worker/service/allocator.py``)."""
         for domain in self.dataflow.domains.values():
             for vertex in domain.vertices:
                 vertex.give_up()

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from controller.binding import Binding
 from controller.deployment import (
     REFUSED,
     Missed,
@@ -25,28 +24,27 @@ from controller.deployment import (
     WriteResult,
     numbered_upsert,
 )
-from controller.held_view import held_lines
 from controller.hosts import Asked, Hosts, SchemaChanged
-from controller.listing import info_of, table_of, view_of
-from controller.numbered_write import write_numbered
-from controller.selects import Selects
-from controller.sharded_lookup import ShardedLookup
-from controller.sharded_write import write_parts
-from controller.statements import Statements, now
-from controller.view_lookup import ViewLookup
+from controller.lookups.binding import Binding
+from controller.lookups.view_dump import held_lines
+from controller.lookups.view_lookup import ShardedLookup, ViewLookup
+from controller.statements.listing import info_of, table_of, view_of
+from controller.statements.selects import Selects
+from controller.statements.sequence import Statements, now
+from controller.statements.sharded_write import write_numbered, write_parts
 from domains.errors import BadRequest, ReadTimeout
-from domains.graph import NodeIndex, Reader
-from domains.packets import Clock, Once, Operation, Written
-from domains.sharding import physical
-from domains.streams import check_name
-from domains.types import TableSchema
+from domains.language.types import TableSchema
+from domains.plan.graph import NodeIndex, Reader
+from domains.plan.packets import Clock, Once, Operation, Written
+from domains.plan.sharding import physical
+from domains.store.streams import check_name
 from migrations.change import BASES
 from migrations.definitions import schema_text
-from migrations.explain import explain
-from migrations.parse import Parsed
-from migrations.plan import State
+from migrations.flow.explain import explain
+from migrations.flow.plan import State
+from migrations.flow.routing import split, split_numbered
+from migrations.parse.reading import Parsed
 from migrations.recipe import Entry
-from migrations.routing import split, split_numbered
 from migrations.statements.rows import delete_operation, insert_operation, update_operation
 from worker.reader_map import BoundLookup, in_one_state
 

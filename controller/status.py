@@ -7,14 +7,14 @@ from typing import Any
 
 import psutil
 
-from domains.graph import DomainIndex, Egress, Ingress, Node, NodeIndex, Reader
-from domains.packets import receiver_of, sender_of
-from domains.types import TableSchema
-from migrations.dataflow import Dataflow as Flow
-from migrations.explain import operator_text, sharding_text, state_text
-from migrations.plan import State
-from worker.dataflow import Dataflow
-from worker.status import memory_of
+from domains.language.types import TableSchema
+from domains.plan.graph import DomainIndex, Egress, Ingress, Node, NodeIndex, Reader
+from domains.plan.packets import receiver_of, sender_of
+from migrations.flow.dataflow import Dataflow as Flow
+from migrations.flow.explain import operator_text, sharding_text, state_text
+from migrations.flow.plan import State
+from worker.dataflow.thread import Dataflow
+from worker.service.status import memory_of
 
 Held = dict[NodeIndex, tuple[int, int]]
 """Keys and bytes that a node holds, in all its shards together."""

@@ -22,9 +22,9 @@ from headrace_client.connection import Connection
 
 from api.app import create_app
 from controller.deployment import Deployment
-from headrace import extras
+from headrace import errors
 from headrace import settings as settings_module
-from headrace.opening import open_deployment
+from headrace.serving.opening import open_deployment
 from headrace.settings import Settings
 
 URL = "http://embedded"
@@ -111,7 +111,7 @@ def embedded(
     chosen = settings_module.load(data=Path(path), **settings)
     thread = LoopThread()
     try:
-        with extras.named():
+        with errors.named():
             return Embedded(thread, thread.run(_open(opener, chosen)), chosen, read_your_writes, raw)
     except BaseException:
         thread.stop()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from headrace_client.errors import (
     BY_CODE,
     AlreadyExists,
@@ -85,3 +88,33 @@ __all__ = [
     "Unsupported",
     "rebuild",
 ]
+
+
+# Which extra of the distribution a package that is not installed comes with.
+
+EXTRAS = {
+    "kazoo": "cluster",
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "matplotlib": "bench",
+    "numpy": "bench",
+    "hdrh": "bench",
+    "duckdb": "bench",
+    "asyncmy": "peers",
+    "asyncpg": "peers",
+    "redis": "peers",
+}
+
+
+@contextmanager
+def named() -> Iterator[None]:
+    """Raises Unavailable where a package of an extra is missing, with the extra to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        extra = EXTRAS.get(package)
+        if extra is None:
+            raise
+        message = f'this needs "{package}", which is not installed'
+        raise Unavailable(message, hint=f"pip install 'headrace[{extra}]'") from error

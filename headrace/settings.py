@@ -21,17 +21,17 @@ from pydantic_settings import (
 )
 
 from api.limits import MAX_BODY_BYTES
-from domains.sharding import SHARDS_MAX
-from domains.storage import DISK_RESERVE
+from domains.plan.sharding import SHARDS_MAX
+from domains.store.storage import DISK_RESERVE
 from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
 from migrations.backfill.spark.settings import DRIVER_MEMORY, SparkSettings
 from migrations.backfill.threshold import SPARK_THRESHOLD
-from worker.archiving import INTERVAL, RETENTION, SEGMENT_ROWS
+from worker.service.archiving import INTERVAL, RETENTION, SEGMENT_ROWS
 from zookeeper.address import parse_address
-from zookeeper.cluster_authority import SESSION_TIMEOUT
-from zookeeper.descriptors import check_name
+from zookeeper.authority import SESSION_TIMEOUT
 from zookeeper.errors import AuthorityError
+from zookeeper.registration import check_name
 
 DEFAULT_FILE = Path("headrace.toml")
 

@@ -13,6 +13,7 @@ import asyncio
 import os
 import platform
 import signal
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,14 +22,131 @@ from typing import Any, Protocol
 
 import orjson
 
+from loadgen.crud.workload import CrudWorkload
+from loadgen.lobsters.workload import VARIANTS, LobstersWorkload, RibbonsWorkload
 from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.pace.jobs import Workload
 from loadgen.pace.loop import Glimpse, OpenLoop, Pace
 from loadgen.pace.point import Point
-from loadgen.pace.sweep import highest_sustained, sweep
-from loadgen.peers.null import NullSession
-from loadgen.peers.opening import open_target
-from loadgen.peers.store import Target
-from loadgen.workloads import PrimedWorkload, open_workload
+from loadgen.peers.opening import NullSession, open_target
+from loadgen.peers.store import Lookup, Program, Target
+from loadgen.vote.workload import DISTRIBUTIONS, VoteWorkload
+
+# The highest rate that a target sustains: double until it does not keep up, then halve the gap.
+#
+# Each point is a run of its own with the mean sojourn time as the judge (``point.SUSTAINED_MS``). Points are measured
+# on the same target one after the other, so what one has cached the next one has too; the warm-up is for the same.
+
+RESOLUTION = 0.1
+"""Stop when the gap between a sustained rate and the next that was not is this part of the former."""
+FASTER = 2.0
+TRIES = 2
+"""Times that a rate may fail before it counts as not sustained: on a machine with other work one slow second is not the
+target's."""
+POINTS_MAX = 40
+
+Measure = Callable[[float], Awaitable[Point]]
+
+
+async def sweep(measure: Measure, start: float, goes_on: Callable[[], bool]) -> list[Point]:
+    """All points, in the order of measuring. Ends early when ``goes_on`` says no, or a generator was the bottleneck."""
+    points: list[Point] = []
+    below, above = 0.0, 0.0
+    rate = start
+    while goes_on() and len(points) < POINTS_MAX:
+        point = await _best_of(measure, rate, points, goes_on)
+        if point.sustained:
+            below = rate
+        else:
+            above = rate
+        if below and above:
+            if above - below <= RESOLUTION * below:
+                break
+            rate = (below + above) / 2
+        elif below:
+            rate = below * FASTER
+        else:
+            rate = above / FASTER
+            if rate < start / 1000:
+                break
+    return points
+
+
+async def _best_of(measure: Measure, rate: float, points: list[Point], goes_on: Callable[[], bool]) -> Point:
+    for _ in range(TRIES):
+        point = await measure(rate)
+        points.append(point)
+        if point.sustained or not goes_on():
+            break
+    return point
+
+
+def highest_sustained(points: list[Point]) -> Point | None:
+    """The fastest of the points that were sustained."""
+    return max((each for each in points if each.sustained), key=lambda each: each.offered, default=None)
+
+
+# Which workloads there are, and what a run asks of one beside its jobs.
+
+NAMES = ("lobsters", "ribbons", "vote", "crud")
+
+
+class PrimedWorkload(Workload, Protocol):
+    """A workload with the data that it expects."""
+
+    @property
+    def program(self) -> Program: ...
+
+    def probe(self) -> Lookup | None: ...
+
+    def rows(self) -> tuple[Iterator[tuple[str, list[dict[str, Any]]]], int]: ...
+
+
+class Asked(Protocol):
+    """What decides a workload, out of the options of a run."""
+
+    @property
+    def workload(self) -> str: ...
+    @property
+    def variant(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def data_scale(self) -> float: ...
+    @property
+    def data_seed(self) -> int: ...
+    @property
+    def distribution(self) -> str: ...
+    @property
+    def batch(self) -> int: ...
+
+
+def open_workload(asked: Asked) -> PrimedWorkload:
+    """Raises LoadError for a name or a variant that is not known."""
+    match asked.workload:
+        case "lobsters":
+            _known("variant", asked.variant, VARIANTS)
+            return LobstersWorkload(
+                variant=asked.variant, data_scale=asked.data_scale, data_seed=asked.data_seed, seed=asked.seed
+            )
+        case "ribbons":
+            return RibbonsWorkload(
+                data_scale=asked.data_scale, data_seed=asked.data_seed, seed=asked.seed, batch=asked.batch
+            )
+        case "vote":
+            _known("distribution", asked.distribution, DISTRIBUTIONS)
+            return VoteWorkload(
+                data_scale=asked.data_scale, seed=asked.seed, distribution=asked.distribution, batch=asked.batch
+            )
+        case "crud":
+            return CrudWorkload(data_scale=asked.data_scale, seed=asked.seed)
+    raise LoadError(f'there is no workload "{asked.workload}"', hint=f"known are {', '.join(NAMES)}")
+
+
+def _known(what: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise LoadError(f'there is no {what} "{given}"', hint=f"known are {', '.join(known)}")
+
 
 CALIBRATION_S = 0.25
 """Processor time spent on learning what the generator can do."""

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from domains.errors import UnknownName
-from domains.types import TableSchema
-from migrations.parse import exp
-from migrations.tree import children
+from domains.language.types import TableSchema
+from migrations.parse.reading import children, exp
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
-from domains.types import TableColumn, TableSchema, Value
+from domains.language.types import TableColumn, TableSchema, Value
 from migrations.catalog import Catalog, ViewDefinition
-from migrations.parse import faithful, parse_select, same_tree
-from migrations.writing import quote, quoted_text
+from migrations.parse.reading import faithful, parse_select, same_tree
+from migrations.parse.writing import quote, quoted_text
 
 
 def schema_text(catalog: Catalog) -> str:

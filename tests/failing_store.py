@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from domains.errors import StorageFailure
-from domains.graph import Columns
-from domains.memory_store import MemoryStore, MemoryTable
-from domains.storage import CommitLost
-from domains.types import Delta, Row, TableSchema
+from domains.language.types import Delta, Row, TableSchema
+from domains.plan.graph import Columns
+from domains.store.memory_store import MemoryStore, MemoryTable
+from domains.store.storage import CommitLost
 
 CALLS = (
     *("find", "find_many", "count_many", "scan", "log", "commit", "lost commit", "sync", "flush"),

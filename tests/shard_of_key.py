@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from domains.graph import NodeIndex, Reader
-from domains.sharding import shard_of
-from domains.types import Row
-from migrations.dataflow import Dataflow
+from domains.language.types import Row
+from domains.plan.graph import NodeIndex, Reader
+from domains.plan.sharding import shard_of
+from migrations.flow.dataflow import Dataflow
 
 
 def shard_of_key(flow: Dataflow, reader: NodeIndex, key: Row) -> int:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.inbox import BATCH_INPUTS
-from worker.pace import SLICE_SECONDS
+from worker.dataflow.inbox import BATCH_INPUTS
+from worker.dataflow.pacing import SLICE_SECONDS
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("headrace", "api", "controller", "worker", "migrations", "domains", "zookeeper", "loadgen")
@@ -34,7 +34,7 @@ LONG_FILES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
 
 DOORS = {
-    "sqlglot": ("migrations/syntax.py",),
+    "sqlglot": ("migrations/parse/syntax.py",),
     "rocksdict": ("worker/rocks/database.py",),
     "lmdb": ("worker/reader_map/environment.py",),
     "msgpack": ("worker/wire/codec.py",),
@@ -42,21 +42,26 @@ DOORS = {
     "fastapi": ("api/",),
     "starlette": ("api/",),
     "kazoo": ("zookeeper/kazoo_authority.py",),
-    "re2": ("domains/functions/regular_expressions.py",),
+    "re2": ("domains/language/functions/matching.py",),
     "pyspark": ("migrations/backfill/spark/",),
     "matplotlib": ("loadgen/drills/timeline.py", "loadgen/report/curves.py"),
     "psutil": ("controller/status.py", "headrace/bench/", "loadgen/pace/processes.py"),
     "prometheus_client": ("api/metrics.py",),
     "httpx": ("headrace/", "clients/python/"),
-    "orjson": ("api/", "controller/held_view.py", "domains/json_rows.py", "headrace/", "loadgen/"),
+    "orjson": ("api/", "controller/lookups/view_dump.py", "domains/language/json_rows.py", "headrace/", "loadgen/"),
     "typer": ("headrace/cli/",),
     "rich": ("headrace/",),
     "pydantic": ("api/", "headrace/settings.py"),
     "pydantic_settings": ("headrace/settings.py",),
-    "uvicorn": ("headrace/server.py", "headrace/http_protocol.py", "headrace/short_protocol.py", "headrace/bench/"),
-    "httptools": ("headrace/short_protocol.py",),
+    "uvicorn": (
+        "headrace/serving/server.py",
+        "api/doors/http_protocol.py",
+        "api/doors/wire_http.py",
+        "headrace/bench/",
+    ),
+    "httptools": ("api/doors/wire_http.py",),
     "duckdb": ("headrace/bench/",),
-    "hdrh": ("loadgen/pace/latencies.py",),
+    "hdrh": ("loadgen/pace/point.py",),
     "asyncmy": ("loadgen/peers/mysql.py",),
     "asyncpg": ("loadgen/peers/postgres.py",),
     "redis": ("loadgen/peers/cached.py", "loadgen/peers/counting.py"),

@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from domains.graph import DomainIndex, NodeIndex
-from domains.packets import Publish
+from domains.plan.graph import DomainIndex, NodeIndex
+from domains.plan.packets import Publish
 from worker.reader_map import ReaderLayout, ReaderMap
 from worker.reader_map.environment import CannotGrow
 from worker.reader_map.writer import Publication

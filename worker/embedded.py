@@ -16,17 +16,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from shutil import rmtree
 
+from domains.archive.sealed import opened, sealed
 from domains.errors import StorageFailure
-from domains.graph import DomainIndex
-from domains.memory_store import MemoryStore
-from domains.sealed import opened, sealed
-from domains.sharding import physical
-from domains.storage import DISK_RESERVE
-from worker.dataflow import Dataflow
-from worker.open_files import allow_open_files
+from domains.plan.graph import DomainIndex
+from domains.plan.sharding import physical
+from domains.store.memory_store import MemoryStore
+from domains.store.storage import DISK_RESERVE
+from worker.dataflow.thread import Dataflow
 from worker.rocks.database import RESTORE
 from worker.rocks.opening import check_there
 from worker.rocks.store import RocksStore
+from worker.service.open_files import allow_open_files
 
 COUNT = "count.json"
 READERS = ("readers", "readers.2")

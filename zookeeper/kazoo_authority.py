@@ -32,7 +32,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
 from zookeeper.address import Address, Finding, joined, parse_address, probe
-from zookeeper.cluster_authority import SESSION_TIMEOUT
+from zookeeper.authority import SESSION_TIMEOUT
 from zookeeper.errors import AccessRefused, AuthorityError, AuthorityUnavailable, NotZooKeeper
 from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Watch, Znode
 from zookeeper.session_authority import START_SECONDS, SessionAuthority

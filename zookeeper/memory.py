@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from zookeeper.cluster_authority import SESSION_TIMEOUT
+from zookeeper.authority import SESSION_TIMEOUT
 from zookeeper.errors import AuthorityUnavailable
 from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Watch, Znode
 from zookeeper.session_authority import SessionAuthority

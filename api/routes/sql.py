@@ -11,7 +11,7 @@ from api.dependencies import Serving, Token, answer, documented, json_body
 from api.encoding import sql_value
 from api.schemas import SqlAnswer, SqlRequest
 from controller.deployment import Deployment, StatementResult
-from domains.packets import Clock
+from domains.plan.packets import Clock
 
 router = APIRouter(tags=["sql"])
 

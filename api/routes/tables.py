@@ -18,8 +18,8 @@ from api.schemas import (
     WriteAnswer,
 )
 from controller.deployment import WriteResult
-from domains.json_rows import json_value
-from domains.types import TableSchema
+from domains.language.json_rows import json_value
+from domains.language.types import TableSchema
 
 router = APIRouter(tags=["tables"])
 

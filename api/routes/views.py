@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from api.dependencies import Looking, Serving, Token, answer, documented, json_body
-from api.lookup_requests import parse_query
-from api.references import wanted_of
+from api.lookups.lookups import parse_query
+from api.lookups.references import wanted_of
 from api.schemas import (
     EvictAnswer,
     ExplainAnswer,

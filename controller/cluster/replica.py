@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from domains.errors import HeadraceError, StorageFailure
 from migrations.change import change_of
-from migrations.plan import State, one_domain
+from migrations.flow.plan import State, one_domain
 from migrations.recipe import Recipe
 
 

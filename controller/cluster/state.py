@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from domains.errors import LimitExceeded, StorageFailure
-from domains.graph import DomainIndex
-from domains.packets import Clock
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Clock
 from migrations.recipe import Recipe
-from zookeeper.cluster_authority import STATE_BYTES_MAX
+from zookeeper.authority import STATE_BYTES_MAX
 
 FORMAT = 1
 DOCUMENT_MAX = 64 * 2**20

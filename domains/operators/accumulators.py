@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from domains.coercion import text_of
-from domains.encoding import encode_order
-from domains.graph import AggregateCall, AggregateFunction
-from domains.types import Delta, Kind, Value
+from domains.language.coercion import text_of
+from domains.language.encoding import encode_order
+from domains.language.types import Delta, Kind, Value
+from domains.plan.graph import AggregateCall, AggregateFunction
 
 EXACT = Context(prec=120)
 """Digits enough for sums of DECIMAL(65, 30) values with any weights that fit in memory."""

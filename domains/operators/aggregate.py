@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from domains import graph
-from domains.deltas import group_by_key, key_function
-from domains.graph import Columns
-from domains.operators.grouping import Group, Grouping
+from domains.language.types import Column, Delta, Row
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
-from domains.operators.whole_groups import WholeGroups
-from domains.packets import Pattern
-from domains.state import ENTRY_BYTES, EntryIndex, Index, RowIndex
-from domains.types import Column, Delta, Row
+from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex
+from domains.operators.whole_groups import Group, Grouping, WholeGroups
+from domains.plan import graph
+from domains.plan.deltas import group_by_key, key_function
+from domains.plan.graph import Columns
+from domains.plan.packets import Pattern
 
 
 class GroupIndex(EntryIndex[dict[Row, Group]]):

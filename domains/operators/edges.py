@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from domains import graph
-from domains.deltas import key_function
-from domains.graph import Columns
+from domains.language.types import Delta, Row
 from domains.operators.operator import Forward, Found, Lookups, Operator
-from domains.packets import Pattern
-from domains.state import Index, row_weigher
-from domains.types import Delta, Row
+from domains.operators.state import Index, row_weigher
+from domains.plan import graph
+from domains.plan.deltas import key_function
+from domains.plan.graph import Columns
+from domains.plan.packets import Pattern
 
 
 class Base(Operator):

@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from domains import graph
-from domains.compile import compile_predicate
-from domains.deltas import Entry, add_row, group_by_key, key_function
-from domains.graph import Columns, JoinKind
+from domains.language.compile import compile_predicate
+from domains.language.types import Delta, Row
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
-from domains.packets import Pattern
-from domains.types import Delta, Row
+from domains.plan import graph
+from domains.plan.deltas import Entry, add_row, group_by_key, key_function
+from domains.plan.graph import Columns, JoinKind
+from domains.plan.packets import Pattern
 
 LEFT, RIGHT = 0, 1
 

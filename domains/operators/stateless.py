@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from domains import graph
-from domains.compile import compile_filter_batch, compile_project_batch
-from domains.expressions import Field
-from domains.graph import Columns
+from domains.language.compile import compile_filter_batch, compile_project_batch
+from domains.language.expressions import Field
+from domains.language.types import Delta, Row
 from domains.operators.operator import Forward, Found, Lookups, Operator, rename
-from domains.packets import Pattern
-from domains.types import Delta, Row
+from domains.plan import graph
+from domains.plan.graph import Columns
+from domains.plan.packets import Pattern
 
 
 class Filter(Operator):

@@ -11,14 +11,14 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from domains import graph
-from domains.deltas import consolidate, group_by_key, key_function
-from domains.encoding import encode_key, encode_order
-from domains.graph import Columns
+from domains.language.encoding import encode_key, encode_order
+from domains.language.types import Delta, Row
 from domains.operators.operator import Forward, Found, Lookups, Operator
-from domains.packets import Pattern
-from domains.state import ENTRY_BYTES, EntryIndex, Index, RowIndex, row_bytes
-from domains.types import Delta, Row
+from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex, row_bytes
+from domains.plan import graph
+from domains.plan.deltas import consolidate, group_by_key, key_function
+from domains.plan.graph import Columns
+from domains.plan.packets import Pattern
 
 SPARE_ROWS = 16
 """Held beyond ``offset + limit``, at least. More spare rows make a refill rarer; each costs memory in every group."""

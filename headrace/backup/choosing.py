@@ -13,23 +13,68 @@ that failed for some of the tables is none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 
 from headrace_client import tokens
 
-from domains.archive import ArchiveError, ArchiveGap, ShardManifest
+from domains.archive.manifest import ArchiveError, ArchiveGap, SegmentCorrupt, SegmentMissing, ShardManifest
+from domains.archive.sealed import opened, sealed
 from domains.errors import NotFound
-from domains.packets import Clock
-from domains.sharding import base_shard
-from domains.types import TableSchema
-from headrace.backup.contents import damaged_files, read_contents
+from domains.language.types import TableSchema
+from domains.plan.packets import Clock
+from domains.plan.sharding import base_shard
 from migrations.change import change_of
-from migrations.plan import State, one_domain
+from migrations.flow.plan import State, one_domain
 from migrations.recipe import Recipe
 from worker.archive.manifests import all_manifests
-from worker.archive.place import Place
+from worker.archive.place import Place, parse_time
 from worker.archive.recipes import Cut, RecipeBook, record_at
-from worker.archive.times import parse_time
+
+# What a back-up says of itself. It is written last: a directory without it is no whole back-up.
+
+FORMAT = 1
+FILE = "backup.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    time: str
+    """When it was begun."""
+    positions: dict[str, int]
+    """Of each base shard: what the back-up has reaches to here."""
+    shards: int
+    """Of the deployment."""
+    files: dict[str, str]
+    """The digest of every file."""
+
+    def write(self, place: Place) -> None:
+        place.replace(FILE, json.dumps(sealed({"format": FORMAT, **asdict(self)}), indent=1).encode())
+
+
+def read_contents(place: Place) -> Contents | None:
+    """None where the place is no back-up. Raises ArchiveError where it is damaged."""
+    data = place.read(FILE)
+    if data is None:
+        return None
+    try:
+        document = opened(json.loads(data))
+        if document.pop("format") != FORMAT:
+            raise ArchiveError(f'"{place.shown(FILE)}" is of another version of headrace')
+        return Contents(**document)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ArchiveError(f'"{place.shown(FILE)}" is damaged: {error!r}') from error
+
+
+def damaged_files(place: Place, contents: Contents) -> Iterator[ArchiveError]:
+    """What is missing, or is not what was backed up."""
+    for file, digest in contents.files.items():
+        if place.size(file) is None:
+            yield SegmentMissing(f'"{place.shown(file)}" is missing from the back-up')
+        elif place.digest(file) != digest:
+            yield SegmentCorrupt(f'"{place.shown(file)}" is not what was backed up: its digest is another')
+
 
 LATEST = "latest"
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from uuid import uuid4
 
 from controller.cluster.state import Assignment, ClusterState
-from domains.graph import DomainIndex
-from domains.sealed import sealed
+from domains.archive.sealed import sealed
+from domains.plan.graph import DomainIndex
 from headrace.backup.choosing import AsOf, ShardAsOf, choose
 from headrace.cluster.kept_state import FORMAT as STATE_FORMAT
 from headrace.cluster.kept_state import RESTORED
 from headrace.errors import AlreadyExists, StorageFailure
-from migrations.forgotten import without_forgotten
+from migrations.recipe import without_forgotten
+from worker.archive.lost_shard import rebuild_table
 from worker.archive.place import Place
-from worker.archive.rebuilding import rebuild_table
 from worker.belonging import claim
 from worker.embedded import note_count, shard_directory
 from worker.rocks.store import RocksStore

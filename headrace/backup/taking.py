@@ -13,14 +13,13 @@ from headrace_client import calls
 from headrace_client.connection import Connection
 from headrace_client.results import Archived
 
-from domains.archive import ArchiveError, SegmentCorrupt, SegmentMissing, ShardManifest, manifest_file
-from headrace.backup.contents import Contents, read_contents
+from domains.archive.manifest import ArchiveError, SegmentCorrupt, SegmentMissing, ShardManifest, manifest_file
+from headrace.backup.choosing import Contents, read_contents
 from headrace.errors import AlreadyExists, NotFound, StorageFailure
 from worker.archive.manifests import all_manifests, write_manifest
-from worker.archive.place import Place
+from worker.archive.place import Place, time_text
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
-from worker.archive.times import time_text
 from worker.embedded import base_directories, shards_of
 from worker.rocks.store import RocksStore
 from zookeeper.authority import stored_state

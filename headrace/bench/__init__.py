@@ -30,7 +30,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.bench import inserts, memory, new_view, reads, report, votes
+from headrace.bench import inserts, measurement, memory, new_view, reads, votes
 from headrace.bench.measurement import Measurement
 from headrace.errors import BadRequest
 from headrace.render import console
@@ -62,7 +62,7 @@ def run(only: str | None, out: Path | None, quick: bool) -> None:
             printer.print(f"measuring {name} …")
             with tempfile.TemporaryDirectory(prefix="headrace-bench-") as directory:
                 taken.append(measure(Path(directory), quick))
-    console().print(report.table(taken))
+    console().print(measurement.table(taken))
     if out is not None:
-        report.write(out, taken, quick)
+        measurement.write(out, taken, quick)
         printer.print(f"wrote {out}")

@@ -6,7 +6,13 @@ At 6 µs a request it is several times faster than any server in Python, so that
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
 
 CONNECTIONS = 32
 """Enough that the server never waits for the client."""
@@ -75,3 +81,23 @@ def _more(connection: socket.socket) -> bytes:
     more = connection.recv(262_144)
     assert more, "the server closed the connection"
     return more
+
+
+# Starts the servers of ``serving.py``, each in a process of its own, and stops them.
+
+
+@contextmanager
+def running(kind: str, stories: int, directory: Path) -> Iterator[tuple[Client, psutil.Process]]:
+    """A server of this kind, a client of it, and its process."""
+    command = [sys.executable, "-m", "headrace.bench.serving", kind, str(stories), str(directory / kind)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        assert line, f"the server {kind} did not start"
+        client = Client(int(line))
+        yield client, psutil.Process(server.pid)
+        client.close()
+    finally:
+        server.terminate()
+        server.wait()

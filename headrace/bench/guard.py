@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from headrace.bench import reads, report, votes
+from headrace.bench import measurement, reads, votes
 from headrace.bench.measurement import Measurement
 from headrace.errors import BadRequest, HeadraceError
 from headrace.render import console
@@ -109,7 +109,7 @@ def run(only: str | None, out: Path | None) -> None:
             printer.print(f"measuring {name} …")
             now[name] = best_of(partial(_ratio, measure), before.get(name, 0.0) * (1 - TOLERANCE))
     if out is not None:
-        out.write_text(json.dumps({"machine": report.machine(), "ratios": now}, indent=2) + "\n")
+        out.write_text(json.dumps({"machine": measurement.machine(), "ratios": now}, indent=2) + "\n")
         printer.print(f"wrote {out}")
     compared = compare(before, now)
     console().print(table(compared))

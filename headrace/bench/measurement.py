@@ -3,11 +3,61 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
+import platform
+import sys
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median
-from typing import Any
+from threading import Event, Thread
+from typing import Any, Self
+
+import psutil
+from rich.table import Table
+from rich.text import Text
+
+from headrace import __version__
+
+# What a bench does in a thread of its own beside what it measures.
+
+
+class Beside(ABC):
+    """It runs while the block lasts."""
+
+    def __enter__(self) -> Self:
+        self._over = Event()
+        self._begin()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._end()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Before the thread runs."""
+
+    @abstractmethod
+    def _run(self) -> None:
+        """In the thread, until ``_over`` is set."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Once the thread has ended."""
+
+
+def p99_ms(seconds: Iterable[float]) -> float:
+    """The 99th percentile, in milliseconds; 0 of nothing."""
+    ordered = sorted(seconds)
+    return ordered[int(len(ordered) * 0.99)] * 1000 if ordered else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +125,53 @@ def typical(rates: list[Rate]) -> float:
 
 def thousands(number: float) -> str:
     return f"{number / 1000:.1f} k/s" if number < 100_000 else f"{number / 1000:.0f} k/s"
+
+
+# The measurements as a table on a terminal and as JSON, with the machine that they were taken on.
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "cpu": _cpu_model(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def _cpu_model() -> str:
+    """As the system names it; Python's own answer on Linux is only the architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def document(measurements: Sequence[Measurement], quick: bool) -> dict[str, Any]:
+    return {
+        "headrace": __version__,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": "headrace " + " ".join(sys.argv[1:] or ["bench"]),
+        "quick": quick,
+        "machine": machine(),
+        "measurements": [each.as_json() for each in measurements],
+    }
+
+
+def write(path: Path, measurements: Sequence[Measurement], quick: bool) -> None:
+    path.write_text(json.dumps(document(measurements, quick), indent=2) + "\n")
+
+
+def table(measurements: Sequence[Measurement]) -> Table:
+    shown = Table(header_style="bold", show_lines=True)
+    for name in ("what", "against"):
+        shown.add_column(name, ratio=2)
+    for name in ("ours", "theirs", "ratio", "goal", "met?"):
+        shown.add_column(name, justify="right")
+    for each in measurements:
+        goal = f"{'≤' if each.at_most else '≥'} {each.goal:g}"
+        met = Text("yes", style="green") if each.met else Text("no", style="red")
+        shown.add_row(each.what, each.against, each.ours, each.theirs, f"{each.ratio:.2f}", goal, met)
+    return shown

@@ -14,10 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from controller.local import LocalDeployment
-from headrace.bench.loading import load
+from controller.embedded.local import LocalDeployment
 from headrace.bench.measurement import Measurement
-from headrace.bench.program import INDEXED_TABLES, ZIPF, story
+from headrace.bench.program import INDEXED_TABLES, ZIPF, load, story
 from headrace.sizes import format_size
 
 GOAL = 0.25

@@ -16,14 +16,13 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
-from controller.local import LocalDeployment
-from domains.types import Row
-from headrace.bench.loading import load
+from controller.embedded.local import LocalDeployment
+from domains.language.types import Row
 from headrace.bench.measurement import Measurement
-from headrace.bench.program import story
+from headrace.bench.program import load, story
 from headrace.bench.recomputation import recomputation
 from headrace.errors import HeadraceError
-from worker.garbage import expect_long_lives
+from worker.service.allocator import expect_long_lives
 
 GOAL = 20.0
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import psutil
 
-from controller.local import LocalDeployment
-from domains.graph import DomainIndex
+from controller.embedded.local import LocalDeployment
+from domains.plan.graph import DomainIndex
 from headrace.bench.program import VIEW, VIEWS, zipf
-from worker.allocator import give_back_early
+from worker.service.allocator import give_back_early
 
 KEYS = 1_000
 """Reads to a request."""

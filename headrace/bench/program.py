@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import accumulate, islice
 from random import Random
+from typing import Any
+
+from controller.deployment import WriteResult
+from controller.embedded.local import LocalDeployment
+from domains.language.types import Row
+from domains.plan.packets import Insert
+
+# Rows into a deployment at the rate that it takes them: batches, some of them under way at once.
+
+ROWS_TOGETHER = 2_000
+"""Rows to a write: a step of some 20 ms, after which others have their turn."""
+UNDER_WAY = 8
+"""Writes that wait for the same sync."""
+
+
+async def load(deployment: LocalDeployment, table: str, rows: Iterable[Row]) -> None:
+    rest = iter(rows)
+    while True:
+        writes: list[Coroutine[Any, Any, WriteResult]] = []
+        while len(writes) < UNDER_WAY and (batch := tuple(islice(rest, ROWS_TOGETHER))):
+            writes.append(deployment.write(Insert(table, batch)))
+        if not writes:
+            return
+        await asyncio.gather(*writes)
+
 
 TABLES = """
 CREATE TABLE stories (id int, author int, title text, url text);

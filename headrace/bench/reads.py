@@ -10,10 +10,9 @@ from random import Random
 import orjson
 import psutil
 
-from headrace.bench.client import Client, get, post
+from headrace.bench.client import Client, get, post, running
 from headrace.bench.measurement import Measurement, Rate, ratio, thousands, typical
 from headrace.bench.program import VIEW, zipf
-from headrace.bench.servers import running
 
 GOAL_OF_ONE = 0.6
 GOAL_OF_MANY = 0.5

@@ -15,11 +15,10 @@ from typing import Any
 import orjson
 
 from api.app import create_app
-from controller.local import LocalDeployment
-from headrace.bench.loading import load
-from headrace.bench.program import TABLES, VIEW, VIEWS, story
-from headrace.listening import address, listen
-from headrace.server import Running, Server, config
+from controller.embedded.local import LocalDeployment
+from headrace.bench.program import TABLES, VIEW, VIEWS, load, story
+from headrace.serving.listening import address, listen
+from headrace.serving.server import Running, Server, config
 from headrace.settings import Settings
 
 _HEADERS = [(b"content-type", b"application/json")]

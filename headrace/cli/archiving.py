@@ -20,6 +20,49 @@ from headrace.sizes import format_size, several
 
 if TYPE_CHECKING:
     from worker.archive.place import Place
+from dataclasses import asdict
+
+from headrace.cli.serving import SparkMaster, setting_help
+
+# ``headrace archive rebuild``: base shards whose disk is gone.
+
+
+def rebuild(
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))] = None,
+    archive: Archive = None,
+    shard: Annotated[list[int] | None, typer.Option(metavar="N", help="Which shards; all, if not given.")] = None,
+    token: Annotated[
+        str | None, typer.Option(help="The last token that a write answered: what is missing up to it is named.")
+    ] = None,
+    as_json: AsJson = False,
+    spark_master: SparkMaster = None,
+    config: Config = None,
+) -> None:
+    """Rebuild base shards whose disk is gone from the archive, with Spark, and say exactly what is missing.
+
+    They are made below the data directory, where nothing of them may be yet. Start the worker, or the server, on it
+    afterwards.
+
+    Examples:
+
+      headrace archive rebuild --archive s3://backups/site --data /var/lib/headrace --shard 1
+    """
+    from headrace.backup.rebuilding import (  # Late, as with the other commands that load more than a client.
+        rebuild,
+        report,
+    )
+
+    settings = load(config, data=data, archive=archive, spark_master=spark_master)
+    if settings.archive is None:
+        raise BadRequest("no archive is given", hint="--archive, or the setting of that name")
+    known = None if token is None else tokens.decode(token)
+    began = time.monotonic()
+    found = rebuild(settings.archive, settings.data, settings.spark(), shards=shard or (), known=known)
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in found]))
+    else:
+        typer.echo(report(found, began))
+
 
 archive = typer.Typer(
     help="Look at the archive of the base tables, check it, compact it. See docs/archive.md.",
@@ -106,8 +149,8 @@ def compact(
     """
     from worker.archive.compacting import compact_now
     from worker.archive.manifests import all_manifests
+    from worker.archive.place import time_text
     from worker.archive.recipes import RecipeBook
-    from worker.archive.times import time_text
 
     settings = load(config, archive=archive, archive_retention=archive_retention)
     place = _place(settings)

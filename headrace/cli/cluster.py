@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.declaring import declare, options_of
 from headrace.cli.serving import (
     Archive,
     ArchiveInterval,
@@ -23,11 +22,13 @@ from headrace.cli.serving import (
     SparkMaster,
     SparkMemory,
     SparkThreshold,
+    declare,
+    options_of,
     setting_help,
 )
-from headrace.cluster.parent import end_with_parent
+from headrace.cluster.parts import end_with_parent
 from headrace.errors import BadRequest
-from headrace.last_words import perhaps_unheard
+from headrace.serving.last_words import perhaps_unheard
 from headrace.settings import CLUSTER_SHARDS, Settings, load
 from headrace.sizes import format_size, several
 

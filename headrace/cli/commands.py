@@ -8,22 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import (
-    archive_rebuild,
-    archiving,
-    cluster,
-    draining,
-    drilling,
-    load,
-    loadgen,
-    losses,
-    queries,
-    rebuild,
-    serving,
-    showing,
-    state,
-    verifying,
-)
+from headrace.cli import archiving, cluster, load, loadgen, queries, rebuild, serving, showing, state, verifying
 
 app = typer.Typer(
     name="headrace",
@@ -38,20 +23,20 @@ app = typer.Typer(
 for command in (serving.serve, queries.sql, queries.schema, queries.status, queries.explain, load.load, showing.demo):
     app.command()(command)
 app.command()(verifying.verify)
-archiving.archive.command()(archive_rebuild.rebuild)
+archiving.archive.command()(archiving.rebuild)
 app.command()(archiving.backup)
 app.command()(archiving.restore)
-app.command()(losses.accept_loss)
-app.command()(losses.acknowledge_loss)
+app.command()(state.accept_loss)
+app.command()(state.acknowledge_loss)
 app.add_typer(archiving.archive, name="archive")
 app.add_typer(showing.bench, name="bench")
 app.add_typer(loadgen.loadgen, name="loadgen")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
     app.command(rich_help_panel="Clusters")(part)
-app.command(rich_help_panel="Clusters")(draining.drain)
+app.command(rich_help_panel="Clusters")(rebuild.drain)
 app.command(rich_help_panel="Clusters")(rebuild.rebuild)
 app.command(rich_help_panel="Clusters")(state.state)
-app.command(rich_help_panel="Clusters")(drilling.drill)
+app.command(rich_help_panel="Clusters")(loadgen.drill)
 
 
 def _version(wanted: bool) -> None:

@@ -12,7 +12,53 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.declaring import declare, options_of
+from headrace.cli.serving import declare, options_of
+
+# ``headrace drill``: break a cluster on purpose, and count what the users noticed.
+
+ALL = "all"
+
+
+def drill(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which drill, or all of them.")] = None,
+    rounds: Annotated[int, typer.Option(metavar="N", help="How often the fault is done.", min=1, max=10_000)] = 1,
+    seed: Annotated[int | None, typer.Option(help="Of what is left to chance; printed, if not given.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where JSON and pictures go.")] = Path("drills"),
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the cluster lives. [dim]default: a temporary directory[/]"),
+    ] = None,
+    reads: Annotated[float, typer.Option(help="Reads a second.", min=1, max=20_000)] = 200.0,
+    writes: Annotated[float, typer.Option(help="Writes a second.", min=1, max=5_000)] = 50.0,
+    short: Annotated[bool, typer.Option("--short", help="With all: only those that are done in some seconds.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Say which drills there are.")] = False,
+) -> None:
+    """Break a cluster of this machine on purpose, under load, and count what the users noticed.
+
+    Fails (exit code 1) if an acknowledged write is missing or there twice, if a view is wrong once nothing is written
+    any more, or if service does not come back. What took longer than it should is told.
+
+    Examples:
+
+      headrace drill --list
+
+      headrace drill worker-kill
+
+      headrace drill all --short
+
+      headrace drill worker-kill --rounds 200 --seed 7 --out results
+    """
+    from headrace.drills import running
+
+    if show or name is None:
+        running.list_drills()
+        return
+    held = running.run_drills(
+        running.chosen(name, short=short), rounds=rounds, seed=seed, out=out, data=data, rates=(reads, writes)
+    )
+    if not held:
+        sys.exit(1)
+
 
 loadgen = typer.Typer(
     help="Put an open-loop load on a server and measure sojourn times, processor time and memory.",
@@ -159,7 +205,7 @@ def crud(rate: Rate = 200.0) -> Mapping[str, Any]:
 
 def _run(out: Path, **given: Any) -> None:
     """Late imports, as with the other commands that load more than a client."""
-    running, telling = import_module("loadgen.running"), import_module("headrace.load_telling")
+    running, telling = import_module("loadgen.running"), import_module("headrace.cli.load_telling")
     options = replace(running.Options(workload=given["workload"], target=given["target"]), **given)
     result = telling.run(options, out)
     if result.cut:

@@ -15,10 +15,8 @@ from headrace_client.encoding import to_json
 from headrace_client.results import Progress
 
 from headrace import connect
-from headrace.cli.draining import cluster_of, leader_url
-from headrace.cli.queries import AsJson, Url
+from headrace.cli.queries import AsJson, Url, watched
 from headrace.cli.serving import Config
-from headrace.cli.watching import watched
 from headrace.errors import BadRequest, ConnectionFailed, NotFound, Unavailable
 from headrace.render import console
 from headrace.settings import load
@@ -26,6 +24,52 @@ from migrations.backfill.threshold import By
 
 if TYPE_CHECKING:
     from headrace_client.connection import Connection
+from zookeeper.address import joined
+
+# ``headrace drain``.
+
+DRAIN_SECONDS = 120.0
+"""A domain closes after its writes are on disk and opens elsewhere: tenths of a second each, and there may be many."""
+
+
+def drain(
+    worker: Annotated[str, typer.Argument(help="The worker's name, as headrace status has it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Let it have domains again.")] = False,
+    url: Url = None,
+    config: Config = None,
+) -> None:
+    """Move a worker's domains to others, so that it can be stopped without anybody noticing.
+
+    Returns when it has none any more. It is given domains again after --undo, or when it has been started anew.
+
+    Examples:
+
+      headrace drain worker-2
+    """
+    settings = load(config, url=url)
+    call = Call("DELETE" if undo else "POST", f"/v1/workers/{quote(worker, safe='')}/drain", dict)
+    with connect(leader_url(cluster_of(settings.url)), timeout=DRAIN_SECONDS) as controller:
+        controller.send(call)
+    typer.echo(f'worker "{worker}" {"may have domains again" if undo else "has no domains any more"}')
+
+
+def cluster_of(url: str) -> dict[str, Any]:
+    """What an api process knows of its cluster. Raises BadRequest where it is none."""
+    with connect(url) as server:
+        shown = server.status()
+    if "cluster" not in shown:
+        raise BadRequest(f"the server at {url} is no cluster, and has no workers")
+    cluster: dict[str, Any] = shown["cluster"]
+    return cluster
+
+
+def leader_url(cluster: dict[str, Any]) -> str:
+    """Where the controller that leads answers. Raises Unavailable."""
+    leader = cluster.get("leader")
+    if leader is None:
+        raise Unavailable("no controller leads, and only a leader moves domains", hint="try again")
+    return f"http://{joined(leader['host'], leader['port'])}"
+
 
 LOOK_SECONDS = 0.2
 """Between two looks how far it is."""

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from headrace.last_words import perhaps_unheard
+from headrace.serving.last_words import perhaps_unheard
 from headrace.settings import Settings, load
 from headrace.sizes import format_size
+
+# Commands that share options: one says its own, and is declared with those of all others of its kind.
+
+
+def options_of(function: Callable[..., Any]) -> list[Parameter]:
+    """A function's parameters as typer is to see them, with types instead of their text."""
+    hints = get_type_hints(function, include_extras=True)
+    return [
+        each.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
+        for name, each in signature(function).parameters.items()
+    ]
+
+
+def declare(command: Callable[..., None], options: Sequence[Parameter], *, like: Callable[..., Any]) -> None:
+    """Have typer take these for the command's options; name and help are those of the function that it is like."""
+    command.__signature__ = signature(command).replace(parameters=options)  # type: ignore[attr-defined]
+    command.__annotations__ = {**{each.name: each.annotation for each in options}, "return": None}
+    command.__name__, command.__doc__ = like.__name__, like.__doc__
+
 
 SIZES = ("memory_limit", "disk_reserve", "max_body_size", "spark_memory")
 """Settings in bytes."""
@@ -78,7 +99,10 @@ def serve(
 
       headrace serve --data /var/lib/headrace --port 9000 --memory-limit 2GiB
     """
-    from headrace.server import Running, serve  # Late: it loads the engine, for which the other commands need not wait.
+    from headrace.serving.server import (  # Late: it loads the engine, for which the other commands need not wait.
+        Running,
+        serve,
+    )
 
     settings = load(
         config,

@@ -90,7 +90,7 @@ def scale(
 
       headrace bench scale --workers 1,4 --quick
     """
-    import_module("headrace.bench.scale").run(workers=workers, out=out, quick=quick)
+    import_module("headrace.bench.scaling.measuring").run(workers=workers, out=out, quick=quick)
 
 
 @bench.command()
@@ -117,7 +117,9 @@ def replay(
       headrace bench replay --rows 50000000 --ways slices,local --folder /var/tmp/replay --out replay.json
     """
     spark = load(spark_master=spark_master).spark()
-    import_module("headrace.bench.replay").run(rows=rows, out=out, spark=spark, ways=ways.split(","), folder=folder)
+    import_module("headrace.bench.replaying.measuring").run(
+        rows=rows, out=out, spark=spark, ways=ways.split(","), folder=folder
+    )
 
 
 @bench.command()
@@ -142,4 +144,6 @@ def rebuild(
       headrace bench rebuild --rows 1000000 --ways worker,spark --out rebuild.json
     """
     master = load(spark_master=spark_master).spark().master
-    import_module("headrace.bench.rebuild").run(rows=rows, out=out, ways=ways.split(","), folder=folder, master=master)
+    import_module("headrace.bench.rebuilding.measuring").run(
+        rows=rows, out=out, ways=ways.split(","), folder=folder, master=master
+    )

@@ -9,9 +9,60 @@ from typing import Annotated
 import typer
 
 from headrace.cli.cluster import Auth, Deployment, ZooKeeper, part_settings
-from headrace.cli.serving import Config
-from headrace.errors import Unavailable
+from headrace.cli.serving import Config, setting_help
+from headrace.errors import NotFound, Unavailable
+from headrace.settings import load
+from zookeeper.authority import go_on_without
 from zookeeper.errors import AuthorityError
+
+# ``headrace accept-loss`` and ``acknowledge-loss``: go on where acknowledged writes cannot be read any more.
+
+Data = Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))]
+
+
+def accept_loss(data: Data = None, config: Config = None) -> None:
+    """Go on without acknowledged writes and definitions that a damaged disk has taken from an unused data directory.
+
+    A server that misses some of them does not start, and says how many of which tables. They may be in its archive or
+    in a back-up: restore it, or rebuild the shard, where you can. This command copies the damaged files aside and
+    makes the directory usable without them. The status has an alarm until headrace acknowledge-loss.
+
+    Examples:
+
+      headrace accept-loss --data /var/lib/headrace
+    """
+    from worker.rocks.store import RocksStore  # Late: it loads the storage library.
+
+    directory = load(config, data=data).data
+    for base in _bases(directory):
+        store = RocksStore(base, create=False, accept_loss=True)
+        store.close()
+        typer.echo(f"{base}: {store.loss or 'nothing is missing'}")
+    recipe = directory / "recipe.json"
+    if recipe.exists() and (told := go_on_without(recipe)) is not None:
+        typer.echo(f"{recipe}: {told}; it counts, without the changes of tables and views since it was written")
+
+
+def acknowledge_loss(data: Data = None, config: Config = None) -> None:
+    """End the alarm of losses that were accepted; the server may run. What was kept aside stays where it is.
+
+    Examples:
+
+      headrace acknowledge-loss --data /var/lib/headrace
+    """
+    from worker.rocks.opening import acknowledge_losses  # Late, as above.
+
+    found = [told for base in _bases(load(config, data=data).data) for told in acknowledge_losses(base)]
+    for told in found or ["there is no loss to acknowledge"]:
+        typer.echo(told)
+
+
+def _bases(directory: Path) -> list[Path]:
+    """Those of shards that were given up are nobody's any more."""
+    found = [each for each in (directory / "base", *sorted(directory.glob("shards/[0-9]*/base"))) if each.exists()]
+    if not found:
+        raise NotFound(f'"{directory}" has no tables', hint="--data is the directory that headrace serve or up has")
+    return found
 
 
 def state(

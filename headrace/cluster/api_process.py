@@ -12,20 +12,138 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import quote
 
-from controller.cluster.deployment import ClusterDeployment
-from controller.opening import Opening
+import httpx
+
+from controller.cluster.leader.candidate import NotLeading
+from controller.cluster.leader.handles import Deposed
+from controller.cluster.serving.connections import LeaderLost, no_leader
+from controller.cluster.serving.deployment import ClusterDeployment
+from controller.cluster.serving.directory import Directory
+from controller.deployment import BackfillStatus, MigrationStatus
+from controller.embedded.opening import Opening
 from domains.errors import Cancelled
-from headrace.cluster.leader_client import LeaderClient
-from headrace.errors import BadRequest, HeadraceError
-from headrace.listening import StartFailed, listen
-from headrace.server import Running, answer
+from headrace.errors import BadRequest, HeadraceError, rebuild
+from headrace.serving.listening import StartFailed, listen
+from headrace.serving.server import Running, answer
 from headrace.settings import Settings
-from worker.messages import Role
-from worker.stopping import unless
+from migrations.recipe import Entry
+from worker.protocol.messages import Role
+from worker.service.stopping import unless
 from worker.wire import greeting
+from zookeeper.address import joined
 from zookeeper.errors import AuthorityError
 from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.registration import ControllerDescriptor
+
+# The way from an api process to the controller that leads: HTTP to its control interface.
+
+LOOK_SECONDS = 0.5
+"""Between two looks whether whoever was asked still leads."""
+CONNECT_SECONDS = 1.0
+"""A controller that runs takes a connection at once."""
+
+
+class LeaderClient:
+    """See :class:`controller.cluster.serving.deployment.LeaderDoor`, which it implements."""
+
+    def __init__(self, directory: Directory, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._directory = directory
+        # How long a migration takes nobody knows: it is over when the leader says so, or is lost.
+        self._http = httpx.AsyncClient(transport=transport, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
+
+    async def run(self, entry: Entry, sql: str) -> None:
+        started = await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": True})
+        error = _status(started).error
+        if error is not None:
+            raise _error(*error)
+
+    async def start(self, sql: str) -> MigrationStatus:
+        entry = Entry((sql,))
+        return _status(await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": False}))
+
+    async def migration(self, id: str) -> MigrationStatus:
+        return _status(await self._ask("GET", f"/v1/migrations/{quote(id, safe='')}"))
+
+    async def cancel(self, id: str) -> MigrationStatus:
+        return _status(await self._ask("DELETE", f"/v1/migrations/{quote(id, safe='')}"))
+
+    async def status(self) -> dict[str, Any]:
+        shown: dict[str, Any] = await self._ask("GET", "/v1/status")
+        return shown
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        leader = self._directory.leader
+        if leader is None:
+            raise no_leader("none was ever heard of")
+        if not self._leads(leader):  # One that hangs takes connections still.
+            raise no_leader(f'"{leader.name}" did last, and leads no more')
+        url = f"http://{joined(leader.host, leader.port)}{path}"
+        asking = asyncio.ensure_future(self._http.request(method, url, json=body))
+        try:
+            while not (await asyncio.wait([asking], timeout=LOOK_SECONDS))[0]:
+                if not self._leads(leader):  # It hangs, or is cut off: it would never answer.
+                    raise _lost(leader, "another leads now" if self._directory.led else "it leads no more")
+            answer = asking.result()
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise no_leader(f'controller "{leader.name}" does not answer') from error
+        except httpx.HTTPError as error:
+            raise _lost(leader, str(error)) from error
+        finally:
+            asking.cancel()
+        return _read(answer)
+
+    def _leads(self, leader: ControllerDescriptor) -> bool:
+        return self._directory.led and self._directory.leader == leader
+
+
+def _lost(leader: ControllerDescriptor, why: str) -> LeaderLost:
+    return LeaderLost(
+        f'controller "{leader.name}" was lost while it was asked: {why}',
+        hint="the next one carries on what was decided: look at the tables and views before you ask again",
+    )
+
+
+def _read(answer: httpx.Response) -> Any:
+    """The answer, or the error that it is."""
+    try:
+        document = answer.json()
+    except ValueError as error:
+        raise LeaderLost(f"the leader answered {answer.status_code} and no JSON") from error
+    if answer.is_success:
+        return document
+    told = document["error"]
+    raise _error(told["code"], told["message"], told["hint"], answer.status_code)
+
+
+def _error(code: str, message: str, hint: str | None, status: int = 500) -> HeadraceError:
+    """A controller that does not lead, or no more, says so by its own errors; to us they say where to ask."""
+    if code == NotLeading.code:
+        return no_leader(message)
+    if code == Deposed.code:
+        return LeaderLost(message, hint=hint)
+    return rebuild(code, message, hint, status=status)
+
+
+def _status(document: dict[str, Any]) -> MigrationStatus:
+    error, backfill = document["error"], document.get("backfill")
+    return MigrationStatus(
+        document["id"],
+        document["sql"],
+        document["state"],
+        document["step"],
+        document["progress"],
+        tuple(document["steps"]),
+        None if error is None else (error[0], error[1], error[2]),
+        None if backfill is None else BackfillStatus(**backfill),
+    )
+
 
 SHARED_SECONDS = 2.0
 """How long a process leaves a socket that it was given alone while it opens, several times what that takes: others take

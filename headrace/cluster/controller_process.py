@@ -9,21 +9,47 @@ import socket
 import time
 
 from api.control import create_control_app
-from controller.cluster.building import BulkSettings
-from controller.cluster.candidate import Candidate
-from controller.cluster.fleet import Timing
-from controller.cluster.handles import Wire
-from controller.cluster.leader import LeaderSettings
-from headrace.cluster.begun import shards_of
-from headrace.cluster.recipe_keeping import keep_recipes
+from controller.cluster.leader.building import BulkSettings
+from controller.cluster.leader.candidate import Candidate
+from controller.cluster.leader.fleet import Timing
+from controller.cluster.leader.handles import Wire
+from controller.cluster.leader.leader import LeaderSettings
+from controller.cluster.serving.archiving import archive_led
+from headrace.cluster.directory import shards_of
 from headrace.errors import BadRequest, HeadraceError
-from headrace.listening import StartFailed, address, listen
-from headrace.opening import bulk_runners, rebuild_folder
-from headrace.server import Running, Server, config
+from headrace.serving.listening import StartFailed, address, listen
+from headrace.serving.opening import bulk_runners, rebuild_folder
+from headrace.serving.server import Running, Server, config
 from headrace.settings import CLUSTER_SHARDS, Settings
-from zookeeper.descriptors import ControllerDescriptor, advertised, check_name
 from zookeeper.errors import AuthorityError, AuthorityUnavailable
 from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.registration import ControllerDescriptor, advertised, check_name
+
+# The leader keeps recipe and cuts beside the archive: a worker, who archives tables, knows of no recipe and no
+# others.
+#
+# In every interval the leader has all workers archive (``archive_led``), and records that as a cut, with the recipe
+# where it is another than before. So what is restored as of a time is what all workers had archived together.
+#
+# How far back the archive reaches is the workers' setting. A controller that is not given the same lets no recipe go.
+
+
+async def keep_recipes(candidate: Candidate, settings: Settings) -> None:
+    """For as long as the process runs, whenever it leads. What goes wrong is logged, and tried again."""
+    assert settings.archive is not None, "there is no archive to keep it in"
+    retention = settings.archive_retention if "archive_retention" in settings.model_fields_set else None
+    while True:
+        await asyncio.sleep(settings.archive_interval)
+        leader = candidate.leader
+        if leader is None or leader.ledger.state is None:
+            continue
+        try:
+            await archive_led(leader, retention, urgent=False)
+        except HeadraceError as error:
+            _log.warning("no cut was recorded in the archive: %s", error)
+        except Exception:  # Nobody waits for this task: what ended it would be seen when an archive is restored.
+            _log.exception("no cut was recorded in the archive, for a reason that nobody foresaw")
+
 
 _log = logging.getLogger("headrace.controller")
 

@@ -13,16 +13,14 @@ from math import ceil
 
 import httpx
 
-from headrace.cluster.backoff import Backoff
-from headrace.cluster.begun import as_begun, keep_zookeeper, servers_in, shards_of, whence
-from headrace.cluster.child import Child, Part
-from headrace.cluster.directory import ClusterDirectory
+from headrace.cluster.child import Backoff, Child, Part
+from headrace.cluster.directory import ClusterDirectory, as_begun, keep_zookeeper, servers_in, shards_of, whence
 from headrace.cluster.kept_state import take_up
-from headrace.listening import GRACE_SECONDS, StartFailed, address, listen
+from headrace.serving.listening import GRACE_SECONDS, StartFailed, address, listen
 from headrace.settings import CLUSTER_SHARDS, Settings
 from worker.belonging import claim
-from worker.open_files import allow_open_files
-from worker.stopping import stop_signals, unless
+from worker.service.open_files import allow_open_files
+from worker.service.stopping import stop_signals, unless
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.server import Ensemble

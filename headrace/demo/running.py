@@ -2,24 +2,142 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 from headrace_client.connection import Connection
 
 from headrace import settings as settings_module
-from headrace.demo import directory as directories
-from headrace.demo.directory import Contents
-from headrace.demo.loading import describe, load, make_program
-from headrace.demo.printing import Printer
-from headrace.demo.telling import Story, Then
+from headrace.demo.telling import Printer, Story, Then
 from headrace.errors import ConnectionFailed
-from headrace.last_words import is_unheard, perhaps_unheard
-from headrace.listening import StartFailed, listen
-from headrace.server import Running, serve
+from headrace.serving.last_words import is_unheard, perhaps_unheard
+from headrace.serving.listening import StartFailed, listen
+from headrace.serving.server import Running, serve
 from headrace.settings import Settings
+from loadgen.lobsters import program
 from loadgen.lobsters.data import Data
 from loadgen.lobsters.program import TABLES
+
+# Brings the Lobsters program and its data into a server, as any application would: one migration, then inserts.
+
+BATCH_ROWS = 1000
+"""Rows a request: enough that one sync is shared by many rows, few enough that the bar moves. A broken-off load is
+taken up at a boundary of these."""
+
+
+def make_program(db: Connection, printer: Printer) -> None:
+    """Tables, views and page queries, as one migration; what an earlier run has made is left as it is."""
+    started = time.perf_counter()
+    if not db.tables():
+        db.migrate(program.program()).wait()
+    elif not db.views():  # it was broken off between the two
+        db.migrate(program.natural_views() + program.page_queries()).wait()
+    seconds = time.perf_counter() - started
+    views = db.views()
+    external = sum(view["external"] for view in views)
+    printer.fact(
+        "program",
+        f"{len(db.tables())} base tables, {len(views) - external} views, {external} page queries",
+        (f"  in {seconds:.1f} s", "dim"),
+    )
+
+
+def load(db: Connection, data: Data, printer: Printer) -> None:
+    """All rows of ``data``, with a progress bar. Views that have readers are kept up to date meanwhile.
+
+    Each batch is stored as a whole or not at all, and always in the same order, so that the number of a table's rows
+    says which batches are there already.
+    """
+    stored = {table: entry["rows"] for table, entry in db.status()["tables"].items()}
+    seen = Counter[str]()
+    sent = 0
+    started = time.perf_counter()
+    with printer.progress() as bar:
+        task = bar.add_task("data", total=sum(data.totals.values()), note="")
+        for table, rows in data.batches(BATCH_ROWS):
+            seen[table] += len(rows)
+            if seen[table] > stored[table]:
+                bar.update(task, note=table)
+                db.table(table).insert(rows)
+                sent += len(rows)
+            bar.advance(task, len(rows))
+        seconds = time.perf_counter() - started
+        bar.update(task, note=f"in {seconds:.1f} s, {sent / seconds:,.0f} rows/s")
+
+
+def describe(data: Data, printer: Printer) -> None:
+    """How large the site is."""
+    size = data.shape
+    votes = sum(data.story_votes) + sum(data.comment_votes)
+    text = f"{size.users:,} users, {size.stories:,} stories, {size.comments:,} comments, {votes:,} votes"
+    printer.fact("", (text, "dim"))
+
+
+# The demo's data directory: kept from one run to the next, so that the second one starts at once.
+#
+# A file in it, ``demo.json``, says that the directory is the demo's, how much data it is to hold, and whether the
+# load came to its end. Nothing is ever deleted here: a load that was broken off is taken up where it stopped.
+
+USUAL = Path("headrace-data/demo")
+NOTE = "demo.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What the directory is for: the generator's ``scale`` and ``seed``, and whether all of it has been ``loaded``."""
+
+    scale: float
+    seed: int
+    loaded: bool = False
+
+
+@contextmanager
+def directory(given: Path | None, once: bool) -> Iterator[Path]:
+    """The directory to use: the given one, or a temporary one for a run that ends by itself, else the usual one."""
+    if given is None and once:
+        with TemporaryDirectory(prefix="headrace-demo-") as temporary:
+            yield Path(temporary)
+    else:
+        yield given or USUAL
+
+
+def contents_of(path: Path, wanted: Contents) -> Contents:
+    """What is in the directory; ``wanted``, where there is nothing yet.
+
+    :raises StartFailed: it holds something else than a demo.
+    """
+    try:
+        if path.is_dir() and any(path.iterdir()):
+            return _read(path)
+        path.mkdir(parents=True, exist_ok=True)
+        note(path, wanted)
+    except OSError as error:
+        raise StartFailed(f'cannot use the directory "{path}": {error.strerror or error}') from error
+    return wanted
+
+
+def note(path: Path, contents: Contents) -> None:
+    """Write down what the directory holds."""
+    (path / NOTE).write_text(json.dumps(asdict(contents)), encoding="utf-8")
+
+
+def _read(path: Path) -> Contents:
+    try:
+        return Contents(**json.loads((path / NOTE).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise StartFailed(
+            f'the directory "{path}" holds something else than a demo', hint="choose another with --data"
+        ) from None
+    except (ValueError, TypeError) as error:
+        raise StartFailed(f'"{path / NOTE}" cannot be read: {error}', hint="remove the directory") from error
+
 
 USUAL_SCALE = 0.1
 """Of the real site, where the user asks for 1: 4,065 stories and 74,000 votes, loaded in some seconds."""
@@ -44,9 +162,9 @@ def run(
     :raises StartFailed: the port is taken (with ``once`` a free one is found), or the directory is not a demo's.
     """
     printer = printer or Printer()
-    with directories.directory(data, once) as path:
+    with directory(data, once) as path:
         settings = settings_module.load(data=path, host=host, port=_port(host, port, once), log_level="warning")
-        contents = directories.contents_of(path, Contents(USUAL_SCALE * scale, SEED))
+        contents = contents_of(path, Contents(USUAL_SCALE * scale, SEED))
         telling = _Telling(settings, contents, printer, once)
         serve(settings, telling.begin)
         telling.end()
@@ -139,6 +257,6 @@ class _Telling:
             else:
                 make_program(db, printer)
                 load(db, data, printer)
-                directories.note(path, Contents(contents.scale, contents.seed, loaded=True))
+                note(path, Contents(contents.scale, contents.seed, loaded=True))
             describe(data, printer)
             Story(db, url, data, printer).tell(Then.ENDS if self._once else Then.SERVES_ON)

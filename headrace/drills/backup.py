@@ -28,8 +28,7 @@ from typing import Any
 
 import httpx
 
-from headrace.drills.cluster import Cluster
-from headrace.drills.loading import DrillFailed
+from headrace.drills.cluster import Cluster, DrillFailed
 from headrace.drills.stage import Stage
 
 BACKUPS = 3

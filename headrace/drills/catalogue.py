@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.drills import backup, disk, disk_loss, faults, links, migration, partition
+from headrace.drills import backup, disk_loss, faults, links, migration, partition
 from headrace.drills.cluster import Cluster, Shape
 from headrace.drills.stage import Stage
 
@@ -123,9 +123,9 @@ DRILLS = {
         Drill(
             "disk-full",
             "the disk under the base tables is full for four seconds",
-            disk.fill,
+            faults.fill,
             Goals(untouched=False),
-            means=disk.means,
+            means=faults.means,
         ),
         Drill(
             "disk-loss",

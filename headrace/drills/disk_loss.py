@@ -29,12 +29,10 @@ import httpx
 from headrace_client import tokens
 
 from domains.errors import Unavailable
-from domains.packets import Clock
-from headrace.drills.cluster import Cluster, missing
+from domains.plan.packets import Clock
+from headrace.drills.cluster import Cluster, DrillFailed, missing
 from headrace.drills.faults import DETECTION_SECONDS
-from headrace.drills.loading import DrillFailed
-from headrace.drills.possible import NotPossible
-from headrace.drills.stage import LOOK_AGAIN, WHOLE_SECONDS, Stage
+from headrace.drills.stage import LOOK_AGAIN, WHOLE_SECONDS, NotPossible, Stage
 from migrations.backfill.spark.launching import check_java
 
 NEVER = 86_400

@@ -4,15 +4,63 @@ back where that is its business, and leaves it to the drill to wait until the cl
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import httpx
 
-from headrace.drills.observer import Sight
-from headrace.drills.stage import WHOLE_SECONDS, Stage
+from headrace.drills.cluster import Cluster
+from headrace.drills.stage import WHOLE_SECONDS, Sight, Stage, need_program, need_root, run, run_anyway
+
+# ``disk-full``: the base tables stand on a small file system of their own, and something else fills it.
+
+SIZE = "256m"
+"""Four shards, each with its write-ahead log and what RocksDB allocates in advance."""
+FULL_SECONDS = 4.0
+CHUNK = bytes(1 << 20)
+
+
+@asynccontextmanager
+async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
+    need_root("disk-full", "to mount a small file system")
+    need_program("disk-full", "mount")
+    shards = cluster.data / "shards"
+    shards.mkdir(parents=True, exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "headrace-drill", str(shards))
+    try:
+        yield {"disk": shards}
+    finally:
+        run_anyway("umount", "-l", str(shards))
+
+
+async def fill(stage: Stage) -> None:
+    ballast: Path = stage.means["disk"] / "ballast"
+    try:
+        await asyncio.to_thread(_fill, ballast)
+        stage.begin(stage.shards)
+        await asyncio.sleep(FULL_SECONDS)
+    finally:
+        ballast.unlink()
+    stage.amend(healed=stage.now)
+
+
+def _fill(ballast: Path) -> None:
+    """To the last byte."""
+    size = len(CHUNK)
+    with ballast.open("ab", buffering=0) as file:
+        while size:
+            try:
+                file.write(CHUNK[:size])
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                size //= 2
+
 
 DETECTION_SECONDS = 15.0
 """Whoever is not missed by then is not going to be."""

@@ -3,15 +3,137 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
+from domains.errors import HeadraceError
 from headrace.drills.cluster import HOST, Cluster
-from headrace.drills.possible import NotPossible
-from headrace.drills.proxy import Pair, Proxy, Rules
-from headrace.drills.stage import LINKS_ONLY, Stage
-from headrace.listening import listen
+from headrace.drills.stage import LINKS_ONLY, NotPossible, Stage
+from headrace.serving.listening import listen
+from worker.protocol.messages import Hello
+from worker.wire import codec
+from worker.wire.frames import Cutter, opened
+
+# A TCP proxy before a worker's port, which knows who connects and can cut or slow what goes between two workers.
+
+CHUNK = 1 << 16
+QUEUE_MAX = 1_000
+"""Chunks under way in one direction."""
+
+_log = logging.getLogger("headrace.drills")
+
+Pair = frozenset[str]
+
+
+@dataclass
+class Rules:
+    """What holds between which two workers at the moment. Shared by the proxies of all workers."""
+
+    severed: set[Pair] = field(default_factory=set)
+    delays: dict[Pair, float] = field(default_factory=dict)
+    """Seconds by which what is sent arrives later."""
+    _open: defaultdict[Pair, set[asyncio.StreamWriter]] = field(default_factory=lambda: defaultdict(set))
+
+    def cut(self, pair: Pair) -> None:
+        """End the connections between the two, and refuse new ones until ``mend``."""
+        self.severed.add(pair)
+        for writer in self._open[pair]:
+            writer.transport.abort()
+
+    def mend(self, pair: Pair) -> None:
+        self.severed.discard(pair)
+        self.delays.pop(pair, None)
+
+    def slow(self, pair: Pair, seconds: float) -> None:
+        self.delays[pair] = seconds
+
+    def opened(self, pair: Pair, *writers: asyncio.StreamWriter) -> None:
+        self._open[pair].update(writers)
+
+    def closed(self, pair: Pair, *writers: asyncio.StreamWriter) -> None:
+        self._open[pair].difference_update(writers)
+
+
+@dataclass
+class Proxy:
+    """Listens at ``(host, port)`` and connects on to ``target``; both ends of a connection end together."""
+
+    worker: str
+    host: str
+    port: int
+    target: tuple[str, int]
+    rules: Rules
+    _server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accepted, self.host, self.port)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            first, name = await self._greeting(reader)
+            pair = frozenset((self.worker, name))
+            if pair in self.rules.severed:
+                return
+            far_reader, far_writer = await asyncio.open_connection(*self.target)
+            far_writer.write(first)
+            self.rules.opened(pair, writer, far_writer)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._pass_on(reader, far_writer, pair))
+                    group.create_task(self._pass_on(far_reader, writer, pair))
+            finally:
+                self.rules.closed(pair, writer, far_writer)
+                far_writer.transport.abort()
+        except* (OSError, HeadraceError) as ended:
+            # An end is gone, and so is the other one now. That is what it is for.
+            _log.debug("a connection to %s ended: %s", self.worker, ended.exceptions[0])
+        finally:
+            writer.transport.abort()
+
+    async def _greeting(self, reader: asyncio.StreamReader) -> tuple[bytes, str]:
+        """What came first, and who says so."""
+        cutter, said = Cutter(), b""
+        while data := await reader.read(CHUNK):
+            said += data
+            for content in cutter.cut(data):
+                if content:
+                    message = codec.unpack_object(opened(content)[1])
+                    return said, message.name if isinstance(message, Hello) else ""
+        raise ConnectionResetError("nobody greeted")
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: Pair) -> None:
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUE_MAX)
+
+        async def deliver() -> None:
+            while True:
+                due, data = await queue.get()
+                if due > loop.time():
+                    await asyncio.sleep(due - loop.time())
+                if not data:
+                    raise ConnectionResetError("the other end has closed")
+                writer.write(data)
+                await writer.drain()
+
+        async def take() -> None:
+            while True:
+                data = await reader.read(CHUNK)
+                await queue.put((loop.time() + self.rules.delays.get(pair, 0.0), data))
+                if not data:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(take())
+            group.create_task(deliver())
+
 
 CUT_SECONDS = 2.0
 SLOW_SECONDS = 5.0

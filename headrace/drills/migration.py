@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
+from headrace.drills.cluster import DrillFailed
 from headrace.drills.faults import kill_leader
-from headrace.drills.loading import DrillFailed
 from headrace.drills.stage import Stage
 
 ROWS = 20_000

@@ -18,8 +18,7 @@ from typing import Any
 
 from headrace.drills.cluster import Cluster
 from headrace.drills.faults import DETECTION_SECONDS, HANG_SECONDS
-from headrace.drills.possible import need_program, need_root, run, run_anyway
-from headrace.drills.stage import Stage
+from headrace.drills.stage import Stage, need_program, need_root, run, run_anyway
 from zookeeper.server import Ensemble
 
 NAMESPACE = "headrace-drill"

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.drills.catalogue import Drill, Goals
 from headrace.drills.stage import Stage
 from loadgen.drills.analysis import Round, Sample, examine, percentile, pooled, timeline
-from loadgen.drills.records import Record
+from loadgen.drills.ledger import Record
 
 P99_RATIO = 2.0
 """Of requests that do not need what was lost: during the fault, at most this times before it."""

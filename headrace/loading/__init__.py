@@ -8,8 +8,9 @@
 
 The rows of the files, in their order, are cut into numbered *chunks*, by what stands in the files alone. Each is posted
 as the write of that number in a stream whose name is a digest of the files and of what decides about rows and chunks
-(``identity.py``). The server does every number once (``domains/streams.py``). So to go on after a crash is to run the
-same command again: it asks the server for the last number, and begins behind it. There is no journal beside the files.
+(``identity.py``). The server does every number once (``domains/store/streams.py``). So to go on after a crash is to run
+the same command again: it asks the server for the last number, and begins behind it. There is no journal beside the
+files.
 
 A row that cannot be stored is *set aside*, with the reason, in a file of rejects: before its chunk is posted, and under
 the chunk's number. What stands there of chunks that were not done is dropped when the load goes on, and found again.

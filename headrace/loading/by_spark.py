@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from headrace.loading.chunks import Checked
-from headrace.loading.errors import LoadError
-from headrace.loading.options import Options
+from headrace.loading.options import LoadError, Options
 from headrace.loading.preparing import item, prepared
 from headrace.loading.table import LoadedTable
 from migrations.backfill.spark.launching import SparkJob

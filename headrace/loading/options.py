@@ -7,6 +7,21 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from headrace.errors import HeadraceError
+
+# What stops a load.
+
+
+class LoadError(HeadraceError):
+    """The files, or what was asked, cannot be loaded as they are. What was loaded before stays."""
+
+    code = "load_error"
+
+
+class TooManyRejects(LoadError):
+    code = "too_many_rejects"
+
+
 CHUNK_ROWS = 2_000
 """Rows to a chunk: a write of some tens of milliseconds, after which others have their turn. Fewer would cost a request
 each, more would hold the server's other writes up."""

@@ -24,14 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from headrace_client.encoding import to_json
 
-from headrace.loading.checking import Checker
 from headrace.loading.chunks import Checked, Ready, Reject, SourceRow, cut
-from headrace.loading.columns import Columns
-from headrace.loading.errors import LoadError
-from headrace.loading.options import Options
+from headrace.loading.options import LoadError, Options
 from headrace.loading.rejects import shown
 from headrace.loading.sources import Sources
-from headrace.loading.table import LoadedTable
+from headrace.loading.table import Checker, Columns, LoadedTable
 
 SCHEMA = pa.schema(
     [("chunk", pa.int32()), ("row", pa.int64()), ("values", pa.string()), ("reason", pa.string())],

@@ -2,31 +2,135 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from stat import S_ISREG
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace_client.connection import Connection
 
+from headrace.errors import ConnectionFailed, LimitExceeded, Overloaded, ReadTimeout, RowsRefused, Unavailable
 from headrace.loading.by_spark import Prepared
-from headrace.loading.checking import Checker
-from headrace.loading.chunks import Checked, Ready, SourceRow, cut
-from headrace.loading.columns import Columns
-from headrace.loading.errors import LoadError
-from headrace.loading.identity import stream_of
-from headrace.loading.options import PATIENCE, SPARK_THRESHOLD, Options
-from headrace.loading.posting import Poster
-from headrace.loading.rejects import MOST, Rejects
+from headrace.loading.chunks import Checked, Ready, Reject, SourceRow, cut
+from headrace.loading.options import CHUNK_BYTES, PATIENCE, SPARK_THRESHOLD, LoadError, Options
+from headrace.loading.rejects import MOST, Rejects, shown
 from headrace.loading.sources import Sources, format_of
-from headrace.loading.table import read_table
+from headrace.loading.table import Checker, Columns, read_table
 from headrace.sizes import parse_size
 from migrations.backfill.spark.launching import SparkUnavailable
 from migrations.backfill.spark.settings import SparkSettings
+
+# A chunk to the server, under its number: again where no answer came, without the rows that the server refuses.
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+"""Seconds between tries. A server that starts again takes one or two; a shard that moves, some tenths."""
+
+
+class Poster:
+    """Of one stream. ``patience``: for how many seconds a server that cannot be reached is tried again."""
+
+    def __init__(self, connection: Connection, table: str, stream: str, patience: float) -> None:
+        self._table = connection.table(table)
+        self._stream = stream
+        self._patience = patience
+
+    def last_number(self) -> int:
+        last: int = self._tried(lambda: self._table.last_number(self._stream))
+        return last
+
+    def post(self, number: int, rows: Sequence[Ready], refused: Callable[[list[Reject]], None]) -> int:
+        """How many rows are stored under the number; ``refused`` hears of the others before it is done without them."""
+        left = list(rows)
+        while True:
+            values = [row.values for row in left]
+            try:
+                self._tried(partial(self._table.insert, values, once=(self._stream, number)))
+            except RowsRefused as error:
+                reasons = dict(error.rows)
+                refused([Reject(left[at - 1].source, reason) for at, reason in reasons.items()])
+                left = [row for at, row in enumerate(left, 1) if at not in reasons]
+            except LimitExceeded as error:
+                widest = _widest(left, error)
+                refused([Reject(widest.source, error.message)])
+                left.remove(widest)
+            else:
+                return len(left)
+
+    def _tried(self, call: Callable[[], Any]) -> Any:
+        """What the server answers; it may be asked twice, as its number lets it be done once."""
+        deadline, pause = time.monotonic() + self._patience, FIRST_PAUSE
+        while True:
+            try:
+                return call()
+            except (ConnectionFailed, Overloaded, Unavailable, ReadTimeout):
+                if time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _widest(rows: Sequence[Ready], error: LimitExceeded) -> Ready:
+    """The row by which a request is larger than the server takes: most of it is that row.
+
+    :raises LimitExceeded: it is no single row's fault.
+    """
+    sizes = [len(shown(row.values)) for row in rows]
+    widest = max(range(len(rows)), key=sizes.__getitem__)
+    if 2 * sizes[widest] < sum(sizes):
+        raise LimitExceeded(error.message, hint="send fewer rows at once: --chunk-rows") from error
+    return rows[widest]
+
+
+# The name of a load's stream: a digest of the files' content and of all that decides about rows and chunks.
+#
+# The files' names are no part of it, nor is the table's schema: a column that is added while a load is broken off
+# changes nothing of what was loaded.
+
+VERSION = 1
+"""Of how files are read and cut. Raised with any change by which the same files would come to other chunks: a load that
+an earlier version broke off would else go on in the wrong place."""
+READ_BYTES = 2**20
+
+
+def stream_of(
+    files: Sequence[Path],
+    table: str,
+    options: Options,
+    read: Callable[[int], None] = lambda _: None,
+    name: str | None = None,
+) -> str:
+    """``read`` hears of every so many bytes. ``name`` tells a second load of the same files from the first; it does not
+    stand for the digest, since other files under a name that was used would be skipped as done.
+
+    :raises LoadError: a file cannot be read.
+    """
+    digest = blake2b(digest_size=16)
+    said = {"version": VERSION, "table": table.lower(), "chunk": CHUNK_BYTES, **asdict(options)}
+    if name is not None:
+        said["name"] = name
+    digest.update(json.dumps(said, sort_keys=True).encode())
+    for file in files:
+        digest.update(_content(file, read))
+    return f"{name or 'load'}-{digest.hexdigest()}"
+
+
+def _content(file: Path, read: Callable[[int], None]) -> bytes:
+    digest = blake2b(digest_size=16)
+    try:
+        with file.open("rb") as opened:
+            while data := opened.read(READ_BYTES):
+                digest.update(data)
+                read(len(data))
+    except OSError as error:
+        raise LoadError(f'cannot read file "{file}": {error.strerror}') from error
+    return digest.digest()
 
 
 @dataclass(slots=True)

@@ -26,9 +26,8 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 from headrace.loading.chunks import SourceRow
-from headrace.loading.columns import Columns
-from headrace.loading.errors import LoadError
-from headrace.loading.options import Format, Options
+from headrace.loading.options import Format, LoadError, Options
+from headrace.loading.table import Columns
 
 BLOCK_BYTES = 4 * 2**20
 """What is read of a text file at a time; no record of CSV and no line of JSON may be longer."""

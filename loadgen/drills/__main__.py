@@ -25,9 +25,9 @@ from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
-from loadgen.drills import judging, records
-from loadgen.drills.checking import Base, Findings, check_copy
+from loadgen.drills import judging, ledger
 from loadgen.drills.http import Target
+from loadgen.drills.judging import Base, Findings, check_copy
 from loadgen.drills.load import Load, Rates
 
 
@@ -39,7 +39,7 @@ async def obey(load: Load, order: dict[str, Any], file: Path) -> dict[str, Any]:
             load.go()
         case "pause":
             await load.pause()
-            records.write(file, load.records)
+            ledger.write(file, load.records)
             load.records.clear()
         case "rest":
             await load.rest()

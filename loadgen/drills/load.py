@@ -15,9 +15,8 @@ from typing import Any
 
 from loadgen.drills import program
 from loadgen.drills.http import Answer, Lost, NotSent, Request, Target
-from loadgen.drills.ledger import Fate, Ledger
+from loadgen.drills.ledger import Fate, Ledger, Record
 from loadgen.drills.program import NEWEST_ROWS, STORIES, USERS
-from loadgen.drills.records import Record
 
 TICK = 0.004
 """Seconds between two looks at what is due: a hundredth of what a person notices, and hardly any work."""

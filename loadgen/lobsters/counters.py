@@ -21,8 +21,7 @@ from typing import Any
 from loadgen.lobsters import words
 from loadgen.lobsters.pages import NaturalPages, Reading, new_comment, new_story, only, voted
 from loadgen.lobsters.visits import Visit
-from loadgen.peers.references import all_of, first
-from loadgen.peers.store import Answer, Change, Insert, Session, Update
+from loadgen.peers.store import Answer, Change, Insert, Session, Update, all_of, first
 
 HOTNESS_WINDOW = 7.92e4
 """Seconds of age that ten times the points make up for: 22 hours."""

@@ -24,9 +24,8 @@ from datetime import UTC, datetime
 from itertools import accumulate, islice
 from random import Random
 
-from loadgen.lobsters import shape, words
-from loadgen.lobsters.margins import Margins
-from loadgen.lobsters.shape import Shape, heavy_tail
+from loadgen.lobsters import margins, words
+from loadgen.lobsters.margins import Margins, Shape, heavy_tail
 from loadgen.lobsters.words import RowDict, sql_time
 
 UNTIL = datetime(2018, 4, 20, tzinfo=UTC)
@@ -52,7 +51,7 @@ class Data:
         random.shuffle(self._titles)
 
         activity = heavy_tail(
-            size.users, size.story_votes + size.comment_votes, size.head_of_activity, shape.VOTERS_EXPONENT
+            size.users, size.story_votes + size.comment_votes, size.head_of_activity, margins.VOTERS_EXPONENT
         )
         random.shuffle(activity)
         self._activity = list(accumulate(max(1, votes) for votes in activity))
@@ -66,12 +65,12 @@ class Data:
             for rank in sorted(range(size.stories), key=lambda rank: (rank + 1) * random.lognormvariate(0, 0.7))
         ]
         extra = size.story_votes - size.stories
-        votes = heavy_tail(size.stories, extra, shape.LARGEST_STORY_VOTES - 1, shape.VOTES_EXPONENT)
+        votes = heavy_tail(size.stories, extra, margins.LARGEST_STORY_VOTES - 1, margins.VOTES_EXPONENT)
         self.story_votes = _placed(by_votes, [1 + min(count, crowd) for count in votes])
-        comments = heavy_tail(size.stories, size.comments, shape.LARGEST_STORY_COMMENTS, shape.VOTES_EXPONENT)
+        comments = heavy_tail(size.stories, size.comments, margins.LARGEST_STORY_COMMENTS, margins.VOTES_EXPONENT)
         self.story_comments = _placed(by_comments, comments)
         extra = size.comment_votes - size.comments
-        votes = heavy_tail(size.comments, extra, shape.LARGEST_COMMENT_VOTES - 1, shape.VOTES_EXPONENT)
+        votes = heavy_tail(size.comments, extra, margins.LARGEST_COMMENT_VOTES - 1, margins.VOTES_EXPONENT)
         random.shuffle(votes)
         self.comment_votes = array("I", [1 + min(count, crowd) for count in votes])
 

@@ -17,8 +17,7 @@ from typing import Any
 from loadgen.lobsters import words
 from loadgen.lobsters.visits import Visit
 from loadgen.pace.errors import RequestFailed
-from loadgen.peers.references import all_of, first
-from loadgen.peers.store import Answer, Conflict, Insert, Lookup, Query, Session, Update
+from loadgen.peers.store import Answer, Conflict, Insert, Lookup, Query, Session, Update, all_of, first
 
 Page = Callable[[Session, Visit], Awaitable[None]]
 

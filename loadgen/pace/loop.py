@@ -10,19 +10,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from time import perf_counter, process_time
 
-from loadgen.pace.arrivals import arrivals
 from loadgen.pace.errors import LoadError, RequestFailed
 from loadgen.pace.jobs import Job, Workload
-from loadgen.pace.latencies import Histogram, Latencies
-from loadgen.pace.point import Kind, Point
+from loadgen.pace.point import Histogram, Kind, Latencies, Point, Timeline
 from loadgen.pace.processes import Watch
-from loadgen.pace.timeline import Timeline
 from loadgen.peers.store import Session, Target
+
+# When requests arrive: a Poisson process out of a seed.
+
+
+def arrivals(rate: float, random: Random) -> Iterator[float]:
+    """Seconds since the start, ascending, without end: gaps are exponential with a mean of ``1 / rate``.
+
+    :param rate: arrivals a second, more than 0.
+    """
+    if rate <= 0:
+        raise ValueError(f"rate must be greater than 0, not {rate}")
+    due = 0.0
+    draw = random.expovariate
+    while True:
+        due += draw(rate)
+        yield due
+
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at the servers' processes: a look takes some milliseconds."""

@@ -5,9 +5,152 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from loadgen.pace.latencies import NO_TIMES, Times
+from hdrh.histogram import HdrHistogram
+
 from loadgen.pace.processes import ServerUse
-from loadgen.pace.timeline import Second, settled_after
+
+# Sojourn and service times as histograms, by kind of request. The one module that knows hdrhistogram.
+#
+# Values are kept in microseconds with three significant digits, from 1 µs to an hour: 190 kB a histogram, whatever
+# the number of requests. Recording takes 4 µs, so there are two a request and none is kept of all kinds together:
+# that one is the sum of the others.
+
+# A run by the second: what was answered, how fast, and what failed. Pure.
+#
+# The seconds are those of the arrivals, so that a stall shows in the seconds that had to wait for it.
+
+
+@dataclass(slots=True)
+class Second:
+    """Of one second since the start of the load, warm-up included."""
+
+    second: int
+    answered: int
+    errors: int
+    p50_ms: float
+    p95_ms: float
+
+
+@dataclass(slots=True)
+class Timeline:
+    _sojourns: dict[int, list[float]] = field(default_factory=dict)
+    _errors: dict[int, int] = field(default_factory=dict)
+
+    def add(self, at: float, sojourn: float) -> None:
+        self._sojourns.setdefault(int(at), []).append(sojourn)
+
+    def failed(self, at: float) -> None:
+        self._errors[int(at)] = self._errors.get(int(at), 0) + 1
+
+    def seconds(self) -> list[Second]:
+        last = max((*self._sojourns, *self._errors), default=-1)
+        return [self._second(each) for each in range(last + 1)]
+
+    def _second(self, second: int) -> Second:
+        sojourns = sorted(self._sojourns.get(second, ()))
+        errors = self._errors.get(second, 0)
+        if not sojourns:
+            return Second(second, 0, errors, 0.0, 0.0)
+        p50, p95 = (sojourns[int((len(sojourns) - 1) * part)] * 1000 for part in (0.5, 0.95))
+        return Second(second, len(sojourns), errors, p50, p95)
+
+
+STEADY_PART = 3
+"""The last third of a run is taken for its steady state."""
+
+
+def settled_after(seconds: list[Second], times: float = 2.0) -> int | None:
+    """Seconds from the start until p95 is within ``times`` its steady value for good; None if that cannot be told.
+
+    The steady value is the median of the last third of the run.
+    """
+    answered = [each for each in seconds if each.answered]
+    last = sorted(each.p95_ms for each in answered[-(len(answered) // STEADY_PART) :]) if len(answered) >= 6 else []
+    if not last:
+        return None
+    limit = times * last[len(last) // 2]
+    first_third_of_the_rest = answered[: len(answered) - len(last)]
+    slow = [each.second for each in first_third_of_the_rest if each.p95_ms > limit]
+    return max(slow) + 1 if slow else 0
+
+
+LONGEST_US = 3_600_000_000
+DIGITS = 3
+PERCENTILES = (50.0, 95.0, 99.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds."""
+
+    count: int
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+
+NO_TIMES = Times(0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+class Histogram:
+    def __init__(self) -> None:
+        self._histogram: Any = HdrHistogram(1, LONGEST_US, DIGITS)
+        self._sum = 0.0
+        """Seconds. The mean is what decides a sweep: it is kept exactly, not to three digits."""
+
+    def add(self, seconds: float, count: int = 1) -> None:
+        self._histogram.record_value(min(max(1, int(seconds * 1e6)), LONGEST_US), count)
+        self._sum += seconds * count
+
+    def merge(self, other: Histogram) -> None:
+        self._histogram.add(other._histogram)
+        self._sum += other._sum
+
+    def times(self) -> Times:
+        count = int(self._histogram.total_count)
+        if not count:
+            return NO_TIMES
+        p50, p95, p99 = (self._histogram.get_value_at_percentile(each) / 1000 for each in PERCENTILES)
+        return Times(count, self._sum / count * 1000, p50, p95, p99, self._histogram.get_max_value() / 1000)
+
+
+class Latencies:
+    """Both times of every kind."""
+
+    def __init__(self) -> None:
+        self._sojourn: dict[str, Histogram] = {}
+        self._service: dict[str, Histogram] = {}
+
+    def add(self, kind: str, sojourn: float, service: float, count: int = 1) -> None:
+        """Seconds."""
+        if kind not in self._sojourn:
+            self._sojourn[kind], self._service[kind] = Histogram(), Histogram()
+        self._sojourn[kind].add(sojourn, count)
+        self._service[kind].add(service, count)
+
+    def waiting(self, kind: str, age: float, count: int = 1) -> None:
+        """One that was not answered by the end: its sojourn time is at least its age."""
+        if kind not in self._sojourn:
+            self._sojourn[kind], self._service[kind] = Histogram(), Histogram()
+        self._sojourn[kind].add(age, count)
+
+    def by_kind(self) -> dict[str, tuple[Times, Times]]:
+        """(sojourn, service) of each kind, the most frequent first."""
+        made = {kind: (self._sojourn[kind].times(), self._service[kind].times()) for kind in self._sojourn}
+        return dict(sorted(made.items(), key=lambda item: -item[1][0].count))
+
+    def all(self) -> tuple[Times, Times]:
+        return _sum(self._sojourn).times(), _sum(self._service).times()
+
+
+def _sum(histograms: dict[str, Histogram]) -> Histogram:
+    total = Histogram()
+    for each in histograms.values():
+        total.merge(each)
+    return total
+
 
 SUSTAINED_MS = 50.0
 """A rate counts as sustained while the mean sojourn time is at most this (the workload's published rule)."""

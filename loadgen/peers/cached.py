@@ -26,9 +26,8 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.references import in_rounds
 from loadgen.peers.sql import RowsAnswer
-from loadgen.peers.store import Answer, Change, Lookup, Program, Progress, Query, Server, Session, Target
+from loadgen.peers.store import Answer, Change, Lookup, Program, Progress, Query, Server, Session, Target, in_rounds
 
 EXPIRES_S = 60
 """Seconds an entry lives: what the application does not invalidate is wrong for so long at most."""

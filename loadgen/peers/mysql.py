@@ -11,9 +11,8 @@ from asyncmy.cursors import Cursor, DictCursor
 from asyncmy.errors import Error, IntegrityError
 
 from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.references import in_rounds
 from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
-from loadgen.peers.store import Answer, Change, Conflict, Lookup, Program, Progress, Query, Server
+from loadgen.peers.store import Answer, Change, Conflict, Lookup, Program, Progress, Query, Server, in_rounds
 
 SETTINGS = (
     "innodb_flush_log_at_trx_commit",

@@ -15,9 +15,8 @@ from typing import Any
 import asyncpg
 
 from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.references import in_rounds
 from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
-from loadgen.peers.store import Answer, Change, Conflict, Lookup, Program, Progress, Query, Server
+from loadgen.peers.store import Answer, Change, Conflict, Lookup, Program, Progress, Query, Server, in_rounds
 
 SETTINGS = ("synchronous_commit", "fsync", "shared_buffers", "max_wal_size")
 AGAIN_MAX = 5

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from domains.graph import DomainIndex, NodeIndex
-from domains.types import Delta
+from domains.language.types import Delta
+from domains.plan.graph import DomainIndex, NodeIndex
 from migrations.backfill.job import Flow, Stage
-from migrations.backfill.pruning import pruned
+from migrations.backfill.stages import pruned
 from migrations.backfill.task import RowsBlock, run_task
 
 States = dict[tuple[DomainIndex, NodeIndex], list[bytes]]

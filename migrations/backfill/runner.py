@@ -11,7 +11,7 @@ from signal import Signals
 from typing import Protocol
 
 from domains.errors import Unavailable
-from domains.types import TableSchema
+from domains.language.types import TableSchema
 from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 
 

@@ -1,35 +1,42 @@
 """From a migration's new nodes to the stages of a bulk job. Pure.
 
-A row that crosses links does so on lanes 0, 1, 2 … (``domains/packets.py``), so what a domain sends on lane k depends
-on its tables and on what came over lanes below k. Stage k is therefore: every domain that sends on lane k, or has a
-new full state that depends on lanes below k and on no other::
+A row that crosses links does so on lanes 0, 1, 2 … (``domains/plan/packets.py``), so what a domain sends on lane k
+depends on its tables and on what came over lanes below k. Stage k is therefore: every domain that sends on lane k, or
+has a new full state that depends on lanes below k and on no other::
 
     stage 0   domain 0: votes@0 ─► γ ─► egress       domain 1: votes@1 ─► γ ─► egress          (lane 0)
     stage 1   domain 0: ingress ─► γ ─► reader       domain 1: ingress ─► γ ─► reader
 
 A task has the nodes of its domain that what it is to give is computed from: the new ones, and the running ones without
 state on which they stand. Where they stand on state that runs already, that is *empty* in a task: what is loaded then
-is what they come to without it, and it is fed whole when the replay begins (``domains/replay.py``). A recovery builds
-so, since parts of a view may have survived. A migration does not, and :func:`obstacle` says so: it mostly stands on
-little else, and is fed from it in slices.
+is what they come to without it, and it is fed whole when the replay begins (``domains/engine/lifecycle/replay.py``). A
+recovery builds so, since parts of a view may have survived. A migration does not, and :func:`obstacle` says so: it
+mostly stands on little else, and is fed from it in slices.
 
 What is built is told by places, not by nodes: a recovery builds a node again only where it was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
-from domains.commands import AddNodes, Route
-from domains.graph import (
+from domains.language.rewriting import fields_of
+from domains.language.types import Delta, TableSchema
+from domains.plan.commands import AddNodes, Route
+from domains.plan.deltas import Entry, add_row
+from domains.plan.graph import (
+    Aggregate,
     Base,
+    Columns,
     DomainIndex,
     Egress,
     Filter,
     Ingress,
     Join,
     JoinKind,
+    Materialization,
     Node,
     NodeIndex,
     Project,
@@ -37,14 +44,83 @@ from domains.graph import (
     TopK,
     Union,
 )
-from domains.graph import Materialization as Kept
-from domains.packets import lane_of, receiver_of, sender_of
-from domains.sharding import base_shard
-from domains.types import TableSchema
+from domains.plan.graph import Materialization as Kept
+from domains.plan.packets import lane_of, receiver_of, sender_of
+from domains.plan.sharding import base_shard
 from migrations.backfill.job import Flow, Sink, Stage, Task, TaskTable
-from migrations.backfill.pruning import columns_read
-from migrations.dataflow import Dataflow
-from migrations.plan import MigrationPlan
+from migrations.flow.dataflow import Dataflow
+from migrations.flow.plan import MigrationPlan
+
+# Column pruning: of its base tables a task reads the columns that something of it depends on, and no others. Pure.
+#
+# ::
+#
+#     votes (user, story) ─► ⋈ story = id ─► π author        of votes: story
+#                               ▲
+#     stories (id, author, title, text) ─┘                   of stories: id, author
+#
+# What a task comes to is a function of the bag of rows with these columns, so rows that differ in others only may
+# come as one, their weights summed. That is most of a bulk job's speed where a large table is aggregated: of 47
+# million votes for 2.5 million stories as many rows are left, before any code of ours sees them.
+
+
+def columns_read(nodes: Sequence[Node]) -> dict[str, frozenset[int]]:
+    """By base table, the stored positions of the columns that the nodes depend on, which are in topological order.
+
+    Of a node that keeps state, or below which nothing is, every column counts.
+    """
+    widths = {node.index: len(node.columns) for node in nodes}
+    wanted: dict[NodeIndex, set[int]] = {index: set() for index in widths}
+    ends = widths.keys() - {parent for node in nodes for parent in node.parents}
+    read: dict[str, set[int]] = {}
+    for node in reversed(nodes):
+        of_node = wanted[node.index]
+        if node.materialization is not Materialization.NONE or node.index in ends:
+            of_node.update(range(widths[node.index]))
+        if isinstance(node.operator, Base):
+            stored = node.operator.columns
+            read.setdefault(node.operator.table, set()).update(stored[column] for column in of_node)
+        elif not isinstance(node.operator, Ingress):
+            parents = _of_parents(node, of_node, [widths[parent] for parent in node.parents])
+            for parent, columns in zip(node.parents, parents, strict=True):
+                wanted[parent].update(columns)
+    return {table: frozenset(columns) for table, columns in read.items()}
+
+
+def _of_parents(node: Node, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+    """Of each parent the columns that these of the node depend on, and those that decide which rows it has."""
+    match node.operator:
+        case Filter(predicate=predicate):
+            return [wanted | fields_of(predicate)]
+        case Project(expressions=expressions):
+            return [set[int]().union(*map(fields_of, expressions))]
+        case Union():
+            return [wanted for _ in node.parents]
+        case Join(left_on=left_on, right_on=right_on, residual=residual):
+            both = wanted | (fields_of(residual) if residual is not None else set())
+            width = widths[0]
+            left, right = ({c for c in both if c < width}, {c - width for c in both if c >= width})
+            return [left | set(left_on), right | set(right_on)]
+        case Aggregate(group=group, calls=calls):
+            ordered = {term.column for call in calls for term in call.order}
+            return [{*group, *(call.argument for call in calls if call.argument is not None), *ordered}]
+        case TopK() | Egress() | Reader():  # Rows are ranked whole, and leave the domain whole.
+            return [set(range(width)) for width in widths]
+        case Base() | Ingress():
+            return []
+        case _:
+            assert_never(node.operator)
+
+
+def pruned(rows: Iterable[Delta], columns: Columns, width: int) -> list[Delta]:
+    """Rows with None in all other columns than these, equal ones as one."""
+    if len(columns) == width:
+        return list(rows)
+    wanted, entry = set(columns), Entry()
+    for row, weight in rows:
+        add_row(entry, tuple(value if place in wanted else None for place, value in enumerate(row)), weight)
+    return list(entry.items())
+
 
 Place = tuple[NodeIndex, DomainIndex]
 """A node in one physical domain."""

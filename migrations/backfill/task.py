@@ -22,22 +22,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from domains.archive import check_rows
-from domains.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_block
-from domains.commands import Activate, AddNodes, Feed, Route
-from domains.control import perform
-from domains.deltas import Entry, add_row
-from domains.domain import Domain
-from domains.forward import ForwardPass
-from domains.graph import Aggregate, Base, Columns, DomainIndex, Ingress, NodeIndex, TopK
-from domains.loading import exported, rows_of_state
-from domains.memory_store import MemoryStore, MemoryTable
-from domains.packets import Effect, LinkId, LinkUpdate, Publish, Send
-from domains.row_types import RowTypes
-from domains.sharding import shard_of
-from domains.step import Step
-from domains.types import Delta, Row, TableSchema
-from domains.vertex import Vertex
+from domains.archive.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_block
+from domains.archive.manifest import check_rows
+from domains.engine.control import perform
+from domains.engine.domain import Domain
+from domains.engine.forward import ForwardPass
+from domains.engine.lifecycle.replay import exported, rows_of_state
+from domains.engine.step import Step
+from domains.language.types import Delta, Row, TableSchema
+from domains.operators.operator import Vertex
+from domains.plan.commands import Activate, AddNodes, Feed, Route
+from domains.plan.deltas import Entry, add_row
+from domains.plan.graph import Aggregate, Base, Columns, DomainIndex, Ingress, NodeIndex, TopK
+from domains.plan.packets import Effect, LinkId, LinkUpdate, Publish, Send
+from domains.plan.sharding import shard_of
+from domains.store.memory_store import MemoryStore, MemoryTable
+from domains.store.row_types import RowTypes
 from migrations.backfill.job import Flow, Sink, Task, TaskTable
 
 FEED_ROWS = 4_000

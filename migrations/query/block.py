@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from domains.errors import SqlError
-from domains.expressions import Expression, Field
-from domains.rewriting import fold
-from migrations.parse import exp
+from domains.language.expressions import Expression, Field
+from domains.language.rewriting import fold
+from migrations.parse.reading import exp
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.scope import Scope
 from migrations.query.relation import Context, Output, Relation, Sorting
-from migrations.query.scalar import Setting, scalar
-from migrations.query.scope import Scope
 from migrations.query.stage import Stage
 from migrations.query.subqueries import Subqueries
 

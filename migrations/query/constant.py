@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domains.compile import compile_expression, compile_predicate
 from domains.errors import LimitExceeded, SqlError, Unsupported
-from domains.expressions import Expression
-from domains.types import Column, Row
-from migrations.parse import exp
-from migrations.query.ordering import read_limit
-from migrations.query.scalar import Setting, scalar
-from migrations.query.scope import Scope
+from domains.language.compile import compile_expression, compile_predicate
+from domains.language.expressions import Expression
+from domains.language.types import Column, Row
+from migrations.parse.reading import exp
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.scope import Scope
+from migrations.query.relation import read_limit
 from migrations.query.select import output_name
 
 

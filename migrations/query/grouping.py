@@ -10,22 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from domains.errors import HeadraceError, SqlError, Unsupported
-from domains.expressions import Constant, Expression, Field
-from domains.functions.comparands import is_determined
-from domains.graph import AggregateCall, OrderTerm
-from domains.rewriting import fold
-from migrations.parse import exp
-from migrations.query.aggregates import Summary, aggregates_in, is_aggregate, is_operand, summary
+from domains.language.expressions import Constant, Expression, Field
+from domains.language.functions.comparands import is_determined
+from domains.language.rewriting import fold
+from domains.plan.graph import AggregateCall, OrderTerm
+from migrations.parse.reading import children, exp
 from migrations.query.block import Block
+from migrations.query.expressions.aggregates import Summary, aggregates_in, is_aggregate, is_operand, summary
+from migrations.query.expressions.literals import shown
+from migrations.query.expressions.parameters import own_nodes
+from migrations.query.expressions.scalar import scalar
+from migrations.query.expressions.terms import equality
 from migrations.query.joins import Arranged, Leaf
-from migrations.query.parameters import own_nodes
 from migrations.query.plan import Plan, aggregated, projected
-from migrations.query.precision import shown
 from migrations.query.relation import SEVERAL
-from migrations.query.scalar import scalar
 from migrations.query.stage import Stage, Wide, stage_of
-from migrations.query.terms import equality
-from migrations.tree import children
 
 
 def group_rows(block: Block) -> None:

@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 
 from domains.errors import SqlError
-from migrations.parse import exp, text_of
-from migrations.tree import nodes
+from migrations.parse.reading import exp, nodes, text_of
 
 _CALL = re.compile(r"\bPARTIAL_BY\b\s*(\([^()]*\))?", re.IGNORECASE)
 _NAME = re.compile(r"`([^`]+)`|(\w+)")

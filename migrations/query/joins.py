@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domains.expressions import Expression
-from domains.functions.comparands import keys
-from domains.graph import JoinKind
+from domains.language.expressions import Expression
+from domains.language.functions.comparands import keys
+from domains.plan.graph import JoinKind
+from migrations.query.expressions.terms import conjunction, equality, moved, null_rejected, positions
 from migrations.query.plan import Plan, extended, filtered, joined
-from migrations.query.terms import conjunction, equality, moved, null_rejected, positions
 
 
 @dataclass(frozen=True, slots=True)

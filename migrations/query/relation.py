@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from domains.errors import Unsupported
-from domains.expressions import Constant, Expression, Field
-from domains.graph import OrderTerm, ParameterKind, TopK
-from domains.types import BOOL, Column, Row, SqlType, TableSchema
+from domains.errors import SqlError, Unsupported
+from domains.language.expressions import Constant, Expression, Field
+from domains.language.types import BIGINT, BOOL, Column, Row, SqlType, TableSchema
+from domains.plan.graph import OrderTerm, ParameterKind, TopK
 from migrations.catalog import Catalog
+from migrations.parse.reading import exp, position, text_of
+from migrations.query.expressions.scope import Scope
 from migrations.query.plan import Plan, base, distinct, filtered, projected, top
-from migrations.query.scope import Scope
 
 Mark = tuple[int, ...]
 """Where a ``?`` stands: its place in the text, behind the places of the views that it was inlined through."""
@@ -216,3 +217,28 @@ def require_single(carried: Iterable[Carried], construct: str, group: Iterable[i
                 "each value",
                 hint=f'use "{c.slot.name} = ?", or make the column one of those that {construct} keeps',
             )
+
+
+# ORDER BY and LIMIT as they are written: directions, counts, and the two parameters that are no columns.
+
+
+def sorting_direction(term: exp.Expr) -> bool:
+    """Whether an ORDER BY term descends."""
+    return bool(term.args.get("desc"))
+
+
+def read_limit(node: exp.Expr) -> tuple[int | Slot | None, int | Slot]:
+    """LIMIT and OFFSET; None and 0 where they are absent."""
+    limit, offset = node.args.get("limit"), node.args.get("offset")
+    count = None if limit is None else _count(limit.expression, ParameterKind.LIMIT)
+    start = offset.expression if offset is not None else None
+    return count, 0 if start is None else _count(start, ParameterKind.OFFSET)
+
+
+def _count(node: exp.Expr, kind: ParameterKind) -> int | Slot:
+    if isinstance(node, exp.Placeholder):
+        name = str(node.this) if node.this else kind.value
+        return Slot(name, kind, BIGINT, ((position(node),),), bool(node.this))
+    if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
+        return int(node.this)
+    raise SqlError(f"{kind.value.upper()} wants a number or ?, not {text_of(node)}")

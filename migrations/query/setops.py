@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from domains.errors import SqlError, Unsupported
-from domains.expressions import Expression
-from domains.functions import call, common_type
-from domains.functions.comparands import are_alike
-from domains.rewriting import fold
-from domains.types import Column, Kind, SqlType
-from migrations.parse import exp
+from domains.language.expressions import Expression
+from domains.language.functions import call, common_type
+from domains.language.functions.comparands import are_alike
+from domains.language.rewriting import fold
+from domains.language.types import Column, Kind, SqlType
+from migrations.parse.reading import exp
 from migrations.query.block import Plan
-from migrations.query.literals import literal
-from migrations.query.ordering import read_limit, sorting_direction
+from migrations.query.expressions.literals import literal, precise
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.plan import projected, united
-from migrations.query.precision import precise
 from migrations.query.relation import (
     Carried,
     Context,
@@ -26,9 +26,9 @@ from migrations.query.relation import (
     Sorting,
     bounded,
     deduplicated,
+    read_limit,
+    sorting_direction,
 )
-from migrations.query.scalar import Setting, scalar
-from migrations.query.scope import Bound, Scope
 
 
 def plan_union(node: exp.SetOperation, context: Context, plan: Plan) -> Relation:

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, Unsupported
-from domains.expressions import Expression, Field
-from domains.functions import call
-from domains.rewriting import fold
-from domains.types import TableSchema
+from domains.language.expressions import Expression, Field
+from domains.language.functions import call
+from domains.language.rewriting import fold
+from domains.language.types import TableSchema
 from migrations.catalog import ViewDefinition, unknown
-from migrations.parse import exp, position
+from migrations.parse.reading import exp, position
+from migrations.query.expressions.parameters import HINT, is_parameterised, read_comparisons
+from migrations.query.expressions.scalar import Setting, conjuncts, scalar
+from migrations.query.expressions.scope import Bound, Scope
+from migrations.query.expressions.terms import positions
 from migrations.query.joins import Inner, Leaf, Left, Source
-from migrations.query.parameters import HINT, is_parameterised, read_comparisons
 from migrations.query.relation import Context, Relation, bounded, marked, of_table, plain, renamed
-from migrations.query.scalar import Setting, conjuncts, scalar
-from migrations.query.scope import Bound, Scope
 from migrations.query.stage import Stage, Wide, wide
-from migrations.query.terms import positions
 
 Translate = Callable[[exp.Expr], Expression]
 Plan = Callable[[exp.Expr, Context], Relation]

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from domains.errors import Unsupported
-from domains.expressions import Expression, Field
-from domains.functions import call
-from domains.functions.comparands import are_alike
-from domains.graph import ParameterKind
-from domains.types import Value
-from migrations.query.evaluation import is_satisfied
+from domains.language.expressions import Expression, Field
+from domains.language.functions import call
+from domains.language.functions.comparands import are_alike
+from domains.language.types import Value
+from domains.plan.graph import ParameterKind
+from migrations.query.expressions.terms import is_satisfied, null_rejected, positions
 from migrations.query.joins import (
     Arranged,
     Inner,
@@ -29,7 +29,6 @@ from migrations.query.joins import (
 )
 from migrations.query.plan import Plan
 from migrations.query.relation import Relation, Slot
-from migrations.query.terms import null_rejected, positions
 
 EmptyRow = dict[int, Value]
 """Columns of the wide row → their value where a counting source finds no row; columns that are left out are NULL."""

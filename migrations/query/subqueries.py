@@ -16,17 +16,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from domains.errors import SqlError, Unsupported
-from domains.expressions import Constant, Expression, Field
-from domains.functions import call
-from domains.functions.comparands import keys
-from domains.graph import Aggregate, AggregateCall, AggregateFunction, Project
-from domains.types import BIGINT
-from migrations.parse import exp
+from domains.language.expressions import Constant, Expression, Field
+from domains.language.functions import call
+from domains.language.functions.comparands import keys
+from domains.language.types import BIGINT
+from domains.plan.graph import Aggregate, AggregateCall, AggregateFunction, Project
+from migrations.parse.reading import exp
+from migrations.query.expressions.literals import NOTHING, truth
+from migrations.query.expressions.scope import Scope
 from migrations.query.joins import Leaf
-from migrations.query.literals import NOTHING, truth
 from migrations.query.plan import aggregated, projected
 from migrations.query.relation import Context, Output, Relation, bounded, deduplicated, plain, settled
-from migrations.query.scope import Scope
 from migrations.query.stage import Stage, wide
 
 Plan = Callable[[exp.Expr, Context], Relation]

@@ -6,20 +6,101 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
-from domains.graph import Base, NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
-from domains.types import Column
+from domains.language.types import Column
+from domains.plan.graph import Base, NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
 from migrations.catalog import Catalog
-from migrations.joint_graph import JointGraph
-from migrations.parse import exp
-from migrations.provenance import traced
+from migrations.joint_graph.graph import JointGraph
+from migrations.joint_graph.provenance import traced
+from migrations.parse.reading import exp, nodes
 from migrations.query.hints import partial_by
-from migrations.query.naming import LOWER, UPPER, Placed, name_parameters
-from migrations.query.plan import emit
-from migrations.query.prune import pruned
-from migrations.query.relation import Context, Relation, Slot, limited, settled
+from migrations.query.plan import emit, pruned
+from migrations.query.relation import Context, Relation, Slot, bounded, limited, settled
+from migrations.query.select import plan_select
+from migrations.query.setops import plan_union, sorted_and_limited
 from migrations.query.source import named_columns
-from migrations.query.whole import plan_query
-from migrations.tree import nodes
+
+# A whole query: WITH, and what follows it.
+
+
+def plan_query(node: exp.Expr, context: Context) -> Relation:
+    """The relation that a SELECT, a UNION or a query in parentheses means, with all names resolved.
+
+    :raises SqlError: the text is wrong.
+    :raises Unsupported: right SQL that is not done.
+    """
+    clause = node.args.get("with_")
+    if clause is not None:
+        context = _with_ctes(clause, context)
+    if isinstance(node, exp.Select):
+        return plan_select(node, context, plan_query)
+    if isinstance(node, exp.SetOperation):
+        return plan_union(node, context, plan_query)
+    if isinstance(node, exp.Subquery):
+        return _in_parentheses(node, context)
+    raise Unsupported(f"{type(node).__name__.upper()} as a query", hint="use SELECT")
+
+
+def _in_parentheses(node: exp.Subquery, context: Context) -> Relation:
+    relation = plan_query(node.this, context)
+    modified = [key for key in ("order", "limit", "offset") if node.args.get(key) is not None]
+    return sorted_and_limited(bounded(relation), node) if modified else relation
+
+
+def _with_ctes(clause: exp.With, context: Context) -> Context:
+    if clause.args.get("recursive"):
+        raise Unsupported("WITH RECURSIVE", hint="views are not recursive; unroll the levels that you need")
+    names: set[str] = set()
+    for cte in clause.expressions:
+        name = cte.alias
+        if name.lower() in names:
+            raise SqlError(f'the name "{name}" stands twice in WITH')
+        names.add(name.lower())
+        if not isinstance(cte.this, exp.Query):
+            raise Unsupported(f'WITH "{name}" that is no SELECT')
+        relation = plan_query(cte.this, context)
+        context = context.with_cte(name, named_columns(relation, [c.name for c in cte.args["alias"].columns], name))
+    return context
+
+
+# Parameters get their names: that of their column, unique within the view.
+
+LOWER = (ParameterKind.GREATER, ParameterKind.GREATER_EQUAL)
+UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A parameter and the view's column that it is compared with; None for LIMIT and OFFSET."""
+
+    slot: Slot
+    column: int | None
+
+
+def name_parameters(placed: Sequence[Placed], columns: Sequence[Column]) -> tuple[Parameter, ...]:
+    """``id``, ``id_2``; the two bounds of one column are ``created_at_min`` and ``created_at_max``."""
+    taken: set[str] = set()
+    parameters = []
+    for p in placed:
+        name = wanted = p.slot.name + _bound(p, placed)
+        count = 1
+        while name.lower() in taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        taken.add(name.lower())
+        type = p.slot.type if p.column is None else columns[p.column].type
+        parameters.append(Parameter(name, p.slot.kind, p.column, type))
+    return tuple(parameters)
+
+
+def _bound(p: Placed, placed: Sequence[Placed]) -> str:
+    """The suffix that tells the bounds of one column apart; nothing where there is only one."""
+    if p.slot.named or p.slot.kind not in (*LOWER, *UPPER):
+        return ""
+    ours, others = (LOWER, UPPER) if p.slot.kind in LOWER else (UPPER, LOWER)
+    if not any(o.column == p.column and o.slot.kind in others for o in placed):
+        return ""
+    return "_min" if ours is LOWER else "_max"
+
 
 EQUALITIES = (ParameterKind.EQUAL, ParameterKind.IN)
 

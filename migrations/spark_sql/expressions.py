@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from domains.errors import Unsupported
-from domains.expressions import Call, Constant, Expression, Field
-from domains.functions import common_type
-from domains.functions.comparands import comparable, settled
-from domains.types import DOUBLE, TEXT, Kind, SqlType
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.functions import common_type
+from domains.language.functions.comparands import comparable, settled
+from domains.language.types import DOUBLE, TEXT, Kind, SqlType
 from migrations.spark_sql.functions import FUNCTIONS
 from migrations.spark_sql.values import compared_with, converted, exact_literal, literal
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from domains.errors import Unsupported
-from domains.expressions import Call, Constant
-from domains.functions import numeric_type
-from domains.types import BIGINT, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
+from domains.language.expressions import Call, Constant
+from domains.language.functions import numeric_type
+from domains.language.types import BIGINT, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
 from migrations.spark_sql.values import converted, decimal, literal, spark_type
 
 Written = Callable[[Call, Sequence[str]], str]

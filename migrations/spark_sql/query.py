@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from domains.errors import SqlError, Unsupported
-from domains.functions import common_type
-from domains.functions.comparands import are_alike
-from domains.graph import ParameterKind
-from domains.types import Column, SqlType
+from domains.language.functions import common_type
+from domains.language.functions.comparands import are_alike
+from domains.language.types import Column, SqlType
+from domains.plan.graph import ParameterKind
 from migrations.catalog import Catalog
-from migrations.parse import exp
-from migrations.query.aggregates import aggregates_in
-from migrations.query.ordering import read_limit, sorting_direction
-from migrations.query.relation import Slot
+from migrations.parse.reading import exp
+from migrations.query.expressions.aggregates import aggregates_in
+from migrations.query.relation import Slot, read_limit, sorting_direction
 from migrations.spark_sql.block import Block
 from migrations.spark_sql.source import Answer, Context, Term, fresh_context
 from migrations.spark_sql.values import converted

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from domains.errors import SqlError, Unsupported
-from domains.expressions import Expression, Field
-from domains.functions import call
-from domains.types import Column, TableSchema
+from domains.language.expressions import Expression, Field
+from domains.language.functions import call
+from domains.language.types import Column, TableSchema
 from migrations.catalog import Catalog
-from migrations.parse import exp, position
-from migrations.query.parameters import is_parameterised, read_comparisons
+from migrations.parse.reading import exp, position
+from migrations.query.expressions.parameters import is_parameterised, read_comparisons
+from migrations.query.expressions.scalar import Setting, conjuncts, scalar
+from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.relation import Slot
-from migrations.query.scalar import Setting, conjuncts, scalar
-from migrations.query.scope import Bound, Scope
 from migrations.spark_sql.expressions import Names
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from domains.errors import Unsupported
-from domains.functions import comparison_type
-from domains.types import BIGINT, Kind, SqlType, Value
+from domains.language.functions import comparison_type
+from domains.language.types import BIGINT, Kind, SqlType, Value
 
 DIGITS = 38
 """Of Spark's DECIMAL."""
@@ -103,7 +103,7 @@ _SCALE_COMPARED = 18
 
 
 def compared_with(text: str, type: SqlType, other: SqlType) -> str:
-    """A value of ``type`` where it is compared with one of ``other`` (``domains/functions/comparands.py``).
+    """A value of ``type`` where it is compared with one of ``other`` (``domains/language/functions/comparands.py``).
 
     :raises Unsupported: Spark has no way to say it.
     """

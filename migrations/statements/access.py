@@ -2,20 +2,20 @@
 
 ``id = 7 AND kind IN (1, 2) AND name LIKE 'a%'`` demands ``id`` among (7) and ``kind`` among (1, 2). A look-up finds
 what equals a key exactly, while ``=`` converts first (``id = '7'`` is true for 7), so a constant counts only where one
-value of the column's type at most makes the comparison true (``domains/functions/comparands.py``).
+value of the column's type at most makes the comparison true (``domains/language/functions/comparands.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domains.expressions import Call, Constant, Expression, Field
-from domains.functions.comparands import comparand, equal_value
-from domains.graph import Columns
-from domains.packets import Access
-from domains.selecting import keys_of
-from domains.types import Kind, Row, SqlType, TableSchema, Value
-from migrations.query.terms import and_parts
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.functions.comparands import comparand, equal_value
+from domains.language.types import Kind, Row, SqlType, TableSchema, Value
+from domains.plan.graph import Columns
+from domains.plan.packets import Access
+from domains.store.selecting import keys_of
+from migrations.query.expressions.terms import and_parts
 from migrations.statements.constants import constant_of
 
 _MOST_KEYS = 100_000

@@ -9,16 +9,16 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, cast
 
-from domains.coercion import coerce
 from domains.errors import BadRequest, Unsupported
-from domains.expressions import Constant, Expression
-from domains.rewriting import fold
-from domains.temporal import utc_text
-from domains.types import BLOB, DOUBLE, TableColumn, Value, decimal_type
-from migrations.parse import Parsed, exp, position
-from migrations.query import literals
-from migrations.query.scalar import Setting, scalar
-from migrations.query.scope import Scope
+from domains.language.coercion import coerce
+from domains.language.expressions import Constant, Expression
+from domains.language.rewriting import fold
+from domains.language.temporal import utc_text
+from domains.language.types import BLOB, DOUBLE, TableColumn, Value, decimal_type
+from migrations.parse.reading import Parsed, exp, position
+from migrations.query.expressions import literals
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.scope import Scope
 
 NO_COLUMNS = Scope(())
 

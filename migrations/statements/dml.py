@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from domains.errors import SqlError, Unsupported
-from domains.packets import Delete, Operation, Update
-from domains.rewriting import fold
-from domains.types import TableSchema, Value
+from domains.language.rewriting import fold
+from domains.language.types import TableSchema, Value
+from domains.plan.packets import Delete, Operation, Update
 from migrations.catalog import Catalog
-from migrations.parse import Parsed, exp
-from migrations.query.scalar import Setting, scalar
-from migrations.query.scope import Scope
+from migrations.parse.reading import Parsed, exp
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.scope import Scope
 from migrations.statements.access import access
-from migrations.statements.assign import assignments
 from migrations.statements.constants import constant_of, placeholders, value_of
+from migrations.statements.definitions.sharded import refuse_moving
 from migrations.statements.insert import insert
 from migrations.statements.names import written_table
-from migrations.statements.sharded import refuse_moving
 from migrations.statements.statement import PendingWrite, WriteStatement
+from migrations.statements.stored import assignments
 from migrations.statements.subqueries import Answers, answered, select_of, subqueries
 
 

@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from domains.errors import ConstraintViolation, SqlError, Unsupported
-from domains.expressions import Expression, Field
-from domains.packets import Insert
-from domains.types import Row, TableSchema, Value
-from migrations.parse import exp
-from migrations.query.literals import literal
-from migrations.query.scalar import Setting
-from migrations.query.scope import Bound, Scope
-from migrations.statements.assign import assignments, default_of, is_default
+from domains.language.expressions import Expression, Field
+from domains.language.types import Row, TableSchema, Value
+from domains.plan.packets import Insert
+from migrations.parse.reading import exp
+from migrations.query.expressions.literals import literal
+from migrations.query.expressions.scalar import Setting
+from migrations.query.expressions.scope import Bound, Scope
 from migrations.statements.constants import NO_COLUMNS, evaluate
 from migrations.statements.names import column_position
-from migrations.statements.stored import row_maker
+from migrations.statements.stored import assignments, default_of, is_default, row_maker
 
 SettingOf = Callable[[Scope], Setting]
 """The setting of the statement's expressions over a scope."""

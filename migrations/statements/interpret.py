@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from domains.errors import Unsupported
-from domains.expressions import Constant
-from domains.types import Value
+from domains.language.expressions import Constant
+from domains.language.types import Value
 from migrations.catalog import Catalog
-from migrations.parse import Parsed, exp, parse, text_of
+from migrations.parse.reading import Parsed, exp, parse, text_of
 from migrations.query.constant import constant_select, reads_nothing
-from migrations.query.scalar import Setting
-from migrations.statements import alter, ddl, dml, show
+from migrations.query.expressions.scalar import Setting
+from migrations.statements import dml, show
 from migrations.statements.constants import (
     Argument,
     check_params,
@@ -20,8 +20,9 @@ from migrations.statements.constants import (
     placeholders,
     scalars,
 )
-from migrations.statements.literal_nodes import literal_node
+from migrations.statements.definitions import alter, ddl
 from migrations.statements.statement import ConstantSelect, SelectStatement, Statement
+from migrations.statements.subqueries import literal_node
 
 
 def split(sql: str) -> list[Parsed]:

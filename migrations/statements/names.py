@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from domains.errors import AlreadyExists, LimitExceeded, SqlError, UnknownName, Unsupported
-from domains.types import TableSchema
+from domains.language.types import TableSchema
 from migrations.catalog import Catalog, ViewDefinition, unknown
-from migrations.parse import exp, place
+from migrations.parse.reading import exp, place
 
 LONGEST_NAME = 64
 """Characters, as in MySQL: names are file, key and metric names elsewhere."""

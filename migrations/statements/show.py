@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TypeVar
 
 from domains.errors import SqlError, Unsupported
-from domains.expressions import Field
-from domains.functions import call
-from domains.rewriting import fold
-from domains.types import TEXT
+from domains.language.expressions import Field
+from domains.language.functions import call
+from domains.language.rewriting import fold
+from domains.language.types import TEXT
 from migrations.catalog import Catalog, ViewDefinition
-from migrations.parse import Parsed, exp, text_of
-from migrations.query.literals import text
-from migrations.query.scalar import Setting, scalar
-from migrations.query.scope import Bound, Scope
+from migrations.parse.reading import Parsed, exp, text_of
+from migrations.query.expressions.literals import text
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.scope import Bound, Scope
 from migrations.statements.constants import Argument, value_of
 from migrations.statements.names import known_relation
 from migrations.statements.statement import (

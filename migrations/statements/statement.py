@@ -1,19 +1,19 @@
 """What a statement means, as data: the union that ``interpret.py`` yields and the controller matches exhaustively.
 
 Statements that change a table's shape carry its whole new schema, so that whoever performs them compares two schemas
-and knows no DDL. Statements that write carry an operation of ``domains/packets.py``, ready to send; one that must ask
-first (``DELETE … WHERE id IN (SELECT …)``) is a :class:`PendingWrite` until the answers are known.
+and knows no DDL. Statements that write carry an operation of ``domains/plan/packets.py``, ready to send; one that must
+ask first (``DELETE … WHERE id IN (SELECT …)``) is a :class:`PendingWrite` until the answers are known.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from domains.expressions import Expression
-from domains.packets import Operation
-from domains.types import Column, Row, TableSchema, Value
+from domains.language.expressions import Expression
+from domains.language.types import Column, Row, TableSchema, Value
+from domains.plan.packets import Operation
 from migrations.catalog import ViewDefinition
-from migrations.parse import exp
+from migrations.parse.reading import exp
 from migrations.query.relation import Relation
 from migrations.statements.constants import Argument
 

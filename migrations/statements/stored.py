@@ -7,15 +7,109 @@ dicts takes 0.16 ms on one core of a small server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from domains.coercion import row_coercer
-from domains.errors import ConstraintViolation, TypeViolation
-from domains.types import Row, TableSchema
-from migrations.statements.assign import default_of
-from migrations.statements.shapes import Shapes
+from domains.errors import ConstraintViolation, SqlError, TypeViolation
+from domains.language.coercion import row_coercer
+from domains.language.expressions import Constant, Expression
+from domains.language.types import Row, TableColumn, TableSchema, Value
+from migrations.parse.reading import exp, text_of
+from migrations.query.expressions.literals import precise
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.scope import Scope
+from migrations.statements.constants import coerced
+from migrations.statements.names import column_position
+
+# SET clauses: ``column = expression``, of UPDATE and of ON DUPLICATE KEY UPDATE.
+#
+# The engine performs them from left to right, as MySQL does, and coerces each value to its column there; a constant
+# is coerced here already, so that what cannot fit is refused before anything is sent.
+
+
+def assignments(
+    items: Sequence[exp.Expr], schema: TableSchema, scope: Scope, setting: Setting, now: str
+) -> tuple[tuple[int, Expression], ...]:
+    """(position, expression over ``scope``'s row) for each item, in order."""
+    return tuple(_assignment(item, schema, scope, setting, now) for item in items)
+
+
+def _assignment(
+    item: exp.Expr, schema: TableSchema, scope: Scope, setting: Setting, now: str
+) -> tuple[int, Expression]:
+    if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
+        raise SqlError(f'"{text_of(item)[:60]}" is no assignment', hint="write column = expression")
+    if item.this.table:
+        scope.resolve(item.this)
+    position = column_position(schema, item.this.name, item.this)
+    column = schema.columns[position]
+    node = item.args["expression"]
+    if is_default(node):
+        return position, Constant(default_of(column, now), column.type)
+    expression = precise(scalar(node, scope, setting))
+    if isinstance(expression, Constant):
+        return position, Constant(coerced(expression.value, column), column.type)
+    return position, expression
+
+
+def is_default(node: exp.Expr) -> bool:
+    """Whether a value is the keyword DEFAULT."""
+    if isinstance(node, exp.Column):
+        return not node.table and isinstance(node.this, exp.Identifier) and _is_keyword(node.this)
+    return isinstance(node, exp.Var) and node.name.upper() == "DEFAULT"
+
+
+def _is_keyword(name: exp.Identifier) -> bool:
+    return not name.args.get("quoted") and name.name.upper() == "DEFAULT"
+
+
+def default_of(column: TableColumn, now: str) -> Value:
+    """The value of a column that is given none; None also where AUTO_INCREMENT gives it.
+
+    :raises ConstraintViolation: there is none.
+    """
+    if column.default_now:
+        return coerced(now, column)
+    if column.has_default:
+        return column.default
+    if column.nullable or column.auto_increment:
+        return None
+    raise ConstraintViolation(
+        f'column "{column.name}" has no value', hint="it is NOT NULL and has no DEFAULT: give it a value"
+    )
+
+
+# What follows from a table's schema and the names that a write gives, worked out once for all writes of that shape.
+
+MOST_SHAPES = 1024
+"""Remembered shapes of each kind, some kilobytes each: a program has a few for each table. When there are more, they
+are made up, and all are forgotten."""
+
+Names = TypeVar("Names", bound=Hashable)
+Shape = TypeVar("Shape")
+
+
+class Shapes(Generic[Names, Shape]):
+    """``make`` with its results remembered, from any thread.
+
+    By the schema's identity, since its hash takes 7 µs, as long as all that is made for one row. The schema is kept, so
+    that its identity stays its own.
+    """
+
+    def __init__(self, make: Callable[[TableSchema, Names], Shape]) -> None:
+        self._make = make
+        self._known: dict[tuple[int, Names], tuple[TableSchema, Shape]] = {}
+
+    def __call__(self, schema: TableSchema, names: Names) -> Shape:
+        found = self._known.get((id(schema), names))
+        if found is not None:
+            return found[1]
+        made = self._make(schema, names)
+        if len(self._known) >= MOST_SHAPES:
+            self._known.clear()
+        self._known[id(schema), names] = (schema, made)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +145,7 @@ class RowMaker:
 
 
 def row_maker(schema: TableSchema, positions: tuple[int, ...], *, from_json: bool = False) -> RowMaker:
-    """The maker for rows that give these columns; ``from_json`` as in ``domains/coercion.py``."""
+    """The maker for rows that give these columns; ``from_json`` as in ``domains/language/coercion.py``."""
     return _makers(schema, (positions, from_json))
 
 

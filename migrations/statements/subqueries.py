@@ -8,19 +8,47 @@ statements of an application.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
-from domains.expressions import Expression
-from domains.functions import call
-from domains.types import Row, Value
-from migrations.parse import exp, text_of
-from migrations.query import literals
+from domains.language.expressions import Expression
+from domains.language.functions import call
+from domains.language.types import Row, Value
+from migrations.parse.reading import exp, text_of
 from migrations.query.constant import reads_nothing
-from migrations.query.scalar import Setting, scalar
-from migrations.query.scope import Scope
+from migrations.query.expressions import literals
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.scope import Scope
 from migrations.statements.constants import constant_of, placeholders
-from migrations.statements.literal_nodes import literal_node
 from migrations.statements.statement import SelectStatement
+
+# Values written into SQL text: where a parameter's value must become a part of the query.
+
+
+def literal_node(value: Value) -> exp.Expr:
+    """The literal that reads back as ``value``, with its type."""
+    if value is None:
+        return exp.Null()
+    if isinstance(value, str):
+        return exp.Literal.string(value)
+    if isinstance(value, bytes):
+        # Bare it would be a number among numbers.
+        return exp.Cast(this=exp.HexString(this=value.hex()), to=exp.DataType.build("BINARY", dialect="mysql"))
+    negative = value < 0
+    text = _digits(-value if negative else value)
+    node = exp.Literal(this=text, is_string=False)
+    return exp.Paren(this=exp.Neg(this=node)) if negative else node
+
+
+def _digits(value: float | Decimal) -> str:
+    """A number without a sign; a DOUBLE has an exponent, which tells it from a DECIMAL."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, int):
+        return str(value)
+    text = repr(value)
+    return text if "e" in text else f"{text}e0"
+
 
 MOST_ANSWERS = 100_000
 """Rows of a subquery in WHERE: they become one IN list, which is compiled with the statement."""

@@ -11,23 +11,22 @@ from typing import Any
 
 from leading import Leading
 
-from controller.cluster.barrier import Reached, all_lanes
-from controller.cluster.deployment import ClusterDeployment
-from controller.cluster.errors import no_leader
-from controller.cluster.reader_maps import ReaderMaps
+from controller.cluster.leader.performing import Reached, all_lanes
+from controller.cluster.serving.connections import ReaderMaps, no_leader
+from controller.cluster.serving.deployment import ClusterDeployment
 from controller.cluster.state import Assignment, ClusterState
 from controller.deployment import MigrationStatus
 from domains.errors import HeadraceError, NotFound
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from headrace.settings import Settings
 from migrations.change import change_of, entries_of
-from migrations.plan import PlanStep, State, one_domain, plan_start
+from migrations.flow.plan import PlanStep, State, one_domain, plan_start
 from migrations.recipe import Entry
-from worker.messages import CloseDomain, OpenDomain, Perform, Placed, Positions, Reconfigure, Role
-from worker.process import Worker, running
+from worker.protocol.messages import CloseDomain, OpenDomain, Perform, Placed, Positions, Reconfigure, Role
 from worker.reader_map import ReaderClient
+from worker.service.process import Worker, running
 from worker.wire import Connection, connect, greeting
-from zookeeper.cluster_authority import ClusterAuthority
+from zookeeper.authority import ClusterAuthority
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 
 SHARDS = 3

@@ -12,7 +12,7 @@ from fake_deployment import FakeDeployment
 
 from api.app import create_app
 from controller.deployment import Deployment
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
 
 KINDS = ("fake", "local", "sharded", "cluster", "remote")
 """``remote`` is a cluster whose workers are on other hosts than the api process."""

@@ -45,9 +45,20 @@ from domains.errors import (
     UnknownName,
     Unsupported,
 )
-from domains.graph import Parameter, ParameterKind
-from domains.packets import Clock, Once
-from domains.types import BIGINT, DATE, DATETIME, TEXT, Column, Row, SqlType, TableColumn, TableSchema, decimal_type
+from domains.language.types import (
+    BIGINT,
+    DATE,
+    DATETIME,
+    TEXT,
+    Column,
+    Row,
+    SqlType,
+    TableColumn,
+    TableSchema,
+    decimal_type,
+)
+from domains.plan.graph import Parameter, ParameterKind
+from domains.plan.packets import Clock, Once
 from worker.reader_map import BoundLookup
 
 VIEW = re.compile(r"CREATE\s+(?:EXT\s+)?VIEW\s+(\w+)\s+AS\s+(.*)", re.I | re.S)

@@ -9,14 +9,14 @@ from contextlib import AsyncExitStack
 import httpx
 
 from api.control import create_control_app
-from controller.cluster.candidate import Candidate
-from controller.cluster.directory import Directory
-from controller.cluster.fleet import Timing
-from controller.cluster.handles import Wire
-from controller.cluster.leader import LeaderSettings
-from headrace.cluster.leader_client import LeaderClient
-from zookeeper.cluster_authority import ClusterAuthority
-from zookeeper.descriptors import ControllerDescriptor
+from controller.cluster.leader.candidate import Candidate
+from controller.cluster.leader.fleet import Timing
+from controller.cluster.leader.handles import Wire
+from controller.cluster.leader.leader import LeaderSettings
+from controller.cluster.serving.directory import Directory
+from headrace.cluster.api_process import LeaderClient
+from zookeeper.authority import ClusterAuthority
+from zookeeper.registration import ControllerDescriptor
 
 TIMING = Timing(dead_after=60.0, rebalance_after=30.0)
 """As ever, but that nothing moves in the middle of a test, and that nobody is given up for a busy machine: all

@@ -12,9 +12,9 @@ import uvicorn
 from fake_deployment import FakeDeployment
 
 from api.app import create_app
-from headrace.server import config as server_config
+from api.doors.wire_http import ShortProtocol
+from headrace.serving.server import config as server_config
 from headrace.settings import Settings
-from headrace.short_protocol import ShortProtocol
 
 SCHEMA = """
 CREATE TABLE stories (id BIGINT NOT NULL PRIMARY KEY, author BIGINT NOT NULL, title TEXT);

@@ -12,13 +12,13 @@ from headrace_client import tokens
 
 from api.app import create_app
 from controller.deployment import Deployment
-from controller.local import LocalDeployment
-from domains.types import Row
+from controller.embedded.local import LocalDeployment
+from domains.language.types import Row
 from worker.archive.folding import fold
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook
-from worker.archiving import ArchiveOptions
+from worker.service.archiving import ArchiveOptions
 
 SCHEMA = """
 CREATE TABLE votes (story BIGINT NOT NULL, user BIGINT NOT NULL, PRIMARY KEY (story, user));

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from cluster_deployment import SHARDS, InProcess, open_cluster
 
-from api.lookups import Lookups
-from controller.cluster.deployment import ClusterDeployment
-from controller.cluster.directory import Directory
-from controller.cluster.overview import views_of
+from api.lookups.lookups import Lookups
+from controller.cluster.serving.deployment import ClusterDeployment
+from controller.cluster.serving.directory import Directory
+from controller.cluster.serving.overview import views_of
 from controller.cluster.state import ClusterState
 from domains.errors import (
     AlreadyExists,
@@ -27,13 +27,13 @@ from domains.errors import (
     Unavailable,
     UnknownName,
 )
-from domains.graph import DomainIndex
-from domains.packets import Once
-from worker.messages import Role, WriteRequest
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Once
+from worker.protocol.messages import Role, WriteRequest
 from worker.rocks.table import RocksTable
 from worker.wire import ConnectionLost, greeting
-from zookeeper.descriptors import ControllerDescriptor
 from zookeeper.memory import MemoryZooKeeper
+from zookeeper.registration import ControllerDescriptor
 
 SCHEMA = """
 CREATE TABLE items (id BIGINT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, n BIGINT NOT NULL DEFAULT 0);

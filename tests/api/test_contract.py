@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 import headrace
-from controller.cluster.deployment import ClusterDeployment
+from controller.cluster.serving.deployment import ClusterDeployment
 from controller.deployment import Deployment
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
 
 STORIES = [{"id": 1, "author": 10, "title": "one"}, {"id": 2, "author": 10, "title": "två & två"}]
 

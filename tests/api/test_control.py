@@ -11,9 +11,8 @@ from headrace_client.calls import progress
 from api import control
 from api.control import create_control_app
 from api.schemas import MigrationAnswer
-from controller.cluster.candidate import Candidate, NotLeading
-from controller.cluster.rebuild_progress import Rebuilding
-from controller.cluster.rebuild_way import Way
+from controller.cluster.leader.candidate import Candidate, NotLeading
+from controller.cluster.lost_shards.rebuild_way import Rebuilding, Way
 from domains.errors import Unavailable
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from api.lookups import Lookups
-from controller.binding import Binding
-from controller.local import LocalDeployment
+from api.lookups.lookups import Lookups
+from controller.embedded.local import LocalDeployment
+from controller.lookups.binding import Binding
 from worker.reader_map import ReaderSnapshot
-from worker.reader_map.telling import HITS_PER_MISS
+from worker.reader_map.access_reporter import HITS_PER_MISS
 
 
 @pytest.fixture

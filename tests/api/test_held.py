@@ -13,11 +13,10 @@ from cluster_deployment import open_cluster
 from headrace_client import tokens
 
 import headrace
-from domains.decoding import decode_key
-from domains.encoding import encode_key
-from domains.types import BIGINT, BLOB, DOUBLE, TEXT, Kind, SqlType
+from domains.language.encoding import decode_key, encode_key
+from domains.language.types import BIGINT, BLOB, DOUBLE, TEXT, Kind, SqlType
 from headrace.errors import BadRequest, NotFound
-from worker.holds import HOLDS_MAX
+from worker.service.holds import HOLDS_MAX
 
 PRICE = SqlType(Kind.DECIMAL, "DECIMAL(20,3)", length=20, scale=3)
 

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from api import hot_route
-from api.hot_route import HotRoute
+from api.doors import asgi
+from api.doors.asgi import HotRoute
 from api.metrics import Requests
 
 SCOPE = {"type": "http", "method": "GET", "path": "/v1/status", "headers": [], "query_string": b""}
@@ -40,7 +40,7 @@ async def test_nothing_is_wrong_when_whoever_asked_has_gone() -> None:
 
 
 async def test_a_mistake_of_ours_is_still_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hot_route, "GONE_SECONDS", 0.01)
+    monkeypatch.setattr(asgi, "GONE_SECONDS", 0.01)
     with pytest.raises(RuntimeError, match="of ours"):
         await door(RuntimeError("a mistake of ours"))(SCOPE, endless, send)
 

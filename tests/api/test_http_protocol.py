@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from served_bytes import INSERT, MANY, PAGE, STATUS, WITHIN, Site, asked, served
 
-from headrace.http_protocol import HttpProtocol
-from headrace.short_protocol import ShortProtocol
+from api.doors.http_protocol import HttpProtocol
+from api.doors.wire_http import ShortProtocol
 
 GARBAGE = b"this is no request\r\n\r\n"
 SQL = asked("POST /v1/sql", b'{"sql": "SELECT 1"}')

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.kept_answers import ANSWER_MAX, OVERHEAD, Kept, KeptAnswers, pieces_of
-from api.lookup_requests import parse_lookups, parse_piece
-from api.lookups import Lookups
-from api.many_lookups import ManyLookups
-from controller.local import LocalDeployment
+from api.lookups.lookups import Lookups, ManyLookups, parse_lookups, parse_piece
+from api.lookups.response_cache import ANSWER_MAX, OVERHEAD, Kept, KeptAnswers, pieces_of
+from controller.embedded.local import LocalDeployment
 from domains.errors import BadRequest, NotFound
 
 SCHEMA = """

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.encoding import parse, parse_numbers, serialize
-from api.lookup_requests import parse_keys, parse_query
-from api.prepared_views import MAX_PREPARED, PreparedViews
+from api.lookups.lookups import MAX_PREPARED, PreparedViews, parse_keys, parse_query
 from domains.errors import BadRequest
 
 text = st.text(st.characters(exclude_categories=["Cs"]))

@@ -12,15 +12,14 @@ import httpx
 import pytest
 from fake_deployment import FakeDeployment
 
-from api.kept_answers import Kept
-from api.lookups import Lookups
-from api.many_lookups import MAX_REFERRING, ManyLookups
-from api.references import Take, values_of
-from controller.binding import KEYS_PER_LOOKUP
+from api.lookups.lookups import MAX_REFERRING, Lookups, ManyLookups
+from api.lookups.references import Take, values_of
+from api.lookups.response_cache import Kept
 from controller.deployment import Deployment, ViewInfo
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
+from controller.lookups.binding import KEYS_PER_LOOKUP
 from domains.errors import LimitExceeded
-from domains.types import BIGINT, DOUBLE, Column
+from domains.language.types import BIGINT, DOUBLE, Column
 
 MORE = """
 CREATE VIEW OfAuthors AS SELECT author, id, title FROM stories WHERE author IN (?) ORDER BY id;

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from controller.deployment import in_one_state
-from controller.local import LocalDeployment
-from controller.sharded_lookup import ShardedLookup
+from controller.embedded.local import LocalDeployment
+from controller.lookups.view_lookup import ShardedLookup
 from domains.errors import BadRequest, ConstraintViolation, StorageFailure
 
 SCHEMA = """

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from served_bytes import INSERT, LOOKUP, MANY, PAGE, STATUS, WITHIN, Site, asked, one_answer, served
 
-from headrace.http_protocol import HttpProtocol
-from headrace.short_protocol import ShortProtocol, body_length, target_of
+from api.doors.http_protocol import HttpProtocol
+from api.doors.wire_http import ShortProtocol, body_length, target_of
 
 ODD = [
     PAGE,

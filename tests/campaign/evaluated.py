@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from domains.graph import ParameterKind
-from domains.types import Row
+from domains.language.types import Row
+from domains.plan.graph import ParameterKind
 from migrations.catalog import ViewDefinition
 from migrations.change import change_of
-from migrations.joint_graph import JointGraph
+from migrations.joint_graph.graph import JointGraph
 from migrations.query.view import PlannedView, plan_view
 from migrations.recipe import Entry
-from migrations.statements.adhoc import AdHoc
+from migrations.statements.adhoc.shapes_of_selects import AdHoc
 from tests.campaign.planned import Planned
 from tests.campaign.subject import Setting
 from tests.migrations.evaluate import answer

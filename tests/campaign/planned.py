@@ -12,18 +12,18 @@ from random import Random
 from typing import Any
 
 from domains.errors import NotFound, Unsupported
-from domains.graph import DomainIndex
-from domains.packets import Failed, Operation, Outcome, Write, Written
-from domains.sharding import physical
-from domains.types import Row
+from domains.language.types import Row
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Failed, Operation, Outcome, Write, Written
+from domains.plan.sharding import physical
 from migrations.change import BASES, change_of
-from migrations.dataflow import Placement
-from migrations.plan import MigrationPlan, State, one_domain, spread_over, understand
+from migrations.flow.dataflow import Placement
+from migrations.flow.plan import MigrationPlan, State, one_domain, spread_over, understand
+from migrations.flow.routing import split
 from migrations.query.view import PlannedView
 from migrations.recipe import Entry
-from migrations.routing import split
 from migrations.statements import interpret
-from migrations.statements.adhoc import AdHoc, exact_arguments, parameterise, verbatim
+from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim
 from migrations.statements.dml import resolve
 from migrations.statements.interpret import interpret_one
 from migrations.statements.statement import (

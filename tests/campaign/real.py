@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from api.encoding import parse
-from controller.local import LocalDeployment
-from domains.invariants import check_links
+from controller.embedded.local import LocalDeployment
+from domains.engine.invariants import check_links
 from domains.operators.edges import Reader
 from tests.campaign.subject import Answer, Setting
 

@@ -13,11 +13,11 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from domains.graph import DomainIndex, Node, ParameterKind, Reader
-from domains.packets import EvictKeys, EvictMemory, Read
-from domains.sharding import physical
-from domains.types import Row
-from migrations.plan import plan_start
+from domains.language.types import Row
+from domains.plan.graph import DomainIndex, Node, ParameterKind, Reader
+from domains.plan.packets import EvictKeys, EvictMemory, Read
+from domains.plan.sharding import physical
+from migrations.flow.plan import plan_start
 from migrations.query.view import PlannedView
 from migrations.recipe import Entry
 from tests.campaign.in_bulk import BulkMigrations

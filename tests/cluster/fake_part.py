@@ -17,10 +17,10 @@ import socket
 import sys
 from pathlib import Path
 
-from headrace.cluster.parent import end_with_parent
+from headrace.cluster.parts import end_with_parent
 from worker.belonging import claim
-from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
 from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 
 SETTINGS = ("zookeeper", "zookeeper_auth", "deployment", "data", "shards")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cluster.directory import ClusterDirectory
-from headrace.listening import StartFailed
+from headrace.serving.listening import StartFailed
 
 SUPERVISE = """
 import os, sys

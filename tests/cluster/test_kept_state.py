@@ -11,14 +11,14 @@ import pytest
 from running_cluster import NO_JAVA
 
 from controller.cluster.state import Assignment, ClusterState
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from headrace.cluster import kept_state
 from headrace.errors import AlreadyExists, BadRequest, NotFound
 from headrace.settings import Settings, load
 from migrations.recipe import Entry, Recipe
-from zookeeper.descriptors import ControllerDescriptor
 from zookeeper.errors import WrongDeployment
 from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.registration import ControllerDescriptor
 from zookeeper.server import Ensemble
 
 pytestmark = pytest.mark.skipif(NO_JAVA, reason="there is no java on PATH")

@@ -14,19 +14,18 @@ import httpx
 import pytest
 from running_cluster import NO_JAVA, until
 
-from controller.cluster.deployment import ClusterDeployment
+from controller.cluster.serving.deployment import ClusterDeployment
 from controller.cluster.state import ClusterState
-from controller.opening import Opening
+from controller.embedded.opening import Opening
 from domains.errors import Cancelled
 from headrace.cluster import api_process
-from headrace.cluster.api_process import run
-from headrace.cluster.leader_client import LeaderClient
-from headrace.server import Running
+from headrace.cluster.api_process import LeaderClient, run
+from headrace.serving.server import Running
 from headrace.settings import Settings
 from migrations.recipe import Entry, Recipe
 from tests.told_process import ToldProcess
-from worker.messages import Role
-from worker.process import work
+from worker.protocol.messages import Role
+from worker.service.process import work
 from worker.wire import greeting
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.memory import MemoryZooKeeper

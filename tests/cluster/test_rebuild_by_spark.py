@@ -18,8 +18,7 @@ from headrace_client.results import Progress
 from running_cluster import NO_JAVA, Running, until
 
 from headrace import connect
-from headrace.cli.draining import leader_url
-from headrace.cli.rebuild import Operation
+from headrace.cli.rebuild import Operation, leader_url
 from headrace.errors import BadRequest, Unavailable
 from migrations.backfill.runner import BulkFailed
 from tests.told_process import ToldProcess

@@ -16,15 +16,13 @@ import pytest
 from running_cluster import DEADLINE, Running, alive, until
 
 from controller.cluster.state import ClusterState
-from headrace.cluster.backoff import LONGEST_SECONDS, Backoff
-from headrace.cluster.begun import shards_of
-from headrace.cluster.child import Child, Part, ending
-from headrace.cluster.directory import ClusterDirectory
+from headrace.cluster.child import LONGEST_SECONDS, Backoff, Child, Part, ending
+from headrace.cluster.directory import ClusterDirectory, shards_of
 from headrace.cluster.supervisor import Supervisor
-from headrace.listening import StartFailed
+from headrace.serving.listening import StartFailed
 from headrace.settings import Settings
-from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
 from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 from zookeeper.server import Ensemble
 
 Launch = Callable[..., Running]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from domains.commands import (
+from domains.plan.commands import (
     Activate,
     AddNodes,
     BuildIndex,
@@ -17,9 +17,8 @@ from domains.commands import (
     StartReplay,
 )
 from tests.cluster_simulation.loop import Process
-from worker.messages import CloseDomain, OpenDomain, Perform, Positions, Reconfigure, Report
-from worker.moving_messages import FlushDomain
-from worker.rebuild_messages import RebuildShard
+from worker.protocol.messages import CloseDomain, OpenDomain, Perform, Positions, Reconfigure, Report
+from worker.protocol.operations import FlushDomain, RebuildShard
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.faults import Faults
@@ -77,7 +76,7 @@ class Ambush:
             left -= 1
             if left:
                 return False
-            self.cluster.say(f"ambush at {worker.process}, {kind.__name__}: {act}")
+            self.cluster.say(f"ambush at {worker.service.process}, {kind.__name__}: {act}")
             loop = asyncio.get_running_loop()
             late = self.random.choice((0.0, 0.0, 0.001, 0.01))
             loop.call_later(late, self._spring, act, worker.process, context=self.cluster.network.context.copy())

@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from domains.errors import Unsupported
-from domains.types import Row
-from migrations.plan import State
+from domains.language.types import Row
+from migrations.flow.plan import State
 from tests.campaign.cases import case_of
 from tests.campaign.comparison import Different, compare
 from tests.campaign.execution import draw_values

@@ -13,20 +13,20 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from domains.archive import ArchiveFenced, ArchiveGap, ArchiveUnreachable, NotArchivedYet, SegmentMissing
+from domains.archive.manifest import ArchiveFenced, ArchiveGap, ArchiveUnreachable, NotArchivedYet, SegmentMissing
 from domains.errors import HeadraceError, NotFound, StorageFailure
-from domains.packets import Clock
-from domains.storage import added_values
-from domains.types import Delta, Row, TableSchema
+from domains.language.types import Delta, Row, TableSchema
+from domains.plan.packets import Clock
+from domains.store.storage import added_values
 from tests.cluster_simulation.storage import CrashStore
-from worker.archiving import ArchiveOptions, Taken
-from worker.schema_version import version_of
+from worker.protocol.schema_version import version_of
+from worker.service.archiving import ArchiveOptions, Taken
 
 if TYPE_CHECKING:
     from random import Random
 
     from tests.cluster_simulation.worker import SimulatedWorker
-    from worker.hosted_domain import HostedDomain
+    from worker.dataflow.hosted_domain import HostedDomain
 
 URL = "archive"
 RETRY_SECONDS = 0.5

@@ -19,14 +19,14 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from controller.cluster.archiving import archive_cluster, archive_led
+from controller.cluster.serving.archiving import archive_cluster, archive_led
 from controller.deployment import Archived
 from domains.errors import HeadraceError
-from domains.packets import Clock
-from domains.sharding import base_shard
-from domains.types import Row, TableSchema
+from domains.language.types import Row, TableSchema
+from domains.plan.packets import Clock
+from domains.plan.sharding import base_shard
 from migrations.change import change_of
-from migrations.plan import State, one_domain
+from migrations.flow.plan import State, one_domain
 from migrations.recipe import Entry, Recipe
 from tests.cluster_simulation.archive import SimulatedArchive
 from tests.cluster_simulation.client import Client, Ending

@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from controller.bulk.job_files import STAGING, id_of
-from controller.cluster.building import BulkSettings
-from controller.cluster.clearing import named_runs
+from controller.cluster.leader.building import BulkSettings, named_runs
+from controller.migrating.bulk.job_files import STAGING, id_of
 from domains.errors import StorageFailure, Unavailable
-from domains.sharding import base_shard, table_of
-from domains.types import Delta, TableSchema
+from domains.language.types import Delta, TableSchema
+from domains.plan.sharding import base_shard, table_of
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
@@ -180,11 +179,11 @@ def simulated_files(cluster: Cluster) -> Iterator[None]:
         archive.runs.pop(url, None)
 
     building = mock.patch.multiple(
-        "controller.bulk.building",
+        "controller.migrating.bulk.building",
         manifests_of=manifests_of,
         blocks_of_file=blocks_of_file,
     )
-    files = mock.patch.multiple("controller.bulk.job_files", ids_of=ids_of, delete_all=delete_all)
-    clearing = mock.patch("controller.cluster.clearing.PAUSE_SECONDS", CLEARING_SECONDS)
+    files = mock.patch.multiple("controller.migrating.bulk.job_files", ids_of=ids_of, delete_all=delete_all)
+    clearing = mock.patch("controller.cluster.leader.building.PAUSE_SECONDS", CLEARING_SECONDS)
     with building, files, clearing:
         yield

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from controller.cluster.state import ClusterState
-from domains.graph import DomainIndex
-from domains.invariants import check_links
-from domains.packets import Clock
-from domains.sharding import base_shard, shard_of
-from domains.types import Delta, Row
-from migrations.plan import State
+from domains.engine.invariants import check_links
+from domains.language.types import Delta, Row
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Clock
+from domains.plan.sharding import base_shard, shard_of
+from migrations.flow.plan import State
 from tests.cluster_simulation.client import Ending
 from tests.cluster_simulation.loop import Condition
 from tests.cluster_simulation.program import LedgerView
 from tests.cluster_simulation.storage import CrashStore
-from worker.reporting import heard_positions
+from worker.service.status import heard_positions
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster
@@ -104,7 +104,7 @@ def check_heard(cluster: Cluster, store: CrashStore, shard: int, shards: int) ->
             for schema in store.tables():
                 base = base_shard(schema.name, schema.generation, shard, shards)
                 assert heard.get(base, 0) <= store.position(schema.name), (
-                    f"{worker.process} has heard of {base} up to {heard[base]}, which goes on at "
+                    f"{worker.service.process} has heard of {base} up to {heard[base]}, which goes on at "
                     f"{store.position(schema.name)}"
                 )
 

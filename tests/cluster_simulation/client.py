@@ -10,15 +10,14 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from controller.cluster.asking import Asking
-from controller.cluster.connections import Connections
-from controller.cluster.directory import Directory
-from controller.cluster.errors import OutcomeUnknown
+from controller.cluster.serving.connections import Connections, OutcomeUnknown
+from controller.cluster.serving.directory import Directory
+from controller.cluster.serving.domain_router import Asking
 from domains.errors import HeadraceError, OutOfOrder
-from domains.graph import DomainIndex, NodeIndex, Reader
-from domains.packets import Clock, Insert, Once, Operation, Written
-from domains.types import Row
-from migrations.routing import NumberedPart, split, split_numbered
+from domains.language.types import Row
+from domains.plan.graph import DomainIndex, NodeIndex, Reader
+from domains.plan.packets import Clock, Insert, Once, Operation, Written
+from migrations.flow.routing import NumberedPart, split, split_numbered
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
@@ -26,9 +25,9 @@ from tests.campaign.planned import NOW
 from tests.campaign.simulated import keys_of, rows_of
 from tests.cluster_simulation.loop import Process
 from tests.shard_of_key import shard_of_key
-from worker.messages import EvictRequest, Pages, ReadRequest, Role, WriteRequest
+from worker.protocol.messages import EvictRequest, Pages, ReadRequest, Role, WriteRequest
+from worker.protocol.schema_version import version_of
 from worker.reader_map import BoundLookup
-from worker.schema_version import version_of
 from worker.wire import greeting
 from zookeeper.errors import AuthorityError
 

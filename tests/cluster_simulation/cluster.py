@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from controller.cluster.state import ClusterState
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from tests.cluster_simulation.archive import SimulatedArchive
 from tests.cluster_simulation.bulk import bulk_settings
 from tests.cluster_simulation.controller import SimulatedController

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from controller.cluster.draining import drain
-from controller.cluster.fleet import Timing
-from controller.cluster.handles import Wire
-from controller.cluster.leader import Leader, LeaderSettings
+from controller.cluster.leader.fleet import Timing
+from controller.cluster.leader.handles import Wire
+from controller.cluster.leader.leader import Leader, LeaderSettings
+from controller.cluster.leader.placing import drain
 from domains.errors import Unavailable
-from domains.packets import Clock
+from domains.plan.packets import Clock
 from migrations.recipe import Entry
 from tests.cluster_simulation.loop import Process
-from zookeeper.descriptors import ControllerDescriptor
+from zookeeper.registration import ControllerDescriptor
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster

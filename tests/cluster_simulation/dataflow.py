@@ -11,19 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from domains.engine.invariants import check_domain
 from domains.errors import StorageFailure
-from domains.graph import DomainIndex, NodeIndex
-from domains.invariants import check_domain
-from domains.packets import Publish
-from domains.types import Delta, Row
+from domains.language.types import Delta, Row
+from domains.plan.graph import DomainIndex, NodeIndex
+from domains.plan.packets import Publish
 from tests.cluster_simulation.loop import VirtualLoop
 from tests.failing_store import FailingStore, Fuse
-from worker.batch import Batch
-from worker.dataflow import Dataflow
-from worker.flusher import BATCHES_WAITING, Deliver, Flusher
-from worker.hosted import Hosted
-from worker.inbox import Inbox
-from worker.pace import Paces
+from worker.dataflow.batch import Batch
+from worker.dataflow.domain_host import Hosted
+from worker.dataflow.group_commit import BATCHES_WAITING, Deliver, Flusher
+from worker.dataflow.inbox import Inbox
+from worker.dataflow.pacing import Paces
+from worker.dataflow.thread import Dataflow
 from worker.reader_map import ReaderLayout
 
 

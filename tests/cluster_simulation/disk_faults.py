@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from domains.errors import HeadraceError
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from tests.failing_store import CALLS
 
 if TYPE_CHECKING:

@@ -11,24 +11,26 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-from controller.cluster import archiving, barrier, fencing, rebuilding, reconcile
-from controller.cluster.asking import Asking
-from controller.cluster.leader import Leader
-from controller.cluster.performing import Calm, ClusterExecutor
-from domains.clock import Clocks
-from domains.domain import Domain
+from controller.cluster.leader import performing, reconcile
+from controller.cluster.leader.leader import Leader
+from controller.cluster.leader.performing import Calm, ClusterExecutor
+from controller.cluster.lost_shards import fencing, rebuilding
+from controller.cluster.serving import archiving
+from controller.cluster.serving.domain_router import Asking
+from domains.engine.clock import Clocks
+from domains.engine.domain import Domain
+from domains.engine.lifecycle.replay import Replay
+from domains.engine.links import Links
 from domains.errors import HeadraceError, StorageFailure
-from domains.links import Links
-from domains.packets import Failed, PeerReset, Read, Write
-from domains.replay import Replay
+from domains.plan.packets import Failed, PeerReset, Read, Write
 from tests.cluster_simulation.size import Shape
 from tests.cluster_simulation.storage import Disks
 from tests.failing_store import FailingTable
 from worker.archive import recipes
-from worker.batch import Batch
-from worker.flusher import Flusher
-from worker.hosted import Hosted
-from worker.hosted_domain import HostedDomain, Reception
+from worker.dataflow.batch import Batch
+from worker.dataflow.domain_host import Hosted
+from worker.dataflow.group_commit import Flusher
+from worker.dataflow.hosted_domain import HostedDomain, Reception
 
 Mutant = Callable[[], Any]
 
@@ -38,11 +40,11 @@ async def _at_once(*_: Any) -> None:
 
 
 def _no_barrier_before_activation() -> Any:
-    return mock.patch.object(barrier, "all_lanes", _at_once)
+    return mock.patch.object(performing, "all_lanes", _at_once)
 
 
 def _no_barrier_before_nodes_come_again() -> Any:
-    return mock.patch.object(barrier, "everything_sent", _at_once)
+    return mock.patch.object(performing, "everything_sent", _at_once)
 
 
 def _answers_before_the_sync() -> Any:

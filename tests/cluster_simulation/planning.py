@@ -10,18 +10,18 @@ from unittest import mock
 
 from migrations import change
 from migrations.change import Change
-from migrations.dataflow import Placement
-from migrations.plan import State
+from migrations.flow.dataflow import Placement
+from migrations.flow.plan import State
 from migrations.recipe import Entry
 
-PLAYED_BY = ("controller.cluster.replica", "controller.migrator", "controller.cluster.leader")
+PLAYED_BY = ("controller.cluster.replica", "controller.migrating.migrator", "controller.cluster.leader.leader")
 
 
 SLICED_BY = (
-    "migrations.plan.SLICE_ROWS",
+    "migrations.flow.plan.SLICE_ROWS",
     "migrations.change.SLICE_ROWS",
-    "controller.cluster.reconcile.SLICE_ROWS",
-    "controller.bulk.building.REPLAY_ROWS",
+    "controller.cluster.leader.reconcile.SLICE_ROWS",
+    "controller.migrating.bulk.building.REPLAY_ROWS",
 )
 
 

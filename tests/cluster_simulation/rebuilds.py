@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domains.errors import HeadraceError, StorageFailure
-from domains.graph import DomainIndex
-from domains.storage import added_values
-from domains.types import Row
+from domains.language.types import Row
+from domains.plan.graph import DomainIndex
+from domains.store.storage import added_values
 from tests.cluster_simulation.archive import URL, Manifest, SimulatedArchive
 from tests.cluster_simulation.loop import Process
 from tests.cluster_simulation.storage import CrashStore, Disk
-from worker.rebuild_messages import ArchivedShard, RebuildShard, RebuiltTable, ShardRebuilt
-from worker.rebuilds import Rebuilds
+from worker.protocol.operations import ArchivedShard, RebuildShard, RebuiltTable, ShardRebuilt
+from worker.service.rebuilds import Rebuilds
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.worker import SimulatedWorker
@@ -58,7 +58,7 @@ def _number(row: Row) -> int:
 
 
 class SimulatedUnderWay:
-    """See ``worker.rebuilds.UnderWay``: a task in place of the thread."""
+    """See ``worker.service.rebuilds.UnderWay``: a task in place of the thread."""
 
     def __init__(self, worker: SimulatedWorker, asked: RebuildShard) -> None:
         self.asked = asked

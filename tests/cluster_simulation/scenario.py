@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 from domains.errors import HeadraceError
-from domains.graph import Reader
-from domains.packets import Clock, Insert
+from domains.plan.graph import Reader
+from domains.plan.packets import Clock, Insert
 from migrations.recipe import Entry
 from tests.cluster_simulation import checks
 from tests.cluster_simulation.any_views import AnyViews
@@ -125,7 +125,7 @@ class Scenario:
             raise Found(f"{context.get('message')}: {error!r}") from error
         for worker in self.cluster.workers.values():
             if worker.is_up and worker.dataflow.failed is not None:
-                raise Found(f"{worker.process} failed: {worker.dataflow.failed}")
+                raise Found(f"{worker.service.process} failed: {worker.dataflow.thread.failed}")
         checks.check_calm(self.cluster)
 
     # --- a life ---------------------------------------------------------------------------------------------------

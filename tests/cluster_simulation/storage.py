@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from random import Random
 
 from domains.errors import StorageFailure
-from domains.graph import DomainIndex
-from domains.memory_store import MemoryTable
-from domains.types import Delta, TableSchema
+from domains.language.types import Delta, TableSchema
+from domains.plan.graph import DomainIndex
+from domains.store.memory_store import MemoryTable
 from tests.cluster_simulation.loop import Process
 from tests.failing_store import FailingStore, Fuse
 

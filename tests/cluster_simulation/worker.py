@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domains.errors import HeadraceError, StorageFailure
-from domains.storage import Store
+from domains.store.storage import Store
 from tests.cluster_simulation.archive import SimulatedArchiver
 from tests.cluster_simulation.checks import check_heard
 from tests.cluster_simulation.dataflow import SimulatedDataflow
 from tests.cluster_simulation.loop import Process
 from tests.cluster_simulation.rebuilds import SimulatedRebuilds
-from worker.messages import OpenDomain, Pong, Role
-from worker.server import FromController, WorkerServer
+from worker.protocol.messages import OpenDomain, Pong, Role
+from worker.service.server import FromController, WorkerServer
 from worker.wire import Peers, greeting, serve
-from zookeeper.descriptors import WorkerDescriptor
 from zookeeper.errors import AuthorityError
+from zookeeper.registration import WorkerDescriptor
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster

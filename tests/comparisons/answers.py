@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from domains.coercion import coerce
-from domains.compile import compile_expression
-from domains.expressions import Constant, Expression, Field
-from domains.rewriting import fold
-from domains.types import SqlType, Value
+from domains.language.coercion import coerce
+from domains.language.compile import compile_expression
+from domains.language.expressions import Constant, Expression, Field
+from domains.language.rewriting import fold
+from domains.language.types import SqlType, Value
 from migrations.catalog import Catalog
-from migrations.parse import parse
-from migrations.query.scalar import scalar
-from migrations.query.scope import Bound, Scope
+from migrations.parse.reading import parse
+from migrations.query.expressions.scalar import scalar
+from migrations.query.expressions.scope import Bound, Scope
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import CreateTable
 from tests.comparisons.matrix import COLUMNS, CONSTANTS, OPERATORS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
 from domains.errors import TypeViolation, Unsupported
 
 ONE, NEXT = 1234567890123456789, 1234567890123456790

@@ -14,10 +14,10 @@ from typing import Any
 import asyncmy
 import pytest
 
-from domains.compile import compile_expression
-from domains.expressions import Field
-from domains.functions.comparands import are_alike, comparand, keys
-from domains.types import Kind
+from domains.language.compile import compile_expression
+from domains.language.expressions import Field
+from domains.language.functions.comparands import are_alike, comparand, keys
+from domains.language.types import Kind
 from loadgen.bench import servers
 from tests.comparisons.answers import (
     Pair,

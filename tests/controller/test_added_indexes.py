@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
 
 
 @pytest.mark.parametrize("statement", ["ALTER TABLE t ADD INDEX (a)", "CREATE INDEX by_a ON t (a)"])

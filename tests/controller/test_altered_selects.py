@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from controller.binding import Binding
-from controller.local import LocalDeployment
-from domains.packets import Clock
+from controller.embedded.local import LocalDeployment
+from controller.lookups.binding import Binding
+from domains.plan.packets import Clock
 from worker.reader_map import BoundLookup
 
 STAR = "SELECT * FROM t"

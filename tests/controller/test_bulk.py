@@ -17,18 +17,18 @@ from typing import Any
 import psutil
 import pytest
 
-from controller.bulk.job_files import STAGING
-from controller.bulk.local_runner import LocalRun, LocalRunner
 from controller.deployment import MigrationStatus
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
+from controller.migrating.bulk.job_files import STAGING
+from controller.migrating.bulk.local_runner import LocalRun, LocalRunner
 from domains.errors import Cancelled, HeadraceError, Unavailable
-from domains.types import TableSchema
+from domains.language.types import TableSchema
 from migrations.backfill.job import Job
 from migrations.backfill.runner import BulkFailed, BulkRunner
-from migrations.backfill.spark.priority import NICENESS
+from migrations.backfill.spark.launching import NICENESS
 from migrations.backfill.spark.runner import SparkRunner
 from migrations.backfill.spark.settings import SparkSettings
-from worker.archiving import ArchiveOptions
+from worker.service.archiving import ArchiveOptions
 
 TABLES = """
 CREATE TABLE stories (id BIGINT PRIMARY KEY, title TEXT, price DECIMAL(20, 2));
@@ -348,7 +348,7 @@ async def test_a_restart_in_the_middle_leaves_the_old_graph(tmp_path: Path) -> N
 
 
 def test_errors_of_the_child_come_as_what_they_are() -> None:
-    from controller.bulk.local_runner import error_of
+    from controller.migrating.bulk.local_runner import error_of
 
     assert type(error_of("segment_missing", "no such file", None)).__name__ == "SegmentMissing"
     assert isinstance(error_of("something else", "odd", None), BulkFailed)
@@ -380,7 +380,7 @@ def test_a_child_that_is_killed_while_it_tells_something_has_failed(
 
 def test_a_child_has_the_time_that_nobody_else_wants(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "controller.bulk.child", str(tmp_path / "spool")], stdin=subprocess.PIPE
+        [sys.executable, "-m", "controller.migrating.bulk.child", str(tmp_path / "spool")], stdin=subprocess.PIPE
     ) as child:
         deadline = time.monotonic() + 60
         while psutil.Process(child.pid).nice() < min(19, os.nice(0) + NICENESS):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from controller.bulk import building
-from controller.bulk.starting import started
-from controller.execution import Migration
+from controller.migrating.bulk import building
+from controller.migrating.bulk.building import started
+from controller.migrating.execution import Migration
 from domains.errors import Unavailable
 
 PATIENCE = 30.0

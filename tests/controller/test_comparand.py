@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from controller.binding import Binding
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
+from controller.lookups.binding import Binding
 from domains.errors import BadRequest, TypeViolation
-from domains.graph import Parameter, ParameterKind, Reader
-from domains.types import BIGINT, DATE, Kind, SqlType, Value, decimal_type
+from domains.language.types import BIGINT, DATE, Kind, SqlType, Value, decimal_type
+from domains.plan.graph import Parameter, ParameterKind, Reader
 from worker.reader_map import BoundLookup
 
 COMPARISONS = {

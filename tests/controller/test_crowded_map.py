@@ -14,8 +14,8 @@ from random import Random
 
 import pytest
 
-from controller.local import LocalDeployment
-from controller.opening import Opening
+from controller.embedded.local import LocalDeployment
+from controller.embedded.opening import Opening
 from domains.errors import HeadraceError, OutcomeUnknown
 from worker.reader_map import ReaderMap, environment
 
@@ -43,7 +43,7 @@ class Disk:
             reserve(path, size)
 
         monkeypatch.setattr(environment, "_reserve", reserve_if_there_is_room)
-        monkeypatch.setattr("worker.dataflow.ReaderMap", partial(ReaderMap, initial_size=SIZE))
+        monkeypatch.setattr("worker.dataflow.thread.ReaderMap", partial(ReaderMap, initial_size=SIZE))
 
 
 async def opened(path: Path) -> LocalDeployment:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
 from domains.errors import HeadraceError
-from domains.types import TableSchema
-from migrations.plan import State
+from domains.language.types import TableSchema
+from migrations.flow.plan import State
 
 DEFINITIONS = r"""
 CREATE TABLE t (a INT AUTO_INCREMENT PRIMARY KEY, gone INT, `b c` VARCHAR(9) NOT NULL DEFAULT 'it''s \\', `d``e` TEXT,

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.rebuild_progress import LAST, Rebuilding
-from controller.cluster.rebuild_way import Way
-from controller.execution import Migration
-from controller.executor import Interrupted
-from controller.migrator import Migrator
+from controller.cluster.lost_shards.rebuild_way import LAST, Rebuilding, Way
+from controller.migrating.execution import Migration
+from controller.migrating.executor import Interrupted
+from controller.migrating.migrator import Migrator
 from domains.errors import BadRequest, Cancelled, HeadraceError, Unavailable
 from migrations.backfill.job import JobProgress
-from migrations.plan import one_domain
+from migrations.flow.plan import one_domain
 from migrations.recipe import Entry, Recipe
 
 OF_KINDS = pytest.mark.parametrize("made", [Migration, Rebuilding])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from api.lookups import Lookups
-from api.references import Wanted
-from controller.local import LocalDeployment
+from api.lookups.lookups import Lookups
+from api.lookups.references import Wanted
+from controller.embedded.local import LocalDeployment
 
 VIEWS = {"by_id": "id = ?", "by_author": "author = ?", "by_both": "author = ? AND id IN (?)"}
 WANTED = [Wanted("by_id", [[1], [2], [9]]), Wanted("by_author", [[7]]), Wanted("by_both", [[7, [1, 2]]])]

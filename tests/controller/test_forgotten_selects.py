@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from controller import selects
-from controller.local import LocalDeployment
-from migrations.forgotten import without_forgotten
-from migrations.recipe import Entry, Recipe
-from migrations.statements.adhoc import ad_hoc_name
+from controller.embedded.local import LocalDeployment
+from controller.statements import selects
+from migrations.recipe import Entry, Recipe, without_forgotten
+from migrations.statements.adhoc.shapes_of_selects import ad_hoc_name
 from zookeeper.authority import stored_state
 
 KEPT = 3

@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from controller.local import LocalDeployment
-from controller.opening import Opening
+from controller.embedded.local import LocalDeployment
+from controller.embedded.opening import Opening
 from domains.errors import HeadraceError, OutcomeUnknown, StorageFailure, Unavailable
 
 MIB = 2**20

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.binding import Binding
+from controller.lookups.binding import Binding
 from domains.errors import BadRequest, HeadraceError
-from domains.graph import Parameter, ParameterKind, Reader
-from domains.types import BIGINT, Kind, SqlType
+from domains.language.types import BIGINT, Kind, SqlType
+from domains.plan.graph import Parameter, ParameterKind, Reader
 
 TINYINT = SqlType(Kind.INTEGER, "TINYINT", low=-128, high=127)
 

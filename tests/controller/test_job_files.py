@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.bulk import building, job_files
-from controller.bulk.building import BulkBuilder
-from controller.bulk.job_files import RUNS, STAGING, JobFiles, epoch_of, id_of, url_of
-from controller.execution import Migration
-from domains.archive import ArchiveUnreachable
+from controller.migrating.bulk import building, job_files
+from controller.migrating.bulk.building import BulkBuilder
+from controller.migrating.bulk.job_files import RUNS, STAGING, JobFiles, epoch_of, id_of, url_of
+from controller.migrating.execution import Migration
+from domains.archive.manifest import ArchiveUnreachable
 
 
 class Source:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.local import LocalDeployment
-from domains.vertices import Vertices
-from worker.status import memory_of
+from controller.embedded.local import LocalDeployment
+from domains.engine.vertices import Vertices
+from worker.service.status import memory_of
 
 
 async def test_full_state_over_the_limit_is_an_alarm(tmp_path: Path) -> None:

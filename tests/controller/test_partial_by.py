@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.encoding import parse
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
 from domains.operators.edges import Reader
 
 MARKS = [(user, story, (user * story) % 7) for user in (1, 2, 3) for story in range(user * 3)]

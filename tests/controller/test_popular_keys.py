@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from controller.local import LocalDeployment
-from domains.graph import Columns
-from domains.types import Delta, Row
+from controller.embedded.local import LocalDeployment
+from domains.language.types import Delta, Row
+from domains.plan.graph import Columns
 from worker.rocks.table import RocksTable
 
 VOTES = 500

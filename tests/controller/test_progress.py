@@ -9,18 +9,17 @@ from typing import cast
 
 import pytest
 
-from controller import execution
-from controller.bulk import building
-from controller.bulk.local_runner import LocalRun
 from controller.deployment import BackfillStatus, MigrationStatus
-from controller.execution import Migration, carry_out
-from controller.executor import Executor
-from controller.feeding import Feeding, expected
-from domains.commands import Command, Feed, Progress
+from controller.migrating import execution
+from controller.migrating.bulk import building
+from controller.migrating.bulk.local_runner import LocalRun
+from controller.migrating.execution import Feeding, Migration, carry_out, expected
+from controller.migrating.executor import Executor
 from domains.errors import NotFound
-from domains.graph import DomainIndex
+from domains.plan.commands import Command, Feed, Progress
+from domains.plan.graph import DomainIndex
 from migrations.backfill.job import Job
-from migrations.plan import PlanStep
+from migrations.flow.plan import PlanStep
 from tests.controller.test_bulk import RANKING, Watched, ended, fill, opened
 
 ROWS = 100

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from controller.local import LocalDeployment
-from controller.opening import Opening
-from domains.domain import Domain
+from controller.embedded.local import LocalDeployment
+from controller.embedded.opening import Opening
+from domains.engine.domain import Domain
 from domains.errors import HeadraceError, OutcomeUnknown, StorageFailure, Unavailable
 from worker.rocks.acknowledged import AcknowledgedRecord
 from worker.rocks.database import Database

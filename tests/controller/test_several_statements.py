@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
 from domains.errors import ConstraintViolation, HeadraceError, UnknownName
 
 BEFORE, AFTER = "those before are done and stay", "those after are not done"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.sharded_write import write_parts
+from controller.statements.sharded_write import write_parts
 from domains.errors import OutcomeUnknown, StorageFailure
-from domains.packets import Insert, Operation, Written
-from migrations.routing import Split
+from domains.plan.packets import Insert, Operation, Written
+from migrations.flow.routing import Split
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
 from domains.errors import StorageFailure
 from worker.belonging import claim
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
 from domains.errors import HeadraceError
 from worker.reader_map import in_one_state
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from headrace_client import tokens
 
-from controller.local import LocalDeployment
-from domains.packets import Clock
+from controller.embedded.local import LocalDeployment
+from domains.plan.packets import Clock
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
 VIEW = "CREATE EXT VIEW v AS SELECT id FROM t WHERE a = ?"

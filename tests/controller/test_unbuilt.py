@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from controller.local import LocalDeployment
-from controller.migrator import Migrator
-from controller.opening import Opening
-from controller.unbuilt import Part
+from controller.embedded.local import LocalDeployment
+from controller.embedded.opening import Opening
+from controller.migrating.migrator import Migrator
+from controller.migrating.unbuilt import Part
 from domains.errors import NotFound, StorageFailure, Unavailable
 
 SCHEMA = """
@@ -176,7 +176,7 @@ async def test_a_part_that_cannot_be_built_says_why_and_is_tried_again(
         await build(self, part)
 
     monkeypatch.setattr(Migrator, "_build_part", failing)
-    monkeypatch.setattr("controller.migrator.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("controller.migrating.migrator.RETRY_SECONDS", 0.05)
     async with opened(tmp_path, read_timeout=20) as deployment:
         assert len(await read(deployment, "Totals")) == KINDS
         async with asyncio.timeout(20):

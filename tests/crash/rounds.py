@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from domains.deltas import consolidate
+from domains.plan.deltas import consolidate
 from tests.crash.killed_server import KilledServer
 from tests.crash.ledger import Ledger
 from tests.crash.load import BULK_ROWS, KINDS, SCHEMA, Load, stage_of

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from controller.executor import LocalBook
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
+from controller.migrating.executor import LocalBook
 from domains.errors import StorageFailure
 
 BEFORE = """

@@ -11,7 +11,7 @@ from headrace_client import calls
 
 from controller.cluster.state import ClusterState
 from domains.errors import BadRequest, HeadraceError, NotFound
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from headrace import Embedded, embedded
 from headrace.backup.restoring import restore
 from headrace.cluster import kept_state
@@ -19,7 +19,7 @@ from headrace.errors import StorageFailure
 from headrace.settings import load
 from worker.belonging import claim
 from worker.rocks.store import RocksStore
-from worker.shards import open_shard
+from worker.service.shards import open_shard
 
 QUERIES = (
     "SELECT COUNT(*), SUM(n) FROM t",

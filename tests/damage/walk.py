@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from domains.archive import ArchiveError
+from domains.archive.manifest import ArchiveError
 from domains.errors import HeadraceError
 from headrace.errors import StorageFailure
 from tests.damage.scenes import Scene

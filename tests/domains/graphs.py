@@ -22,10 +22,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from domains.commands import CreateTable, Feed, RemoveNodes
 from domains.errors import OutcomeUnknown
-from domains.expressions import Call, Constant, Expression, Field
-from domains.graph import (
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.types import BIGINT, BOOL, TEXT, Column, Row, SqlType, TableColumn, TableSchema, Value
+from domains.operators.operator import Vertex
+from domains.plan.commands import CreateTable, Feed, RemoveNodes
+from domains.plan.graph import (
     Aggregate,
     AggregateCall,
     AggregateFunction,
@@ -44,7 +46,7 @@ from domains.graph import (
     TopK,
     Union,
 )
-from domains.packets import (
+from domains.plan.packets import (
     Delete,
     EvictKeys,
     EvictMemory,
@@ -59,16 +61,14 @@ from domains.packets import (
     Written,
     link_between,
 )
-from domains.sharding import physical
-from domains.types import BIGINT, BOOL, TEXT, Column, Row, SqlType, TableColumn, TableSchema, Value
-from domains.vertex import Vertex
+from domains.plan.sharding import physical
 from migrations.catalog import Catalog
 from migrations.change import at_table
-from migrations.dataflow import Dataflow
-from migrations.extension import Extension
-from migrations.joint_graph import JointGraph
-from migrations.plan import MigrationPlan, State, plan_addition, plan_start
-from migrations.routing import split
+from migrations.flow.dataflow import Dataflow
+from migrations.flow.extension import Extension
+from migrations.flow.plan import MigrationPlan, State, plan_addition, plan_start
+from migrations.flow.routing import split
+from migrations.joint_graph.graph import JointGraph
 from tests.failing_store import FailingStore, Fuse
 from tests.migrations.evaluate import evaluate
 from tests.shard_of_key import shard_of_key

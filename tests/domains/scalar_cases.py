@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from domains.compile import compile_expression, compile_filter_batch, compile_predicate, compile_project_batch, fold
-from domains.expressions import Constant, Expression, Field
-from domains.functions import UNSIGNED, call
-from domains.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, NULL, TEXT, Kind, SqlType, Value, decimal_type
+from domains.language.compile import (
+    compile_expression,
+    compile_filter_batch,
+    compile_predicate,
+    compile_project_batch,
+    fold,
+)
+from domains.language.expressions import Constant, Expression, Field
+from domains.language.functions import UNSIGNED, call
+from domains.language.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, NULL, TEXT, Kind, SqlType, Value, decimal_type
 
 
 class Day(str):

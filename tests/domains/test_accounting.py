@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from domains.packets import Insert
-from domains.state import RowIndex
+from domains.operators.state import RowIndex
+from domains.plan.packets import Insert
 from worker.wire import codec
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domains.archive import (
+from domains.archive.manifest import (
     ArchiveGap,
     ManifestDamaged,
     NotArchivedYet,
@@ -20,9 +20,9 @@ from domains.archive import (
     padding,
     shard_directory,
 )
-from domains.archived_rows import archived_names, archiver_of, arrow_type_of, restorer_of
-from domains.sealed import sealed
-from domains.types import BIGINT, DATE, DATETIME, Kind, SqlType, TableColumn, TableSchema
+from domains.archive.rows import archived_names, archiver_of, arrow_type_of, restorer_of
+from domains.archive.sealed import sealed
+from domains.language.types import BIGINT, DATE, DATETIME, Kind, SqlType, TableColumn, TableSchema
 
 SCHEMA = TableSchema("votes", (TableColumn("story_id", BIGINT), TableColumn("user_id", BIGINT)))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from domains.backfill import FAN_OUT, FIRST_ROWS, in_order
-from domains.memory_store import MemoryTable
+from domains.engine.lifecycle.backfill import FAN_OUT, FIRST_ROWS, in_order
+from domains.store.memory_store import MemoryTable
 from tests.domains.graphs import Flow
 
 

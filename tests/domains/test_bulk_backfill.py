@@ -8,14 +8,13 @@ from decimal import Decimal
 
 import pytest
 
-from domains.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_block
-from domains.commands import Activate, AddNodes, Feed, Follow, LoadState, StartReplay
-from domains.loading import exported, load, rows_of_state
-from domains.replay import Later, Replay
-from domains.types import Row
+from domains.archive.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_block
+from domains.engine.lifecycle.replay import Later, Replay, exported, load, rows_of_state
+from domains.language.types import Row
+from domains.plan.commands import Activate, AddNodes, Feed, Follow, LoadState, StartReplay
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import stages_of
-from migrations.plan import MigrationPlan
+from migrations.flow.plan import MigrationPlan
 from tests.domains.graphs import Flow, aggregate, count
 
 

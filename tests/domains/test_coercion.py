@@ -10,9 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scalar_cases import is_canonical
 
-from domains.coercion import coerce, coercer, json_encoder, json_value, row_coercer
 from domains.errors import TypeViolation
-from domains.types import BIGINT, BLOB, BOOL, DATE, DATETIME, DOUBLE, NULL, TEXT, Column, Kind, SqlType, decimal_type
+from domains.language.coercion import coerce, coercer, json_encoder, json_value, row_coercer
+from domains.language.types import (
+    BIGINT,
+    BLOB,
+    BOOL,
+    DATE,
+    DATETIME,
+    DOUBLE,
+    NULL,
+    TEXT,
+    Column,
+    Kind,
+    SqlType,
+    decimal_type,
+)
 
 INT = SqlType(Kind.INTEGER, "INT", low=-(2**31), high=2**31 - 1)
 VARCHAR = SqlType(Kind.TEXT, "VARCHAR(4)", length=4)

@@ -7,7 +7,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scalar_cases import agreed, evaluate, is_canonical
 
-from domains.compile import (
+from domains.errors import HeadraceError, TypeViolation, Unsupported
+from domains.language.compile import (
     compile_expression,
     compile_filter_batch,
     compile_predicate,
@@ -18,11 +19,10 @@ from domains.compile import (
     is_constant,
     remap,
 )
-from domains.errors import HeadraceError, TypeViolation, Unsupported
-from domains.expressions import Call, Constant, Expression, Field
-from domains.functions import FUNCTIONS, call
-from domains.functions.generation import emitter
-from domains.types import (
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.functions import FUNCTIONS, call
+from domains.language.rewriting import emitter
+from domains.language.types import (
     BIGINT,
     BLOB,
     BOOL,

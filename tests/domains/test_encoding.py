@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from domains.encoding import encode_key, encode_order, encode_value, key_encoder, row_encoder, value_end
-from domains.types import BIGINT, BLOB, DATE, DOUBLE, NULL, TEXT, Row, SqlType, Value, decimal_type
+from domains.language.encoding import encode_key, encode_order, encode_value, key_encoder, row_encoder, value_end
+from domains.language.types import BIGINT, BLOB, DATE, DOUBLE, NULL, TEXT, Row, SqlType, Value, decimal_type
 
 VALUES: dict[SqlType, st.SearchStrategy[Any]] = {
     BIGINT: st.one_of(

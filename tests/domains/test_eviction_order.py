@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from domains.operators.edges import PROTECTED, Reader, ReaderIndex
-from domains.packets import Touch
-from domains.state import Index
+from domains.operators.state import Index
+from domains.plan.packets import Touch
 from tests.domains.graphs import Flow, count
 
 Values = Sequence[int]

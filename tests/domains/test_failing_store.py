@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from domains.domain import Domain
+from domains.engine.domain import Domain
 from domains.errors import StorageFailure
-from domains.graph import NodeIndex
-from domains.memory_store import MemoryStore, MemoryTable
-from domains.packets import (
+from domains.plan.graph import NodeIndex
+from domains.plan.packets import (
     Delete,
     Failed,
     Filled,
@@ -26,6 +25,7 @@ from domains.packets import (
     Write,
     Written,
 )
+from domains.store.memory_store import MemoryStore, MemoryTable
 from tests.domains.graphs import Flow, constant, count
 
 CALLS = ((MemoryTable, "find"), (MemoryTable, "find_many"), (MemoryTable, "count_many"), (MemoryStore, "commit"))

@@ -6,10 +6,10 @@ import pytest
 from scalar_cases import Day, Moment, Unit, dec, evaluate
 
 from domains.errors import Unsupported
-from domains.expressions import Constant, Field
-from domains.functions import call
-from domains.functions.date_format import week
-from domains.types import BIGINT, DATE, DATETIME, TEXT, Value
+from domains.language.expressions import Constant, Field
+from domains.language.functions import call
+from domains.language.functions.dates import week
+from domains.language.types import BIGINT, DATE, DATETIME, TEXT, Value
 
 PARTS = [
     ("date", (Moment("2003-12-31 01:02:03"),), "2003-12-31"),

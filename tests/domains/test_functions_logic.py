@@ -5,9 +5,9 @@ from itertools import product
 import pytest
 from scalar_cases import Day, Moment, agreed, dec, evaluate
 
-from domains.expressions import Constant, Field
-from domains.functions import UNSIGNED, call, common_type, comparison_type, result_type
-from domains.types import (
+from domains.language.expressions import Constant, Field
+from domains.language.functions import UNSIGNED, call, common_type, comparison_type, result_type
+from domains.language.types import (
     BIGINT,
     BLOB,
     BOOL,

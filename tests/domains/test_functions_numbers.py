@@ -4,8 +4,8 @@ import pytest
 from scalar_cases import Day, Moment, dec, evaluate
 
 from domains.errors import TypeViolation, Unsupported
-from domains.functions import call, result_type
-from domains.types import BIGINT, DOUBLE, TEXT, Value, decimal_type
+from domains.language.functions import call, result_type
+from domains.language.types import BIGINT, DOUBLE, TEXT, Value, decimal_type
 
 ARITHMETIC = [
     ("add", (3, 5), 8),

@@ -3,7 +3,7 @@
 import pytest
 from scalar_cases import Day, Unit, dec, evaluate
 
-from domains.types import Value
+from domains.language.types import Value
 
 TEXT = [
     ("concat", ("My", "S", "QL"), "MySQL"),

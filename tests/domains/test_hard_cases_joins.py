@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from domains.graph import NodeIndex
-from domains.memory_store import MemoryTable
+from domains.plan.graph import NodeIndex
+from domains.store.memory_store import MemoryTable
 from tests.domains.graphs import Flow, call, column, count
 
 

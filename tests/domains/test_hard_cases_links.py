@@ -10,9 +10,9 @@ import random
 
 import pytest
 
-from domains.commands import RemoveNodes
-from domains.graph import NodeIndex
-from domains.packets import Filled, link_between
+from domains.plan.commands import RemoveNodes
+from domains.plan.graph import NodeIndex
+from domains.plan.packets import Filled, link_between
 from tests.domains.graphs import Flow, aggregate, count
 
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from domains.graph import NodeIndex
-from domains.ingress import Ingresses, Sources
-from domains.packets import Fill, LinkId
-from domains.types import Row
-from domains.vertex import Vertex
+from domains.engine.upqueries import Ingresses, Sources
+from domains.language.types import Row
+from domains.operators.operator import Vertex
+from domains.plan.graph import NodeIndex
+from domains.plan.packets import Fill, LinkId
 
 HOLES = 1000
 NODE = NodeIndex(1)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from domains.forward import ForwardPass
-from domains.graph import DomainIndex
-from domains.invariants import check_links
+from domains.engine.forward import ForwardPass
+from domains.engine.invariants import check_links
+from domains.language.types import Row
+from domains.operators.operator import Vertex
+from domains.operators.state import RowIndex
 from domains.operators.topk import TopIndex
 from domains.operators.whole_groups import WholeGroups
-from domains.state import RowIndex
-from domains.types import Row
-from domains.vertex import Vertex
+from domains.plan.graph import DomainIndex
 from tests.domains.graphs import Flow, count
 
 

@@ -7,11 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domains.errors import SqlError, Unsupported
-from domains.expressions import Constant, Field
-from domains.functions import call
-from domains.functions.matching import _tokens, like_matcher, regexp
-from domains.functions.regular_expressions import MOST_SIZE, _size, check
-from domains.types import TEXT
+from domains.language.expressions import Constant, Field
+from domains.language.functions import call
+from domains.language.functions.matching import MOST_SIZE, _size, _tokens, check, like_matcher, regexp
+from domains.language.types import TEXT
 
 LONG = 60_000
 """Characters. A matcher that goes back over the text takes 3.6 * 10**9 steps and more: no test ends with it."""

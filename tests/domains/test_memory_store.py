@@ -8,8 +8,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domains.memory_store import MemoryStore
-from domains.types import BIGINT, TEXT, Row, TableColumn, TableSchema
+from domains.language.types import BIGINT, TEXT, Row, TableColumn, TableSchema
+from domains.store.memory_store import MemoryStore
 
 BAG = TableSchema("bag", (TableColumn("a", BIGINT), TableColumn("b", TEXT)), indexes=((0,), (1,)))
 ROWS = st.tuples(st.none() | st.integers(0, 3), st.sampled_from(["x", "y", None]))

@@ -7,13 +7,25 @@ from random import Random
 
 import pytest
 
-from domains import streams
-from domains.domain import Domain
+from domains.engine.domain import Domain
 from domains.errors import BadRequest, LimitExceeded, OutOfOrder
-from domains.graph import DomainIndex
-from domains.memory_store import MemoryStore
-from domains.packets import Delete, Failed, Insert, Once, Operation, Outcome, Refused, Reply, RequestId, Write, Written
-from domains.types import BIGINT, Row, TableColumn, TableSchema
+from domains.language.types import BIGINT, Row, TableColumn, TableSchema
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import (
+    Delete,
+    Failed,
+    Insert,
+    Once,
+    Operation,
+    Outcome,
+    Refused,
+    Reply,
+    RequestId,
+    Write,
+    Written,
+)
+from domains.store import streams
+from domains.store.memory_store import MemoryStore
 from tests.cluster_simulation.storage import CrashStore
 
 BAG = TableSchema("bag", (TableColumn("a", BIGINT),))

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from domains.graph import AggregateCall, DomainIndex, JoinKind, NodeIndex, Reader
-from domains.packets import Publish
-from domains.step import Step
-from domains.types import BIGINT, Delta, Row, decimal_type
+from domains.engine.step import Step
+from domains.language.types import BIGINT, Delta, Row, decimal_type
+from domains.plan.graph import AggregateCall, DomainIndex, JoinKind, NodeIndex, Reader
+from domains.plan.packets import Publish
 from tests.domains.graphs import Flow, aggregate, call, column, constant, count
 
 Build = Callable[[Flow, NodeIndex, NodeIndex], NodeIndex]

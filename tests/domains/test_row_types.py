@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 
-from domains.domain import Domain
+from domains.engine.domain import Domain
 from domains.errors import TypeViolation
-from domains.graph import DomainIndex
-from domains.memory_store import MemoryStore
-from domains.packets import Failed, Insert, Reply, RequestId, Write, Written
-from domains.row_types import RowTypes
-from domains.types import (
+from domains.language.types import (
     BIGINT,
     BLOB,
     BOOL,
@@ -27,6 +23,10 @@ from domains.types import (
     TableSchema,
     decimal_type,
 )
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Failed, Insert, Reply, RequestId, Write, Written
+from domains.store.memory_store import MemoryStore
+from domains.store.row_types import RowTypes
 
 TYPES = (BIGINT, BOOL, DOUBLE, decimal_type(2), TEXT, BLOB, DATE, DATETIME)
 ALL = TableSchema("t", tuple(TableColumn(type.name, type) for type in TYPES))

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from domains.sharding import base_shard, shard_of, table_of
-from domains.types import Value
+from domains.language.types import Value
+from domains.plan.sharding import base_shard, shard_of, table_of
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_every_value_has_a_shard(value: Value) -> None:
 
 def test_text_has_the_same_shard_in_every_process() -> None:
     """Python's own hash is salted anew for each."""
-    program = "from domains.sharding import shard_of; print([shard_of(str(i), 5) for i in range(40)])"
+    program = "from domains.plan.sharding import shard_of; print([shard_of(str(i), 5) for i in range(40)])"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert told.strip() == str([shard_of(str(i), 5) for i in range(40)])
 

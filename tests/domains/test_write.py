@@ -9,14 +9,14 @@ from collections import Counter
 
 import pytest
 
+from domains.engine.write import change_table
 from domains.errors import ConstraintViolation, TypeViolation
-from domains.expressions import Expression
-from domains.graph import Columns
-from domains.memory_store import MemoryStore
-from domains.packets import Access, Delete, Insert, Operation, Update
-from domains.types import BIGINT, TEXT, Row, SqlType, TableColumn, TableSchema
-from domains.types import Kind as Kinds
-from domains.write import change_table
+from domains.language.expressions import Expression
+from domains.language.types import BIGINT, TEXT, Row, SqlType, TableColumn, TableSchema
+from domains.language.types import Kind as Kinds
+from domains.plan.graph import Columns
+from domains.plan.packets import Access, Delete, Insert, Operation, Update
+from domains.store.memory_store import MemoryStore
 from tests.domains.graphs import call, column, constant, equals
 
 TINY = SqlType(Kinds.INTEGER, "TINYINT", low=-128, high=127)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.drills import records
+from loadgen.drills import ledger
 from loadgen.drills.analysis import (
     DURING,
     QUIET,
@@ -19,7 +19,7 @@ from loadgen.drills.analysis import (
     timeline,
     touched,
 )
-from loadgen.drills.records import Record
+from loadgen.drills.ledger import Record
 
 SHARDS = 4
 FAULT = Fault(at=100.0, lost=frozenset({1}), detected=100.4, whole=101.5)
@@ -140,8 +140,8 @@ def test_a_long_timeline_has_no_more_buckets_than_a_picture_shows() -> None:
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     file = tmp_path / "requests.csv"
     for part in (steady()[:3], steady()[3:]):
-        records.write(file, part)
-    assert records.read(file) == steady()
+        ledger.write(file, part)
+    assert ledger.read(file) == steady()
 
 
 def test_the_picture(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli import app
-from headrace.drills import possible
+from headrace.drills import stage
 from headrace.drills.catalogue import DRILLS, SHORT
-from headrace.drills.running import Plan, run
-from headrace.drills.telling import chosen
+from headrace.drills.running import Plan, chosen, run
 from headrace.errors import BadRequest
 
 NAMES = {
@@ -66,11 +65,11 @@ def test_what_takes_root_is_refused_before_anything_is_started(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(possible.NotPossible, match=f'"{name}" is not possible here, because .* takes root'):
+    with pytest.raises(stage.NotPossible, match=f'"{name}" is not possible here, because .* takes root'):
         run(Plan(DRILLS[name], 1, 1, tmp_path / "out", tmp_path / "data", (1.0, 1.0)), lambda line: None)
     assert not list(tmp_path.rglob("up.json"))
 
 
 def test_what_the_machine_refuses_is_told() -> None:
-    with pytest.raises(possible.NotPossible, match=r"because .ls /no/such/place. says"):
-        possible.run("ls", "/no/such/place")
+    with pytest.raises(stage.NotPossible, match=r"because .ls /no/such/place. says"):
+        stage.run("ls", "/no/such/place")

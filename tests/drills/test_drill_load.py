@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace.drills.loading import DrillFailed, LoadProcess
-from loadgen.drills import records
+from headrace.drills.cluster import DrillFailed, LoadProcess
+from loadgen.drills import ledger
 from loadgen.drills.http import Lost, NotSent, Target
 from loadgen.drills.program import read
 
@@ -22,7 +22,7 @@ async def running(server: str, file: Path, least: int) -> LoadProcess:
     load = await LoadProcess.start(server, SEED, file, (200.0, 100.0))
     await load.order("prepare")
     async with asyncio.timeout(60):
-        while not file.exists() or len(records.read(file)) < least:
+        while not file.exists() or len(ledger.read(file)) < least:
             await load.order("go")
             await asyncio.sleep(0.2)
             await load.order("pause")
@@ -56,7 +56,7 @@ async def test_all_is_right_and_stays_so(server: str, tmp_path: Path) -> None:
     await load.order("pause")
     assert await judged(load) == Counter()
     await load.end()
-    found = records.read(file)
+    found = ledger.read(file)
     assert {each.outcome for each in found} == {"ok"}
     kinds = {"StoryTotals", "Newest", "UserTotals", "Totals", "Top", "insert", "revise", "delete", "own"}
     assert {each.kind for each in found} == kinds
@@ -86,7 +86,7 @@ async def test_a_server_that_is_gone_is_an_error_and_no_fault_of_the_load(tmp_pa
             await load.order("go")
             await asyncio.sleep(0.2)
             await load.order("pause")
-            found = records.read(load.records)
+            found = ledger.read(load.records)
             outcomes = {each.kind in ("insert", "revise", "delete"): each.outcome for each in found}
     assert outcomes == {True: "refused", False: "error"}
     await load.end()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from loadgen.drills.checking import Base, Findings, check_base, check_copy, check_views, expected_pages, settle
+from loadgen.drills.judging import Base, Findings, check_base, check_copy, check_views, expected_pages, settle
 from loadgen.drills.ledger import Fate, Ledger
 
 KINDS = ("missing", "doubled", "returned", "invented", "reverted", "wrong_reads")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headrace.drills.proxy import Proxy, Rules
-from headrace.listening import listen
-from worker.messages import Ping, Pong, Role
+from headrace.drills.links import Proxy, Rules
+from headrace.serving.listening import listen
+from worker.protocol.messages import Ping, Pong, Role
 from worker.wire import Connection, Server, connect, greeting, serve
 from worker.wire.errors import ConnectionLost
 

@@ -12,12 +12,11 @@ import pytest
 
 from headrace.drills.catalogue import DRILLS
 from headrace.drills.cluster import Cluster, Shape, missing, placement, uneven
-from headrace.drills.observer import Observer
 from headrace.drills.report import Result, result_of
 from headrace.drills.running import _progress
-from headrace.drills.stage import Stage
+from headrace.drills.stage import Observer, Stage
 from loadgen.drills.analysis import Fault
-from loadgen.drills.records import Record
+from loadgen.drills.ledger import Record
 
 CLEAN = {
     "findings": {

@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 from fake_deployment import FakeDeployment
 
 from controller.deployment import Deployment, PreparedLookup, StatementResult
-from controller.opening import Opening
+from controller.embedded.opening import Opening
 from domains.errors import Cancelled, StorageFailure
-from domains.packets import Clock
-from headrace import server
+from domains.plan.packets import Clock
 from headrace.cli import main
+from headrace.serving import server
 from headrace.settings import Settings
 from worker.reader_map import BoundLookup
 

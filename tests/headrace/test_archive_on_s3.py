@@ -24,7 +24,7 @@ from tests.object_store import ObjectStore
 from worker.archive.lost_shard import rebuild_shard
 from worker.archive.manifests import load_manifest
 from worker.archive.place import Place
-from worker.rebuild_messages import RebuildShard
+from worker.protocol.operations import RebuildShard
 
 KEY = "AKIAHEADRACE"
 INTERVAL = 3600.0

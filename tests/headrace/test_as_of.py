@@ -20,10 +20,9 @@ from headrace.cli import app
 from headrace.embedding import Embedded
 from headrace.errors import HeadraceError, StorageFailure
 from worker.archive.archiver import Archiver
-from worker.archive.place import Place
+from worker.archive.place import Place, time_text
 from worker.archive.recipes import RecipeBook
 from worker.archive.shard import ShardArchive
-from worker.archive.times import time_text
 from worker.rocks.store import RocksStore
 
 State = dict[str, list[Any]]

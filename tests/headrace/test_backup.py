@@ -19,10 +19,9 @@ from typer.testing import CliRunner
 
 import headrace
 from controller.cluster.state import ClusterState
-from domains.archive import ArchiveGap, ShardManifest
+from domains.archive.manifest import ArchiveGap, ShardManifest
 from headrace.backup import taking
-from headrace.backup.choosing import choose
-from headrace.backup.contents import Contents, read_contents
+from headrace.backup.choosing import Contents, choose, read_contents
 from headrace.backup.restoring import restore
 from headrace.backup.taking import back_up_running, back_up_stopped
 from headrace.cli import app

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench import guard, inserts, report, run
+from headrace.bench import guard, inserts, measurement, run
 from headrace.bench.measurement import Measurement, Rate, ratio
 from headrace.errors import BadRequest
 from loadgen.bench.servers import missing
@@ -84,7 +84,7 @@ def test_writes_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert row["name"] == "writes"
     assert row["ratio"] > 0
     assert "vote writes" in capsys.readouterr().out
-    assert report.machine()["cores"]
+    assert measurement.machine()["cores"]
 
 
 def test_a_measurement_whose_peer_is_not_installed_is_left_out(

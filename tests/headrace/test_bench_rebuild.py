@@ -16,9 +16,8 @@ import psutil
 import pytest
 from rich.console import Console
 
-from headrace.bench.rebuild import WAYS, Figures, Seen, Way, judge, run, table
-from headrace.bench.rebuild_data import Answers, tables
-from headrace.bench.rebuild_processes import Processes, Taken
+from headrace.bench.rebuilding.cluster import Answers, Processes, Taken, tables
+from headrace.bench.rebuilding.measuring import WAYS, Figures, Seen, Way, judge, run, table
 from headrace.errors import BadRequest, ServerFault, Unavailable
 from tests.told_process import ToldProcess
 

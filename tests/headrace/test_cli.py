@@ -197,7 +197,7 @@ def test_a_folder_of_our_name_beside_a_script_is_not_taken_for_us(tmp_path: Path
 
 def test_the_command_line_loads_neither_engine_nor_client() -> None:
     """A command waits for what it needs itself, and a part of a cluster needs no client."""
-    heavy = {"fastapi", "httpx", "rocksdict", "sqlglot", "uvicorn", "domains.packets"}
+    heavy = {"fastapi", "httpx", "rocksdict", "sqlglot", "uvicorn", "domains.plan.packets"}
     code = f"import sys, headrace.cli.commands; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
@@ -206,7 +206,7 @@ def test_the_command_line_loads_neither_engine_nor_client() -> None:
 def test_a_worker_does_not_load_what_answers_http() -> None:
     """One that was killed is to be back soon."""
     heavy = {"fastapi", "uvicorn", "httpx", "sqlglot", "pyarrow", "pyspark", "pandas", "matplotlib"}
-    code = f"import sys, headrace.cluster.parts, worker.process; print({heavy} & set(sys.modules))"
+    code = f"import sys, headrace.cluster.parts, worker.service.process; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -23,7 +23,7 @@ from serving_process import SCHEMA, Launch, ahead_of
 import headrace
 from headrace import connect, connect_async, errors
 from headrace.embedding import embedded
-from headrace.opening import open_deployment
+from headrace.serving.opening import open_deployment
 from headrace.settings import Settings
 
 

@@ -16,11 +16,10 @@ import pytest
 from rich.console import Console
 
 from headrace import embedded
-from headrace.demo import directory
-from headrace.demo.directory import Contents
-from headrace.demo.loading import load, make_program
-from headrace.demo.printing import Printer
-from headrace.listening import StartFailed
+from headrace.demo import running
+from headrace.demo.running import Contents, load, make_program
+from headrace.demo.telling import Printer
+from headrace.serving.listening import StartFailed
 from loadgen.lobsters.data import Data
 
 SMALL = "0.03"
@@ -57,9 +56,9 @@ def test_once_it_ends_by_itself_and_leaves_nothing(tmp_path: Path) -> None:
 class Demo:
     """A demo that serves on, with what it has printed."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, running: Path) -> None:
         self.process = subprocess.Popen(
-            command("--data", "data"), cwd=directory, env=environment(), stdout=subprocess.PIPE, text=True
+            command("--data", "data"), cwd=running, env=environment(), stdout=subprocess.PIPE, text=True
         )
         self.lines: list[str] = []
         assert self.process.stdout is not None
@@ -135,12 +134,12 @@ def test_a_load_that_was_broken_off_goes_on(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_a_demos_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("private")
     with pytest.raises(StartFailed, match="something else"):
-        directory.contents_of(tmp_path, Contents(1.0, 1))
+        running.contents_of(tmp_path, Contents(1.0, 1))
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
 def test_a_directory_remembers_what_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "demo"
-    assert directory.contents_of(path, Contents(0.5, 7)) == Contents(0.5, 7, loaded=False)
-    directory.note(path, Contents(0.5, 7, loaded=True))
-    assert directory.contents_of(path, Contents(9.0, 9)) == Contents(0.5, 7, loaded=True)
+    assert running.contents_of(path, Contents(0.5, 7)) == Contents(0.5, 7, loaded=False)
+    running.note(path, Contents(0.5, 7, loaded=True))
+    assert running.contents_of(path, Contents(9.0, 9)) == Contents(0.5, 7, loaded=True)

@@ -16,10 +16,10 @@ from serving_process import ROOT
 
 from headrace.cli import app
 from headrace.cluster.supervisor import CONTROLLER_GRACE, WORKER_GRACE
-from headrace.listening import GRACE_SECONDS
+from headrace.serving.listening import GRACE_SECONDS
 from headrace.settings import Settings, load
 from zookeeper.address import parse_address
-from zookeeper.descriptors import advertised, check_name
+from zookeeper.registration import advertised, check_name
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from serving_process import ROOT
 
-from headrace.extras import EXTRAS
+from headrace.errors import EXTRAS
 
 FORBID = f"""
 import sys

@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from api.statuses import error_body
-from controller.cluster.directory import Directory
+from controller.cluster.serving.directory import Directory
 from domains.errors import AlreadyExists, LeaderLost, NoLeader
-from headrace.cluster import leader_client
-from headrace.cluster.leader_client import LeaderClient
+from headrace.cluster import api_process
+from headrace.cluster.api_process import LeaderClient
 from migrations.recipe import Entry
-from zookeeper.descriptors import ControllerDescriptor
 from zookeeper.memory import MemoryZooKeeper
+from zookeeper.registration import ControllerDescriptor
 
 LEADER = ControllerDescriptor("c1", "leader", 7070, 1)
 ENTRY = Entry(("CREATE VIEW v AS SELECT 1",))
@@ -97,7 +97,7 @@ async def test_no_leader_at_all() -> None:
 
 async def test_a_leader_that_hangs_and_is_not_succeeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """All controllers hang: their sessions are gone, their ports take connections still."""
-    monkeypatch.setattr(leader_client, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(api_process, "LOOK_SECONDS", 0.01)
 
     async def hang(request: httpx.Request) -> httpx.Response:
         door._directory.led = False
@@ -124,7 +124,7 @@ async def test_a_leader_that_dies_while_it_is_asked() -> None:
 
 
 async def test_a_leader_that_hangs_is_given_up_when_another_leads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_client, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(api_process, "LOOK_SECONDS", 0.005)
     asked = asyncio.Event()
 
     async def hang(request: httpx.Request) -> httpx.Response:

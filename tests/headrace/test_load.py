@@ -18,9 +18,8 @@ import pytest
 from headrace import embedded
 from headrace.embedding import Embedded
 from headrace.errors import ConnectionFailed, NotFound
-from headrace.loading import posting
-from headrace.loading.errors import LoadError, TooManyRejects
-from headrace.loading.options import Options
+from headrace.loading import running
+from headrace.loading.options import LoadError, Options, TooManyRejects
 from headrace.loading.running import Progress, Request, load
 
 SCHEMA = """
@@ -234,7 +233,7 @@ def test_other_files_under_a_name_that_was_used_are_another_load(db: Embedded, t
 
 def test_answers_that_are_lost(db: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every request is carried out and its answer lost once: the loader sends it again."""
-    monkeypatch.setattr(posting, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(running, "FIRST_PAUSE", 0.001)
     file = in_csv(tmp_path / "a.csv", "story_id,user_id", [(i % 3, i % 7) for i in range(100)])
     send, lost = db.send, set()
 

@@ -16,16 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from domains.types import BIGINT, TEXT
+from domains.language.types import BIGINT, TEXT
 from headrace.loading import chunks, sources
 from headrace.loading.chunks import Reject, SourceRow, cut
-from headrace.loading.columns import Columns
-from headrace.loading.errors import LoadError, TooManyRejects
-from headrace.loading.identity import stream_of
-from headrace.loading.options import Options
+from headrace.loading.options import LoadError, Options, TooManyRejects
 from headrace.loading.rejects import Rejects, shown
+from headrace.loading.running import stream_of
 from headrace.loading.sources import Sources
-from headrace.loading.table import LoadedColumn, LoadedTable
+from headrace.loading.table import Columns, LoadedColumn, LoadedTable
 
 TABLE = LoadedTable(
     "t",

@@ -13,8 +13,7 @@ import pytest
 from headrace import embedded
 from headrace.embedding import Embedded
 from headrace.loading import by_spark
-from headrace.loading.errors import LoadError
-from headrace.loading.options import Options
+from headrace.loading.options import LoadError, Options
 from headrace.loading.preparing import item, prepare, prepared
 from headrace.loading.running import Progress, Request, load
 from headrace.loading.table import read_table

@@ -22,7 +22,7 @@ with headrace.embedded(sys.argv[1], shards=16) as db:
 MOVED = """
 import sys
 from pathlib import Path
-from worker.shards import open_shard
+from worker.service.shards import open_shard
 held = []
 for number in range(16):
     try:

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from controller.cluster.candidate import Candidate
-from headrace.cluster import recipe_keeping
-from headrace.cluster.recipe_keeping import keep_recipes
+from controller.cluster.leader.candidate import Candidate
+from headrace.cluster import controller_process
+from headrace.cluster.controller_process import keep_recipes
 from headrace.settings import Settings
 
 
@@ -24,7 +24,7 @@ async def test_it_goes_on_whatever_happens(monkeypatch: pytest.MonkeyPatch, capl
             raise ZeroDivisionError("division by zero")
         done.set()
 
-    monkeypatch.setattr(recipe_keeping, "archive_led", keep)
+    monkeypatch.setattr(controller_process, "archive_led", keep)
     leader: Any = SimpleNamespace(ledger=SimpleNamespace(state=SimpleNamespace(recipe=SimpleNamespace())))
     settings = SimpleNamespace(archive="somewhere", archive_interval=0.001, model_fields_set={"archive"})
     task = asyncio.create_task(keep_recipes(cast(Candidate, SimpleNamespace(leader=leader)), cast(Settings, settings)))

@@ -11,9 +11,8 @@ import pytest
 from rich.console import Console
 from serving_process import ROOT
 
-from headrace.bench.replay import WAYS, Figures, Way, run, tables
-from headrace.bench.replay_data import ready
-from headrace.bench.replay_server import Used
+from headrace.bench.replaying.data import ready
+from headrace.bench.replaying.measuring import WAYS, Figures, Used, Way, run, tables
 from headrace.errors import BadRequest
 from headrace.settings import Settings
 from migrations.backfill.spark.settings import SparkSettings

@@ -9,15 +9,24 @@ from typing import cast
 
 import pytest
 
-from controller.local import LocalDeployment
-from domains.sharding import shard_of
-from headrace.bench import mixed_load
-from headrace.bench.scale import BALLOTS, parse_workers
-from headrace.bench.scale_counts import KINDS, SAID, Meter, Sample, Spent, Subject
-from headrace.bench.scale_plan import PHASES, QUICK, SHUFFLED
-from headrace.bench.scale_report import cost, costs_table, document, each_write, messages_table, verdict
-from headrace.bench.scaling_model import Cluster as Paper
-from headrace.bench.scaling_model import markdown
+from controller.embedded.local import LocalDeployment
+from domains.plan.sharding import shard_of
+from headrace.bench.scaling import mixed_load
+from headrace.bench.scaling.counts import KINDS, SAID, Meter, Sample, Spent, Subject
+from headrace.bench.scaling.measuring import BALLOTS, parse_workers
+from headrace.bench.scaling.model import Cluster as Paper
+from headrace.bench.scaling.model import markdown
+from headrace.bench.scaling.report import (
+    PHASES,
+    QUICK,
+    SHUFFLED,
+    cost,
+    costs_table,
+    document,
+    each_write,
+    messages_table,
+    verdict,
+)
 from headrace.drills.cluster import Cluster, Shape
 from headrace.errors import BadRequest
 
@@ -32,7 +41,7 @@ CREATE EXT VIEW BallotsOfAuthor AS SELECT author, ballots FROM ByAuthor WHERE au
 
 def test_the_table_in_the_docs_is_the_models() -> None:
     text = (Path(__file__).parents[2] / "docs/scaling.md").read_text("utf-8")
-    assert markdown() in text, "docs/scaling.md: put in what python -m headrace.bench.scaling_model prints"
+    assert markdown() in text, "docs/scaling.md: put in what python -m headrace.bench.scaling.model prints"
 
 
 @pytest.mark.parametrize("shards", [2, 4, 8])

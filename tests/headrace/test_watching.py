@@ -10,8 +10,8 @@ import pytest
 from headrace_client.results import Progress
 from rich.console import Console
 
-from headrace.cli import watching
-from headrace.cli.watching import created_view, details, watched
+from headrace.cli import queries
+from headrace.cli.queries import created_view, details, watched
 from headrace.errors import Cancelled
 
 BEGUN = Progress("1", "CREATE VIEW v AS SELECT 1", "running", "load full states", 0.5, ("load full states",), None)
@@ -76,7 +76,7 @@ def test_tasks_are_told_until_rows_are_fed() -> None:
 
 
 def test_without_a_terminal_progress_is_told_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr(queries, "PLAIN_SECONDS", 0.0)
     shown = StringIO()
     done = replace(BEGUN, state="done", step="", progress=1.0)
 

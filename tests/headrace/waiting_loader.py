@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.cli import main
 from headrace.loading.chunks import Ready, Reject
-from headrace.loading.posting import Poster
+from headrace.loading.running import Poster
 
 LAST = int(os.environ["LAST_CHUNK"])
 post = Poster.post

@@ -9,9 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from loadgen.pace.jobs import Job
-from loadgen.peers.null import NullSession, NullTarget
-from loadgen.peers.references import in_rounds
-from loadgen.peers.store import Change, Lookup, Session
+from loadgen.peers.opening import NullSession, NullTarget
+from loadgen.peers.store import Change, Lookup, Session, in_rounds
 from tests.cluster_simulation.loop import VirtualLoop
 
 

@@ -12,8 +12,7 @@ import pytest
 from loadgen.bench import rounds, table
 from loadgen.bench.rounds import ROUNDS, Round
 from loadgen.pace.errors import LoadError
-from loadgen.pace.latencies import Times
-from loadgen.pace.point import Kind, Point
+from loadgen.pace.point import Kind, Point, Times
 from loadgen.pace.processes import Memory, ServerUse
 from loadgen.running import Options, Result
 

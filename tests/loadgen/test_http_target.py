@@ -10,8 +10,7 @@ from load_targets import HttpStub, SilentTeller
 
 from loadgen.lobsters.workload import natural
 from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.headrace import HeadraceTarget
-from loadgen.peers.http import Connection, request
+from loadgen.peers.headrace import Connection, HeadraceTarget, request
 from loadgen.peers.opening import open_target
 from loadgen.peers.store import Conflict, Insert, Lookup, Program, Query, Update, parse_queries
 from loadgen.running import Options, Run

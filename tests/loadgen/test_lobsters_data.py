@@ -10,8 +10,8 @@ import pytest
 
 from loadgen.lobsters import words
 from loadgen.lobsters.data import Data
+from loadgen.lobsters.margins import Shape, heavy_tail
 from loadgen.lobsters.program import TABLES
-from loadgen.lobsters.shape import Shape, heavy_tail
 from loadgen.lobsters.words import RowDict
 
 SMALL = 0.02

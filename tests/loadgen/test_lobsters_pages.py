@@ -14,7 +14,7 @@ from loadgen.lobsters.visits import FIRST_FREE, MAKING, MIX, Visit, Visits
 from loadgen.lobsters.words import story_short_id
 from loadgen.lobsters.workload import LobstersWorkload, natural, rate_of
 from loadgen.pace.errors import RequestFailed
-from loadgen.peers.null import NullAnswer, NullSession
+from loadgen.peers.opening import NullAnswer, NullSession
 from loadgen.peers.store import Conflict, Insert, Lookup, Update
 
 SCALE = 0.02

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from domains.graph import Aggregate, Base, Join, Materialization, Node, ParameterKind, Project, Reader
+from domains.plan.graph import Aggregate, Base, Join, Materialization, Node, ParameterKind, Project, Reader
 from loadgen.lobsters import program
 from migrations.change import change_of
-from migrations.plan import State, one_domain
+from migrations.flow.plan import State, one_domain
 from migrations.recipe import Entry
 
 WHOLE_SITE = {"frontpage_ids", "recent_ids", "newest_comment_ids"}

@@ -10,14 +10,11 @@ from random import Random
 import pytest
 from load_targets import OneKind, SwitchedTarget, in_virtual_time
 
-from loadgen.pace.arrivals import arrivals
 from loadgen.pace.errors import RequestFailed
 from loadgen.pace.jobs import Job, Workload
-from loadgen.pace.latencies import Histogram, Latencies, Times
-from loadgen.pace.loop import OpenLoop, Pace
-from loadgen.pace.point import Kind, Point
-from loadgen.pace.sweep import RESOLUTION, highest_sustained, sweep
-from loadgen.pace.timeline import Timeline, settled_after
+from loadgen.pace.loop import OpenLoop, Pace, arrivals
+from loadgen.pace.point import Histogram, Kind, Latencies, Point, Timeline, Times, settled_after
+from loadgen.running import RESOLUTION, highest_sustained, sweep
 
 
 def test_arrivals_are_exponential_and_of_a_seed() -> None:

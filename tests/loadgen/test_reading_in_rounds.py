@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loadgen.peers.null import NullAnswer
-from loadgen.peers.references import all_of, first, in_rounds
-from loadgen.peers.store import Answer, Lookup, Query
+from loadgen.peers.opening import NullAnswer
+from loadgen.peers.store import Answer, Lookup, Query, all_of, first, in_rounds
 
 BOTH = Query.parse("both", "SELECT id FROM t WHERE a = ? AND b IN (?)")
 LIST = Query.parse("list", "SELECT id FROM t WHERE b IN (?)")

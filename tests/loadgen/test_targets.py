@@ -12,16 +12,14 @@ from load_targets import Recorder
 from loadgen.bench import servers
 from loadgen.lobsters import program
 from loadgen.lobsters.counters import HandOptimisedPages, hotness_of
-from loadgen.lobsters.invalidation import touched
 from loadgen.lobsters.visits import FIRST_FREE, MIX, Visit
 from loadgen.lobsters.words import comment_short_id, story_short_id
-from loadgen.lobsters.workload import hand_optimised, natural
+from loadgen.lobsters.workload import hand_optimised, natural, touched
 from loadgen.pace.errors import LoadError
 from loadgen.peers import mysql, postgres
 from loadgen.peers.cached import CachedTarget, _narrowed, _split, entries_of, list_column
 from loadgen.peers.headrace import _upserted
-from loadgen.peers.null import NullAnswer
-from loadgen.peers.opening import open_target
+from loadgen.peers.opening import NullAnswer, open_target
 from loadgen.peers.sql import changed_rows, statements
 from loadgen.peers.store import Delete, Insert, Lookup, Query, Update, Upsert
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from domains.compile import compile_predicate, compile_project_batch
-from domains.graph import (
+from domains.language.compile import compile_predicate, compile_project_batch
+from domains.language.types import Kind, Row, Value
+from domains.plan.graph import (
     Aggregate,
     AggregateCall,
     AggregateFunction,
@@ -30,8 +31,7 @@ from domains.graph import (
     TopK,
     Union,
 )
-from domains.types import Kind, Row, Value
-from migrations.joint_graph import JointGraph
+from migrations.joint_graph.graph import JointGraph
 
 Bag = Counter[Row]
 Tables = Mapping[str, list[Row]]

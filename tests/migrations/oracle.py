@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from domains.types import BIGINT, DOUBLE, TEXT, Row, TableColumn, TableSchema, Value
+from domains.language.types import BIGINT, DOUBLE, TEXT, Row, TableColumn, TableSchema, Value
 from migrations.catalog import Catalog, ViewDefinition
-from migrations.joint_graph import JointGraph
-from migrations.parse import exp, parse
+from migrations.joint_graph.graph import JointGraph
+from migrations.parse.reading import exp, parse
 from migrations.query.view import PlannedView, plan_view
 from tests.migrations.evaluate import answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from domains.types import TableSchema
+from domains.language.types import TableSchema
 from migrations.catalog import Catalog
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (

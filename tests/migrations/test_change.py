@@ -8,8 +8,8 @@ import pytest
 
 from domains.errors import HeadraceError, LimitExceeded, StorageFailure
 from migrations.change import Change, change_of
-from migrations.explain import explain
-from migrations.plan import State, one_domain
+from migrations.flow.explain import explain
+from migrations.flow.plan import State, one_domain
 from migrations.recipe import Entry, Recipe
 from migrations.statements.interpret import split
 

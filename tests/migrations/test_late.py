@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from domains.graph import Base, Materialization
+from domains.plan.graph import Base, Materialization
 from migrations.change import change_of
-from migrations.late import late_parts
-from migrations.plan import State, one_domain, spread_over
+from migrations.flow.dataflow import late_parts
+from migrations.flow.plan import State, one_domain, spread_over
 from migrations.recipe import Entry
 
 SCHEMA = "CREATE TABLE big (id INT PRIMARY KEY, a INT); CREATE TABLE small (id INT PRIMARY KEY, a INT)"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from domains.graph import Aggregate, Base, DomainIndex, Ingress, Materialization, Node, Project, Union
+from domains.plan.graph import Aggregate, Base, DomainIndex, Ingress, Materialization, Node, Project, Union
 from migrations.change import change_of
-from migrations.plan import State, one_domain
+from migrations.flow.plan import State, one_domain
 from migrations.recipe import Entry
 
 TABLES = """

@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 
 from domains.errors import HeadraceError, LimitExceeded, SqlError, SqlSyntaxError, UnknownName, Unsupported
-from migrations.joint_graph import JointGraph
-from migrations.parse import parse, text_of
+from migrations.joint_graph.graph import JointGraph
+from migrations.parse.reading import parse, text_of
 from migrations.query.view import plan_view
 from tests.migrations.oracle import catalog, plan
 from tests.migrations.query_cases import read_cases

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from domains.types import Row
+from domains.language.types import Row
 from tests.migrations.oracle import as_bag, catalog, comparable, judge, plan, planned_answer, random_tables
 from tests.migrations.query_cases import Case, read_cases
 

@@ -7,12 +7,12 @@ from decimal import Decimal
 import pytest
 
 from domains.errors import SqlError, SqlSyntaxError, UnknownName
-from domains.types import BIGINT, TableColumn, TableSchema
+from domains.language.types import BIGINT, TableColumn, TableSchema
 from migrations.catalog import Catalog, names_read
-from migrations.parse import exp, parse, parse_select, position, quote
+from migrations.parse.reading import exp, parse, parse_select, position, quote
 from migrations.query.constant import constant_select, reads_nothing
-from migrations.query.literals import text
-from migrations.query.scalar import Setting
+from migrations.query.expressions.literals import text
+from migrations.query.expressions.scalar import Setting
 from tests.migrations.oracle import catalog, with_view
 
 LISTING = """

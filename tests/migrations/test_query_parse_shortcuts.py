@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from domains.errors import HeadraceError
-from migrations.parse import exp, parse, parse_select
-from migrations.syntax import Parser
-from migrations.tree import children, nodes
+from migrations.parse.reading import children, exp, nodes, parse, parse_select
+from migrations.parse.syntax import Parser
 from tests.migrations.query_cases import read_cases
 
 QUERIES = [case.sql for name in ("queries.txt", "queries_in_order.txt") for case in read_cases(name)]

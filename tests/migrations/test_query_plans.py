@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from domains.graph import ParameterKind, Reader
-from migrations.joint_graph import JointGraph, render
-from migrations.parse import exp, parse, text_of
+from domains.plan.graph import ParameterKind, Reader
+from migrations.joint_graph.graph import JointGraph, render
+from migrations.joint_graph.rendering import names_of
+from migrations.parse.reading import exp, parse, text_of
 from migrations.query.view import PlannedView, frozen, plan_view
-from migrations.rendering import names_of
 from tests.migrations.oracle import catalog, plan, with_view
 
 CATALOG = catalog()

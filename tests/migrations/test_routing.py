@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pytest
 
 from domains.errors import Unsupported
-from domains.packets import Delete, Insert, Operation, Update
-from domains.sharding import shard_of
-from domains.types import Row, TableSchema
+from domains.language.types import Row, TableSchema
+from domains.plan.packets import Delete, Insert, Operation, Update
+from domains.plan.sharding import shard_of
 from migrations.catalog import Catalog
 from migrations.change import change_of
-from migrations.plan import State, one_domain
+from migrations.flow.plan import State, one_domain
+from migrations.flow.routing import Split, split, split_numbered
 from migrations.recipe import Entry
-from migrations.routing import Split, split, split_numbered
 from migrations.statements.statement import WriteStatement
 from tests.migrations.statement_catalog import one
 from tests.shard_of_key import shard_of_key

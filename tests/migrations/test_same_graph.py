@@ -18,8 +18,8 @@ from typing import Any
 
 from domains.errors import HeadraceError
 from migrations.change import change_of
-from migrations.explain import explain
-from migrations.plan import State, one_domain, plan_start, spread_over
+from migrations.flow.explain import explain
+from migrations.flow.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Entry
 from tests.campaign.cases import case_of
 from tests.campaign.statements import AddColumn, AdHoc, CreateTable, CreateView, DropColumn, DropView

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from domains.commands import Activate, AddNodes, BuildIndex, CreateTable, DropTable, Feed, Part, RemoveNodes
-from domains.graph import DomainIndex, Ingress, Materialization, NodeIndex, Sharding
-from domains.packets import receiver_of, sender_of
+from domains.plan.commands import Activate, AddNodes, BuildIndex, CreateTable, DropTable, Feed, Part, RemoveNodes
+from domains.plan.graph import DomainIndex, Ingress, Materialization, NodeIndex, Sharding
+from domains.plan.packets import receiver_of, sender_of
 from migrations.change import change_of
-from migrations.dataflow import Dataflow
-from migrations.explain import explain
-from migrations.plan import PlanStep, State, one_domain, plan_removal, plan_start, spread_over
+from migrations.flow.dataflow import Dataflow
+from migrations.flow.explain import explain
+from migrations.flow.plan import PlanStep, State, one_domain, plan_removal, plan_start, spread_over
 from migrations.recipe import Entry
 
 TABLES = """

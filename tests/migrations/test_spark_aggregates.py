@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from domains.expressions import Field
-from domains.graph import AggregateFunction
-from domains.types import BIGINT
-from migrations.query.aggregates import Summary
+from domains.language.expressions import Field
+from domains.language.types import BIGINT
+from domains.plan.graph import AggregateFunction
+from migrations.query.expressions.aggregates import Summary
+from migrations.spark_sql.block import aggregate
 from migrations.spark_sql.expressions import Names
-from migrations.spark_sql.grouping import aggregate
 
 UNKNOWN = cast(AggregateFunction, "median")
 

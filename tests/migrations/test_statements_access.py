@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from domains.packets import Delete, Operation, Update
+from domains.plan.packets import Delete, Operation, Update
 from migrations.statements.statement import WriteStatement
 from tests.migrations.statement_catalog import NOW, one
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domains.errors import BadRequest, HeadraceError, SqlError, Unsupported
-from domains.graph import ParameterKind
-from migrations.joint_graph import JointGraph
-from migrations.query.evaluation import value_of
-from migrations.query.scalar import scalar
-from migrations.query.scope import Scope
+from domains.plan.graph import ParameterKind
+from migrations.joint_graph.graph import JointGraph
+from migrations.query.expressions.scalar import scalar
+from migrations.query.expressions.scope import Scope
+from migrations.query.expressions.terms import value_of
 from migrations.query.view import PlannedView, plan_view
-from migrations.statements.adhoc import AdHoc, exact_arguments, parameterise, verbatim
-from migrations.statements.literal_nodes import literal_node
+from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim
 from migrations.statements.statement import SelectStatement
+from migrations.statements.subqueries import literal_node
 from tests.migrations.statement_catalog import CATALOG, one
 
 

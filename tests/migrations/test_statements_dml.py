@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from domains.compile import compile_expression, compile_predicate
 from domains.errors import (
     BadRequest,
     ConstraintViolation,
@@ -17,8 +16,9 @@ from domains.errors import (
     UnknownName,
     Unsupported,
 )
-from domains.packets import Delete, Insert, Operation, Update
-from domains.types import Row
+from domains.language.compile import compile_expression, compile_predicate
+from domains.language.types import Row
+from domains.plan.packets import Delete, Insert, Operation, Update
 from migrations.statements.dml import resolve
 from migrations.statements.statement import PendingWrite, WriteStatement
 from tests.migrations.statement_catalog import CATALOG, NOW, one, perform

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from domains.errors import HeadraceError, SqlSyntaxError, Unsupported
-from domains.functions import FUNCTIONS
+from domains.language.functions import FUNCTIONS
 from migrations.catalog import Catalog
-from migrations.joint_graph import JointGraph
+from migrations.joint_graph.graph import JointGraph
 from migrations.query.view import plan_view
-from migrations.statements.adhoc import AdHoc, parameterise, verbatim
+from migrations.statements.adhoc.shapes_of_selects import AdHoc, parameterise, verbatim
 from migrations.statements.constants import count_placeholders
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import CreateView, Explain, PendingWrite, SelectStatement, Statement

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from domains.compile import compile_predicate
 from domains.errors import BadRequest, ConstraintViolation, HeadraceError, TypeViolation, UnknownName
-from domains.expressions import Field
-from domains.packets import Delete, Insert, Update
-from migrations.statements.duplicates import OnDuplicate
-from migrations.statements.rows import delete_operation, insert_operation, update_operation
+from domains.language.compile import compile_predicate
+from domains.language.expressions import Field
+from domains.plan.packets import Delete, Insert, Update
+from migrations.statements.rows import OnDuplicate, delete_operation, insert_operation, update_operation
 from tests.migrations.statement_catalog import CATALOG, NOW, perform
 
 STORIES = CATALOG.table("stories")

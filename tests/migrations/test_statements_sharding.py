@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from domains.errors import HeadraceError, LimitExceeded, SqlError, SqlSyntaxError, Unsupported
-from domains.types import TableSchema
+from domains.language.types import TableSchema
 from migrations.catalog import Catalog
 from migrations.change import change_of, entries_of
-from migrations.parse import parse
-from migrations.plan import State, one_domain
+from migrations.flow.plan import State, one_domain
+from migrations.parse.reading import parse
 from migrations.recipe import Entry, Recipe
 from migrations.statements.statement import CreateTable
 from tests.migrations.statement_catalog import each, one, perform

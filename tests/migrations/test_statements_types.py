@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from domains.errors import HeadraceError, SqlError, Unsupported
-from domains.types import BLOB, BOOL, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
+from domains.language.types import BLOB, BOOL, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
 from tests.migrations.statement_catalog import schema_of
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from migrations.backfill.spark import tally
-from migrations.backfill.spark.tally import Tally, Teller
+from migrations.backfill.spark import reporting
+from migrations.backfill.spark.reporting import Tally, Teller
 
 
 @pytest.fixture(autouse=True)
 def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "SECONDS", 0.0)
+    monkeypatch.setattr(reporting, "SECONDS", 0.0)
 
 
 def until(counted: Tally, rows: int) -> None:

@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from domains.blocks import blocks_of, decode_block, encode_block
-from domains.commands import Activate, AddNodes, Command, Feed, Follow, LoadState, RemoveNodes, StartReplay
-from domains.graph import DomainIndex
-from domains.sharding import table_of
-from domains.types import Delta, TableSchema
+from domains.archive.blocks import blocks_of, decode_block, encode_block
+from domains.language.types import Delta, TableSchema
+from domains.plan.commands import Activate, AddNodes, Command, Feed, Follow, LoadState, RemoveNodes, StartReplay
+from domains.plan.graph import DomainIndex
+from domains.plan.sharding import table_of
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import bases_fed, bulk_domains, stages_of
-from migrations.dataflow import Dataflow
-from migrations.plan import MigrationPlan, PlanStep
+from migrations.flow.dataflow import Dataflow
+from migrations.flow.plan import MigrationPlan, PlanStep
 from tests.simulation.simulation import Simulation
 
 

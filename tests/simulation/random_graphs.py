@@ -10,11 +10,11 @@ from __future__ import annotations
 from contextlib import suppress
 from random import Random
 
-from domains.expressions import Expression
-from domains.graph import AggregateCall, JoinKind, NodeIndex
-from domains.packets import EvictKeys, EvictMemory, Read, Touch
-from domains.types import BIGINT, Row, Value
-from migrations.provenance import traced
+from domains.language.expressions import Expression
+from domains.language.types import BIGINT, Row, Value
+from domains.plan.graph import AggregateCall, JoinKind, NodeIndex
+from domains.plan.packets import EvictKeys, EvictMemory, Read, Touch
+from migrations.joint_graph.provenance import traced
 from tests.domains.graphs import Flow, Unwritten, aggregate, call, column, constant, count
 from tests.failing_store import Fuse
 

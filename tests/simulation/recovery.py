@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from random import Random
 
-from controller.cluster.reconcile import Repair, repair
-from domains.commands import RemoveNodes
-from domains.graph import DomainIndex
-from migrations.plan import MigrationPlan, State
+from controller.cluster.leader.reconcile import Repair, repair
+from domains.plan.commands import RemoveNodes
+from domains.plan.graph import DomainIndex
+from migrations.flow.plan import MigrationPlan, State
 from tests.simulation.simulation import Simulation
-from worker.messages import DomainReport
+from worker.protocol.messages import DomainReport
 
 
 def recover(

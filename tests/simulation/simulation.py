@@ -7,14 +7,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from domains.commands import Activate, Command, RemoveNodes
-from domains.control import perform
-from domains.domain import Domain
+from domains.engine.control import perform
+from domains.engine.domain import Domain
+from domains.engine.invariants import check_domain, check_links
 from domains.errors import StorageFailure
-from domains.graph import DomainIndex, NodeIndex
-from domains.invariants import check_domain, check_links
-from domains.memory_store import MemoryStore
-from domains.packets import (
+from domains.language.types import Delta, Row
+from domains.plan.commands import Activate, Command, RemoveNodes
+from domains.plan.graph import DomainIndex, NodeIndex
+from domains.plan.packets import (
     Effect,
     LinkId,
     LinkUpdate,
@@ -29,8 +29,8 @@ from domains.packets import (
     receiver_of,
     sender_of,
 )
-from domains.types import Delta, Row
-from migrations.plan import MigrationPlan
+from domains.store.memory_store import MemoryStore
+from migrations.flow.plan import MigrationPlan
 from tests.failing_store import FailingStore, Fuse
 
 _Reset = tuple[RemoveNodes | None, list[PeerReset]]

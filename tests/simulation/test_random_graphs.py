@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from domains.domain import Domain
+from domains.engine.domain import Domain
+from domains.engine.step import Step
 from domains.errors import HeadraceError, StorageFailure
-from domains.graph import Columns
-from domains.packets import Failed, Packet, Read, Reply, Upquery, Write
-from domains.step import Step
-from domains.types import Delta, Row
+from domains.language.types import Delta, Row
+from domains.plan.graph import Columns
+from domains.plan.packets import Failed, Packet, Read, Reply, Upquery, Write
 from tests.failing_store import FailingTable
 from tests.simulation.random_graphs import run
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from domains.commands import Activate, AddNodes, BuildIndex, ExtendNodes, Feed, Progress
-from domains.domain import Domain
-from domains.graph import Base, DomainIndex, NodeIndex
-from domains.invariants import check_domain, check_links
-from domains.memory_store import MemoryStore
-from domains.packets import Publish
-from domains.sharding import physical
-from domains.types import Delta, Row
+from domains.engine.domain import Domain
+from domains.engine.invariants import check_domain, check_links
+from domains.language.types import Delta, Row
+from domains.plan.commands import Activate, AddNodes, BuildIndex, ExtendNodes, Feed, Progress
+from domains.plan.graph import Base, DomainIndex, NodeIndex
+from domains.plan.packets import Publish
+from domains.plan.sharding import physical
+from domains.store.memory_store import MemoryStore
 from migrations.change import change_of, entries_of
-from migrations.plan import PlanStep, State, plan_start
+from migrations.flow.plan import PlanStep, State, plan_start
 from migrations.recipe import Entry
-from worker.batch import Batch, Drop, LinkPacket, Look, Reveal
-from worker.hosted import Hosted
+from worker.dataflow.batch import Batch, Drop, LinkPacket, Look, Reveal
+from worker.dataflow.domain_host import Hosted
 from worker.reader_map import ReaderLayout
 
 Rows = dict[Row, Counter[Row]]

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from domains.commands import CreateTable
-from domains.graph import Base, DomainIndex, NodeIndex
-from domains.packets import Clock, Operation, Written
-from domains.sharding import physical
-from domains.types import Row
+from domains.language.types import Row
+from domains.plan.commands import CreateTable
+from domains.plan.graph import Base, DomainIndex, NodeIndex
+from domains.plan.packets import Clock, Operation, Written
+from domains.plan.sharding import physical
 from migrations.change import change_of, entries_of
-from migrations.plan import State, plan_start
+from migrations.flow.plan import State, plan_start
+from migrations.flow.routing import split
 from migrations.recipe import Entry
-from migrations.routing import split
 from tests.shard_of_key import shard_of_key
-from worker.messages import (
+from worker.protocol.messages import (
     Done,
     LinkPositions,
     OpenDomain,
@@ -33,17 +33,17 @@ from worker.messages import (
     Role,
     WriteRequest,
 )
-from worker.process import Worker, running
+from worker.protocol.schema_version import version_of
 from worker.reader_map import BoundLookup
-from worker.schema_version import version_of
+from worker.service.process import Worker, running
 from worker.wire import Connection, connect, greeting
-from zookeeper.descriptors import WorkerDescriptor
 from zookeeper.memory import MemoryZooKeeper
+from zookeeper.registration import WorkerDescriptor
 
 
 @dataclass(frozen=True)
 class Told:
-    """See ``worker.process.Settings``."""
+    """See ``worker.service.process.Settings``."""
 
     name: str
     data: Path

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from domains.errors import StorageFailure
-from domains.types import BIGINT, TableColumn, TableSchema
+from domains.language.types import BIGINT, TableColumn, TableSchema
 from worker.rocks import RocksStore, acknowledged
 from worker.rocks.acknowledged import FILE, Acknowledged, AcknowledgedRecord
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from domains.packets import Insert
+from domains.plan.packets import Insert
 from tests.worker.leading_workers import leading
-from worker.messages import Done, LinkPositions, Positions, Reconfigure, Report, WorkerReport
+from worker.protocol.messages import Done, LinkPositions, Positions, Reconfigure, Report, WorkerReport
 from worker.rocks.store import RocksStore
 
 SQL = "CREATE TABLE votes (story INT, voter INT); CREATE VIEW V AS SELECT story, voter FROM votes WHERE story = ?"

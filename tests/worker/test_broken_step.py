@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from leading_workers import leading
 
-from domains.commands import Activate
-from domains.domain import Domain
+from domains.engine.domain import Domain
 from domains.errors import OutcomeUnknown, StorageFailure, Unavailable
-from domains.graph import DomainIndex
-from domains.memory_store import MemoryStore
-from domains.packets import Insert
-from domains.sharding import shard_of
-from domains.types import BIGINT, TableColumn, TableSchema
-from worker.batch import Batch
-from worker.dataflow import Dataflow
-from worker.hosted import Hosted
-from worker.messages import NotHere, Ping, Pong
+from domains.language.types import BIGINT, TableColumn, TableSchema
+from domains.plan.commands import Activate
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Insert
+from domains.plan.sharding import shard_of
+from domains.store.memory_store import MemoryStore
+from worker.dataflow.batch import Batch
+from worker.dataflow.domain_host import Hosted
+from worker.dataflow.thread import Dataflow
+from worker.protocol.messages import NotHere, Ping, Pong
 
 
 def test_an_error_after_the_commit_is_an_unknown_outcome_and_no_refusal(

@@ -14,22 +14,22 @@ from typing import Any
 import pytest
 from leading_workers import planned
 
-from domains.commands import CreateTable, Feed, Progress
 from domains.errors import NotFound, OutcomeUnknown, Overloaded, StorageFailure, Unavailable
-from domains.graph import DomainIndex
-from domains.memory_store import MemoryStore
-from domains.packets import Filled, Insert, LinkUpdate, Operation, Written, link_between
-from domains.sharding import physical, shard_of
-from domains.types import Row
-from migrations.plan import State, plan_start
+from domains.language.types import Row
+from domains.plan.commands import CreateTable, Feed, Progress
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Filled, Insert, LinkUpdate, Operation, Written, link_between
+from domains.plan.sharding import physical, shard_of
+from domains.store.memory_store import MemoryStore
+from migrations.flow.plan import State, plan_start
 from tests.shard_of_key import shard_of_key
-from worker import dataflow as dataflow_module
-from worker import inbox as inbox_module
-from worker.batch import LinkPacket
-from worker.dataflow import Dataflow
+from worker.dataflow import inbox as inbox_module
+from worker.dataflow import thread as dataflow_module
+from worker.dataflow.batch import LinkPacket
+from worker.dataflow.domain_host import destination
+from worker.dataflow.thread import Dataflow
 from worker.embedded import open_embedded, shards_of
-from worker.hosted import destination
-from worker.messages import NotHere, StaleEpoch
+from worker.protocol.messages import NotHere, StaleEpoch
 from worker.rocks.store import RocksStore
 
 SQL = """

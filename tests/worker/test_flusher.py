@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from domains.commands import CreateTable
 from domains.errors import StorageFailure
-from domains.graph import DomainIndex
-from domains.memory_store import MemoryStore
-from domains.packets import Filled, Insert
+from domains.plan.commands import CreateTable
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Filled, Insert
+from domains.store.memory_store import MemoryStore
 from tests.worker.leading_workers import planned
-from worker.batch import Batch
-from worker.dataflow import Dataflow, nowhere
-from worker.flusher import Flusher
+from worker.dataflow.batch import Batch
+from worker.dataflow.group_commit import Flusher
+from worker.dataflow.thread import Dataflow, nowhere
 from worker.reader_map import ReaderMap
 
 BASE = DomainIndex(0)

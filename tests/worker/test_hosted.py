@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from hosted_cluster import HostedCluster
 
-from domains.graph import DomainIndex, NodeIndex, Reader
-from domains.packets import Clock, Delete, Failed, Filled, Insert, Outcome, Written
-from domains.sharding import physical, shard_of
-from domains.types import Row
+from domains.language.types import Row
+from domains.plan.graph import DomainIndex, NodeIndex, Reader
+from domains.plan.packets import Clock, Delete, Failed, Filled, Insert, Outcome, Written
+from domains.plan.sharding import physical, shard_of
 from tests.shard_of_key import shard_of_key
-from worker.batch import Look
-from worker.messages import NotHere
+from worker.dataflow.batch import Look
+from worker.dataflow.hosted_domain import TokenWait
+from worker.protocol.messages import NotHere
 from worker.reader_map.layout import reader_id
-from worker.token_waits import TokenWait
 
 FIRST = int(os.environ.get("HEADRACE_SEED", "0"))
 SQL = """

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from leading_workers import planned
 
-from domains.commands import Activate, AddNodes, CreateTable, Feed, RemoveNodes
 from domains.errors import Unavailable
-from domains.graph import DomainIndex, NodeIndex
-from domains.memory_store import MemoryStore
-from domains.packets import Filled, Insert, LinkUpdate, Publish, Upquery, Written, link_between
-from migrations.plan import plan_start
-from worker.batch import Batch, Drop, LinkPacket, Look, Reveal
-from worker.hosted import Hosted
-from worker.messages import NotHere, StaleEpoch
-from worker.relief import relieve
-from worker.reporting import link_positions, worker_report
-from worker.token_waits import TokenWait
+from domains.plan.commands import Activate, AddNodes, CreateTable, Feed, RemoveNodes
+from domains.plan.graph import DomainIndex, NodeIndex
+from domains.plan.packets import Filled, Insert, LinkUpdate, Publish, Upquery, Written, link_between
+from domains.store.memory_store import MemoryStore
+from migrations.flow.plan import plan_start
+from worker.dataflow.batch import Batch, Drop, LinkPacket, Look, Reveal
+from worker.dataflow.domain_host import Hosted
+from worker.dataflow.hosted_domain import TokenWait
+from worker.dataflow.memory_limiter import relieve
+from worker.protocol.messages import NotHere, StaleEpoch
+from worker.service.status import link_positions, worker_report
 
 PARTIAL = """
 CREATE TABLE votes (story INT NOT NULL, user INT NOT NULL);

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from domains.errors import StorageFailure
-from domains.types import BIGINT, TableColumn, TableSchema
+from domains.language.types import BIGINT, TableColumn, TableSchema
 from worker.rocks import RocksStore, layout
 from worker.rocks.acknowledged import FILE, SLOT, SLOTS, TABLES, Acknowledged, AcknowledgedRecord
 from worker.rocks.opening import acknowledge_losses, losses

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from domains.commands import Feed, Progress
-from domains.graph import DomainIndex
-from worker.batch import Batch
-from worker.pace import (
+from domains.plan.commands import Feed, Progress
+from domains.plan.graph import DomainIndex
+from worker.dataflow.batch import Batch
+from worker.dataflow.pacing import (
     FIRST_ROWS,
     GROWTH,
     LOCK_SECONDS,

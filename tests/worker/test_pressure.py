@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from worker.relief import TELL_SECONDS, Pressure
+from worker.dataflow.memory_limiter import TELL_SECONDS, Pressure
 
 
 def test_evictions_are_logged_once_in_a_while_and_all_are_counted(caplog: pytest.LogCaptureFixture) -> None:

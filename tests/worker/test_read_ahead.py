@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from domains.types import BIGINT, Row, TableColumn, TableSchema
+from domains.language.types import BIGINT, Row, TableColumn, TableSchema
 from worker.rocks import RocksStore
-from worker.rocks.read_ahead import AHEAD_MIN
+from worker.rocks.row_cache import AHEAD_MIN
 from worker.rocks.table import RocksTable
 
 COLUMNS = (TableColumn("id", BIGINT), TableColumn("n", BIGINT))

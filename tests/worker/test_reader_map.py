@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from domains.errors import Unavailable
-from domains.graph import NodeIndex, OrderTerm, Reader
-from domains.packets import Publish
-from domains.types import BIGINT, TEXT, Column, Row
+from domains.language.types import BIGINT, TEXT, Column, Row
+from domains.plan.graph import NodeIndex, OrderTerm, Reader
+from domains.plan.packets import Publish
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap
 from worker.reader_map import layout as layout_module
 from worker.reader_map.layout import reader_id

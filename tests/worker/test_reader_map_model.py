@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from domains.graph import NodeIndex, OrderTerm, Reader
-from domains.packets import Publish
-from domains.types import BIGINT, DOUBLE, TEXT, Column, Row, Value
+from domains.language.types import BIGINT, DOUBLE, TEXT, Column, Row, Value
+from domains.plan.graph import NodeIndex, OrderTerm, Reader
+from domains.plan.packets import Publish
 from worker.reader_map import ReaderLayout, ReaderMap
 from worker.reader_map.application import ENTRY_OVERHEAD
-from worker.reader_map.window import Bound
+from worker.reader_map.layout import Bound
 
 LONG = "x" * 600
 WORDS = ["", "a", "a\x00", "b", "ü", LONG, LONG + "a", LONG + "b"]

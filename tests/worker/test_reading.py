@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from domains.errors import Unavailable
-from domains.graph import NodeIndex, Reader
-from domains.packets import Publish
-from domains.types import BIGINT, TEXT, Column
+from domains.language.types import BIGINT, TEXT, Column
+from domains.plan.graph import NodeIndex, Reader
+from domains.plan.packets import Publish
 from worker.reader_map import ReaderLayout, ReaderMap, Reading, in_one_state
 
 COLUMNS = (Column("id", BIGINT), Column("name", TEXT))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from domains.graph import NodeIndex, OrderTerm, Reader
-from domains.packets import Publish
-from domains.types import BIGINT, TEXT, Column
-from worker.reader_map import ReaderLayout, ReaderMap, recent
+from domains.language.types import BIGINT, TEXT, Column
+from domains.plan.graph import NodeIndex, OrderTerm, Reader
+from domains.plan.packets import Publish
+from worker.reader_map import ReaderLayout, ReaderMap, seek_cache
 
 COLUMNS = (Column("id", BIGINT), Column("name", TEXT))
 NODE = NodeIndex(1)
@@ -44,7 +44,7 @@ def test_a_publish_is_seen_by_the_next_look_up(reader_map: ReaderMap, order: tup
 
 
 def test_the_same_as_by_key(reader_map: ReaderMap, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent, "RECENT_BYTES", 300)
+    monkeypatch.setattr(seek_cache, "RECENT_BYTES", 300)
     made = layout()
     keys = [-(2**63), -1, 0, 1, 2**63 - 1]
     reader_map.publish([(made, Publish(NODE, filled=[((key,), [((key, "x"), 1)]) for key in keys[1:]]))])

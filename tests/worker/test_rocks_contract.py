@@ -1,4 +1,4 @@
-"""The promises of domains/storage.py, run against the store of dicts and the store on disk alike."""
+"""The promises of domains/store/storage.py, run against the store of dicts and the store on disk alike."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from domains.errors import AlreadyExists, NotFound
-from domains.memory_store import MemoryStore
-from domains.types import BIGINT, BLOB, DOUBLE, TEXT, Delta, Row, TableColumn, TableSchema, decimal_type
+from domains.language.types import BIGINT, BLOB, DOUBLE, TEXT, Delta, Row, TableColumn, TableSchema, decimal_type
+from domains.store.memory_store import MemoryStore
 from worker.rocks import RocksStore
 
 AnyStore = MemoryStore | RocksStore

@@ -10,7 +10,7 @@ import pytest
 from rocksdict import Options, Rdict, ReadOptions
 
 from domains.errors import StorageFailure
-from domains.types import BIGINT, TEXT, Delta, TableColumn, TableSchema
+from domains.language.types import BIGINT, TEXT, Delta, TableColumn, TableSchema
 from worker.rocks import RocksStore
 from worker.rocks.cut import TableCut
 

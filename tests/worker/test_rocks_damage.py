@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from domains.errors import StorageFailure
-from domains.types import BIGINT, TEXT, Delta, TableColumn, TableSchema
+from domains.language.types import BIGINT, TEXT, Delta, TableColumn, TableSchema
 from worker.rocks import RocksStore, database
 
 KEYED = TableSchema(

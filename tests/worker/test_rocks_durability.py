@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from domains.errors import StorageFailure
-from domains.types import BIGINT, TEXT, TableColumn, TableSchema, decimal_type
+from domains.language.types import BIGINT, TEXT, TableColumn, TableSchema, decimal_type
 from worker.rocks import RocksStore
 from worker.rocks.database import BLOCK_CACHE_BYTES, WRITE_BUFFER_BYTES, WRITE_BUFFERS
 

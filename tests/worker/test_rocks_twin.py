@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from domains.memory_store import MemoryStore
-from domains.types import BIGINT, TEXT, Delta, Row, TableColumn, TableSchema, decimal_type
+from domains.language.types import BIGINT, TEXT, Delta, Row, TableColumn, TableSchema, decimal_type
+from domains.store.memory_store import MemoryStore
 from worker.rocks import RocksStore
 
 WORDS = st.sampled_from([None, "", "a", "a\x00b", "ü" * 20, "long " * 40])

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from domains.types import BIGINT, TEXT, Row, TableColumn, TableSchema
+from domains.language.types import BIGINT, TEXT, Row, TableColumn, TableSchema
 from worker.rocks import row_cache
 from worker.rocks.row_cache import CacheRoom
 from worker.rocks.store import RocksStore

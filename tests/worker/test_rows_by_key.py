@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from domains.compile import compile_predicate
-from domains.memory_store import MemoryStore, MemoryTable
-from domains.packets import Delete, Update
-from domains.selecting import keys_of, selected
-from domains.types import Delta, Row
+from domains.language.compile import compile_predicate
+from domains.language.types import Delta, Row
+from domains.plan.packets import Delete, Update
+from domains.store.memory_store import MemoryStore, MemoryTable
+from domains.store.selecting import keys_of, selected
 from migrations.catalog import Catalog
 from migrations.statements.statement import WriteStatement
 from tests.migrations.statement_catalog import one, perform

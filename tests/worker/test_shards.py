@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from domains.archive.sealed import opened, sealed
 from domains.errors import StorageFailure
-from domains.sealed import opened, sealed
-from domains.types import BIGINT, TableColumn, TableSchema
-from worker import shards
-from worker.shards import Shard, machine, open_shard, read_owner, started_at
+from domains.language.types import BIGINT, TableColumn, TableSchema
+from worker.service import shards
+from worker.service.shards import Shard, machine, open_shard, read_owner, started_at
 
 ROOT = Path(__file__).parents[2]
 TABLE = TableSchema("t", (TableColumn("id", BIGINT, nullable=False),), primary_key=(0,))

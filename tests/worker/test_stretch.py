@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from domains.commands import CreateTable, Feed, Progress
 from domains.errors import Unavailable
-from domains.graph import DomainIndex
-from domains.memory_store import MemoryStore
-from domains.packets import Failed, Insert
+from domains.plan.commands import CreateTable, Feed, Progress
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Failed, Insert
+from domains.store.memory_store import MemoryStore
 from migrations.change import change_of, entries_of
-from migrations.plan import State, one_domain, plan_start
+from migrations.flow.plan import State, one_domain, plan_start
 from migrations.recipe import Entry
-from worker import inbox as inbox_module
-from worker.batch import Batch
-from worker.dataflow import Dataflow
-from worker.inbox import Inbox, Input, Stopping
-from worker.messages import StaleEpoch
-from worker.pace import REST_SECONDS, STRETCH_SECONDS, Stretch
+from worker.dataflow import inbox as inbox_module
+from worker.dataflow.batch import Batch
+from worker.dataflow.inbox import Inbox, Input, Stopping
+from worker.dataflow.pacing import REST_SECONDS, STRETCH_SECONDS, Stretch
+from worker.dataflow.thread import Dataflow
+from worker.protocol.messages import StaleEpoch
 
 BASE = DomainIndex(0)
 SQL = "CREATE TABLE t (a INT); CREATE EXT VIEW V AS SELECT a, COUNT(*) AS n FROM t GROUP BY a ORDER BY n LIMIT 9"
@@ -158,7 +158,7 @@ def backfilling(tmp_path: Path) -> Iterator[tuple[Dataflow, State]]:
 
 
 def test_one_command_feeds_it_all(backfilling: tuple[Dataflow, State], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.pace.STRETCH_SECONDS", 60.0)
+    monkeypatch.setattr("worker.dataflow.pacing.STRETCH_SECONDS", 60.0)
     own, _ = backfilling
     assert own.command(BASE, Feed(20), epoch=1).result(60) == Progress(ROWS, True)
 

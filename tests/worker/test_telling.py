@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from domains.types import Row
-from worker.reader_map.telling import HITS_PER_MISS, OWED, TOLD, Telling
+from domains.language.types import Row
+from worker.reader_map.access_reporter import HITS_PER_MISS, OWED, TOLD, Telling
 
 
 def keys(*values: int) -> list[Row]:

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from leading_workers import Led, Told, leading, planned
 
-from domains.commands import Activate, CreateTable, Progress
 from domains.errors import BadRequest, HeadraceError, NotFound, ReadTimeout, Unavailable
-from domains.graph import DomainIndex, NodeIndex
-from domains.packets import Evicted, Insert
+from domains.plan.commands import Activate, CreateTable, Progress
+from domains.plan.graph import DomainIndex, NodeIndex
+from domains.plan.packets import Evicted, Insert
 from worker.embedded import shard_directory
-from worker.messages import (
+from worker.protocol.messages import (
     CloseDomain,
     Done,
     EvictRequest,
@@ -45,14 +45,14 @@ from worker.messages import (
     WorkerReport,
     WriteRequest,
 )
-from worker.moving_messages import FlushDomain, LinkRequest
-from worker.process import running
+from worker.protocol.operations import FlushDomain, LinkRequest
+from worker.protocol.schema_version import version_of
 from worker.reader_map import BoundLookup
-from worker.schema_version import version_of
-from worker.shards import Shard, read_owner
+from worker.service.process import running
+from worker.service.shards import Shard, read_owner
 from worker.wire import ProtocolError, connect, greeting
-from zookeeper.descriptors import WorkerDescriptor
 from zookeeper.memory import MemoryZooKeeper
+from zookeeper.registration import WorkerDescriptor
 
 SQL = """
 CREATE TABLE stories (id INT PRIMARY KEY, author INT NOT NULL) SHARD BY (id);

@@ -15,8 +15,8 @@ from pathlib import Path
 from leading_workers import Told
 
 from domains.errors import HeadraceError
-from domains.graph import DomainIndex
-from worker.process import Worker, work
+from domains.plan.graph import DomainIndex
+from worker.service.process import Worker, work
 from zookeeper.memory import MemoryZooKeeper
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from proxy import Proxy
 
 from headrace.embedding import LoopThread
-from zookeeper.cluster_authority import SESSION_TIMEOUT, ClusterAuthority
+from zookeeper.authority import SESSION_TIMEOUT, ClusterAuthority
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 from zookeeper.server import Ensemble

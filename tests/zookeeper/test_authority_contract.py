@@ -9,8 +9,7 @@ from functools import partial
 import pytest
 from authority_kinds import DEADLINE, Kind, until
 
-from zookeeper.cluster_authority import STATE_BYTES_MAX, Change, ClusterAuthority
-from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
+from zookeeper.authority import STATE_BYTES_MAX, Change, ClusterAuthority
 from zookeeper.errors import (
     AuthorityError,
     AuthorityUnavailable,
@@ -19,6 +18,7 @@ from zookeeper.errors import (
     StateTooLarge,
     WrongDeployment,
 )
+from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 
 
 def worker(name: str, incarnation: int = 1, **others: object) -> WorkerDescriptor:
@@ -393,7 +393,7 @@ async def test_a_listener_that_fails_keeps_nobody_from_hearing(kind: Kind) -> No
 
 
 def _json(descriptor: WorkerDescriptor) -> bytes:
-    from zookeeper.descriptors import to_json
+    from zookeeper.registration import to_json
 
     return to_json(descriptor)
 

@@ -17,9 +17,9 @@ from authority_kinds import NO_JAVA, until
 
 import zookeeper.kazoo_authority
 from zookeeper.address import Address, parse_address
-from zookeeper.descriptors import ControllerDescriptor
 from zookeeper.errors import AccessRefused, AuthorityError, AuthorityUnavailable, NotZooKeeper
 from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.registration import ControllerDescriptor
 from zookeeper.server import Ensemble
 
 needs_java = pytest.mark.skipif(NO_JAVA, reason="there is no java on PATH")
@@ -191,7 +191,7 @@ async def test_a_server_that_hangs_is_away(ensemble: Ensemble) -> None:
 
 CANDIDATE = """
 import asyncio, sys
-from zookeeper.descriptors import ControllerDescriptor
+from zookeeper.registration import ControllerDescriptor
 from zookeeper.kazoo_authority import KazooAuthority
 
 async def main():

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from zookeeper.descriptors import WorkerDescriptor
 from zookeeper.errors import WrongDeployment
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
+from zookeeper.registration import WorkerDescriptor
 
 
 def descriptor(incarnation: int) -> WorkerDescriptor:

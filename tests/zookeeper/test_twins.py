@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from zookeeper.authority import LocalAuthority, StateConflict
-from zookeeper.cluster_authority import Change
-from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
+from zookeeper.authority import Change, LocalAuthority, StateConflict
 from zookeeper.errors import AuthorityUnavailable
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
+from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 
 
 async def test_a_file_keeps_the_state(tmp_path: Path) -> None:

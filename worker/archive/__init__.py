@@ -11,8 +11,8 @@ A segment counts once a manifest names it, and the log is trimmed after that. So
 that nobody names, which is written anew under the same or another name and is swept away later. Who may write is
 decided by the epoch: a manifest that a later one has taken over is not written by an earlier one any more.
 
-What a segment and a manifest are, and which of them give a position, is in ``domains/archive.py``; the columns are in
-``domains/archived_rows.py``. docs/archive.md shows others how to read it.
+What a segment and a manifest are, and which of them give a position, is in ``domains/archive/manifest.py``; the columns
+are in ``domains/archive/rows.py``. docs/archive.md shows others how to read it.
 
 ==================  ============================================================================================
 ``place.py``        files below a URL: read, written whole or as a stream, synced; errors by name

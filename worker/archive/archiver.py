@@ -27,22 +27,21 @@ from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from typing import Any
 
-from domains.archive import ArchiveError, ArchiveUnreachable
+from domains.archive.manifest import ArchiveError, ArchiveUnreachable
 from domains.errors import HeadraceError, NotFound, StorageFailure
-from domains.graph import DomainIndex
-from domains.packets import Clock
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Clock
 from worker.archive.alarms import Alarms
-from worker.archive.place import Place
+from worker.archive.place import Place, after, time_text
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
 from worker.archive.tidying import Tidying
-from worker.archive.times import after, time_text
-from worker.archiving import ArchiveOptions, RecipeNow, Taken
-from worker.dataflow import Dataflow
-from worker.hosted_domain import HostedDomain
+from worker.dataflow.hosted_domain import HostedDomain
+from worker.dataflow.thread import Dataflow
+from worker.protocol.schema_version import version_of
 from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
-from worker.schema_version import version_of
+from worker.service.archiving import ArchiveOptions, RecipeNow, Taken
 
 LOG_TAIL = 1_000
 """Entries of each log that stay in RocksDB though they are archived: who reads on from a position of a moment ago need

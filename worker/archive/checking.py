@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from domains.archive import ArchiveError, ArchiveGap, SegmentCorrupt, ShardManifest, check_rows
-from domains.row_types import RowTypes
+from domains.archive.manifest import ArchiveError, ArchiveGap, SegmentCorrupt, ShardManifest, check_rows
+from domains.store.row_types import RowTypes
 from worker.archive.folding import fold, reader_of
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from uuid import uuid4
 
-from domains.archive import ArchiveError, OtherTable, Segment, ShardManifest, snapshot_file
+from domains.archive.manifest import ArchiveError, OtherTable, Segment, ShardManifest, snapshot_file
 from worker.archive.folding import fold
 from worker.archive.manifests import change_manifest, load_manifest
 from worker.archive.place import Place

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import unquote
 
-from domains.archive import (
+from domains.archive.manifest import (
     ArchiveFenced,
     ManifestDamaged,
     OtherTable,

@@ -10,6 +10,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,117 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from domains.archive import ArchiveUnreachable, url_below
-from domains.errors import NotFound
-from worker.archive.opening import NO_DIRECTORIES, OBJECT_STORES, first_line, hint_for, open_file_system
+from domains.archive.manifest import ArchiveUnreachable, ArchiveUnusable, url_below
+from domains.errors import BadRequest, NotFound
+
+# A URL's file system: pyarrow's, with what has to be said of each kind, and its errors in one line.
+
+OBJECT_STORES = ("s3", "gcs", "abfs")
+"""By pyarrow's names. They show an object when it is written to its end, and not before."""
+
+NO_DIRECTORIES = ("s3", "gcs")
+"""Where a directory is what names have in common: none is made, and so nobody must see to the bucket before each file.
+Azure's store may have real ones."""
+
+SPARKS_NAMES = {"s3a": "s3"}
+"""Whoever has the archive's URL from Spark's settings may give it as it is."""
+
+GCS_PATIENCE = 10
+"""Seconds for which Google's client tries a request again. Its own quarter of an hour would keep a process that long
+from stopping; the archiver tries again by itself."""
+
+LIBHDFS = "Java with its JAVA_HOME, Hadoop's libhdfs.so with HADOOP_HOME, and CLASSPATH: see docs/archive.md"
+
+
+def open_file_system(url: str) -> tuple[Any, str]:
+    """The file system, and the path in it.
+
+    :raises ArchiveUnusable: there is none for such a URL, or it needs a library that is not here.
+    :raises ArchiveUnreachable: anything else, which may pass.
+    """
+    if "://" not in url:
+        return fs.LocalFileSystem(), str(Path(url).expanduser().absolute())
+    scheme, _, rest = url.partition("://")
+    try:
+        opened, path = fs.FileSystem.from_uri(_for_pyarrow(scheme, rest))
+    except (ValueError, pa.ArrowException) as error:
+        raise ArchiveUnusable(
+            f'cannot use "{url}" as an archive: {first_line(error)}',
+            hint="give a directory, or a URL that pyarrow understands",
+        ) from error
+    except OSError as error:
+        # Of a library that is missing, pyarrow tells every place where it has looked, the first time.
+        if "load libjvm" in str(error) or "load libhdfs" in str(error):
+            told, hint = "libhdfs or Java's libjvm cannot be loaded", f"install {LIBHDFS}"
+            raise ArchiveUnusable(f'cannot use "{url}" as an archive: {told}', hint=hint) from error
+        raise ArchiveUnreachable(
+            f'cannot use "{url}" as an archive: {first_line(error)}', hint=hint_for(opened_by=scheme)
+        ) from error
+    return opened, str(path)
+
+
+def _for_pyarrow(scheme: str, rest: str) -> str:
+    if scheme in ("gs", "gcs") and "retry_limit_seconds=" not in rest:
+        rest = f"{rest}{'&' if '?' in rest else '?'}retry_limit_seconds={GCS_PATIENCE}"
+    return f"{SPARKS_NAMES.get(scheme, scheme)}://{rest}"
+
+
+def check_usable(url: str) -> None:
+    """Raises ArchiveUnusable: what cannot ever do is told at the start. What may be away for now is not waited for."""
+    if url.partition("://")[0] in (*OBJECT_STORES, *SPARKS_NAMES, "gs", "abfss"):
+        return  # To open it may be to ask it for its region.
+    try:
+        open_file_system(url)
+    except ArchiveUnusable:
+        raise
+    except ArchiveUnreachable:
+        return
+
+
+def hint_for(opened_by: str) -> str:
+    """What to look at where a place does not do what it is asked, by its scheme or pyarrow's name of it."""
+    kind = SPARKS_NAMES.get(opened_by, opened_by)
+    if kind == "s3":
+        return (
+            "see that the bucket is there and answers, and that AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY may write"
+        )
+    if kind in ("gs", "gcs"):
+        return "see that the bucket is there and answers, and that GOOGLE_APPLICATION_CREDENTIALS names who may write"
+    if kind in ("hdfs", "viewfs"):
+        return f"see that it is there, may be written and has room; it needs {LIBHDFS}"
+    return "see that it is there, may be written and has room"
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+# Times as an archive writes them: UTC, ISO 8601, to the millisecond, so that their texts are in their order.
+
+
+def time_text(seconds: float) -> str:
+    """Of seconds since 1970: ``2026-01-31T08:00:00.000Z``."""
+    return _text(datetime.fromtimestamp(seconds, UTC))
+
+
+def parse_time(text: str) -> str:
+    """The same of what a person wrote; without a zone it is UTC. Raises BadRequest."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        hint = "write it like 2026-01-31T08:00:00Z, or give the token of a write (h1.…), or latest"
+        raise BadRequest(f'"{text}" is not a time', hint=hint) from error
+    return _text(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC))
+
+
+def after(time: str, earlier: str) -> str:
+    """The time, or the first one after the earlier one where a clock was set back."""
+    return time if time > earlier else _text(datetime.fromisoformat(earlier) + timedelta(milliseconds=1))
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 DIGEST_BYTES = 16
 """Of blake2b: against damage, not against malice."""

@@ -33,12 +33,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from domains.archive import ArchiveFenced, ManifestDamaged
-from domains.packets import Clock
-from domains.sealed import opened, sealed
-from worker.archive.place import Place
-from worker.archive.times import after, time_text
-from worker.archiving import Taken
+from domains.archive.manifest import ArchiveFenced, ManifestDamaged
+from domains.archive.sealed import opened, sealed
+from domains.plan.packets import Clock
+from worker.archive.place import Place, after, time_text
+from worker.service.archiving import Taken
 
 DIRECTORY = "recipes"
 CUTS = "cuts"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from domains.archive import (
+from domains.archive.manifest import (
     ArchiveAhead,
     ArchiveFenced,
     ArchiveGap,
@@ -25,13 +25,13 @@ from domains.archive import (
     shard_directory,
     snapshot_file,
 )
-from domains.types import TableSchema
+from domains.language.types import TableSchema
 from worker.archive.manifests import change_manifest, former_manifests, take_over
 from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.segments import Entries, Written, write_segment
-from worker.archiving import SEGMENT_ROWS
 from worker.rocks.cut import TableCut
+from worker.service.archiving import SEGMENT_ROWS
 
 SLICE_ROWS = 500
 """Rows that are read at once, about, between which the archiver lets others run: one to two milliseconds of work, less

@@ -31,11 +31,10 @@ filled and has no rows is present with an empty value. The two are never confuse
 ==================  ============================================================================================
 """
 
+from worker.reader_map.access_reporter import Telling
 from worker.reader_map.layout import ReaderLayout
 from worker.reader_map.lookup import BoundLookup, Parts
-from worker.reader_map.reader import ReaderClient, ReaderSnapshot
-from worker.reader_map.reading import Reading, in_one_state
-from worker.reader_map.telling import Telling
+from worker.reader_map.reader import ReaderClient, ReaderSnapshot, Reading, in_one_state
 from worker.reader_map.writer import ReaderMap
 
 __all__ = [

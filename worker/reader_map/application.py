@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domains.packets import Publish
-from domains.types import Delta, Row
+from domains.language.types import Delta, Row
+from domains.plan.packets import Publish
 from worker.reader_map.environment import Cursor, Transaction
 from worker.reader_map.layout import (
     FIRST_ORDINAL,

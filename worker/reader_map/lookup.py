@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domains.types import Row
-from worker.reader_map.layout import ReaderLayout
+from domains.language.types import Row
+from worker.reader_map.layout import Bound, ReaderLayout
 from worker.reader_map.merging import Parts, joined
 from worker.reader_map.reader import ReaderClient, ReaderSnapshot
-from worker.reader_map.window import Bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from domains.errors import StorageFailure
-from domains.packets import Publish
+from domains.plan.packets import Publish
 from worker.reader_map import environment
 from worker.reader_map.application import ENTRY_OVERHEAD, Application
 from worker.reader_map.environment import CannotGrow, Transaction

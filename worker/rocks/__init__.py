@@ -24,7 +24,7 @@ was committed before it. Whoever holds effects back until ``sync`` returns has t
 ``database.py`` the only module that imports rocksdict: options, iteration, errors
 ================  ================================================================================================
 
-Its twin is :class:`domains.memory_store.MemoryStore`; one suite of tests runs against both.
+Its twin is :class:`domains.store.memory_store.MemoryStore`; one suite of tests runs against both.
 """
 
 from worker.rocks.store import RocksStore

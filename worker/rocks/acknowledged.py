@@ -46,8 +46,8 @@ from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from domains.archive.sealed import opened, sealed
 from domains.errors import StorageFailure
-from domains.sealed import opened, sealed
 from worker.rocks.database import in_use
 
 FILE = "acknowledged"

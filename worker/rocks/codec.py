@@ -15,7 +15,7 @@ import marshal
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
-from domains.types import Delta, Kind, Row, TableSchema, Value
+from domains.language.types import Delta, Kind, Row, TableSchema, Value
 
 MARSHAL_VERSION = 2
 

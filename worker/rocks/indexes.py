@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from domains.encoding import Encoder, row_encoder
-from domains.graph import Columns
-from domains.types import TableSchema
+from domains.language.encoding import Encoder, row_encoder
+from domains.language.types import TableSchema
+from domains.plan.graph import Columns
 from worker.rocks.layout import ROWS, index_end, index_prefix, table_end, table_prefix
 
 

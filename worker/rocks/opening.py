@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from domains.archive.sealed import opened, sealed
 from domains.errors import StorageFailure
-from domains.sealed import opened, sealed
 from worker.rocks import layout
 from worker.rocks.acknowledged import FILE, TABLES, Acknowledged, AcknowledgedRecord
 from worker.rocks.database import RESTORE, Database

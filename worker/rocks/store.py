@@ -1,6 +1,6 @@
 """The base shards of one domain in one RocksDB: the catalog of tables, and the steps' atomic writes.
 
-See :class:`domains.storage.Store`. One thread calls everything but :meth:`RocksStore.sync`.
+See :class:`domains.store.storage.Store`. One thread calls everything but :meth:`RocksStore.sync`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from secrets import token_hex
 from typing import Any
 
 from domains.errors import AlreadyExists, NotFound, StorageFailure
-from domains.schema_json import schema_from_json, value_from_json
-from domains.storage import DISK_RESERVE, CommitLost, declared_indexes
-from domains.types import Delta, TableSchema
+from domains.language.schema_json import schema_from_json, value_from_json
+from domains.language.types import Delta, TableSchema
+from domains.store.storage import DISK_RESERVE, CommitLost, declared_indexes
 from worker.rocks import layout
 from worker.rocks.acknowledged import Acknowledged, Prepared
 from worker.rocks.codec import MARSHAL_VERSION
-from worker.rocks.cut import TableCut
+from worker.rocks.cut import TableCut, log_key, read_log, trim_log
 from worker.rocks.indexes import TableIndexes
-from worker.rocks.log import log_key, read_log, trim_log
-from worker.rocks.numbers import StreamNumbers
+from worker.rocks.layout import StreamNumbers
 from worker.rocks.opening import RECORDED, Loss, losses, open_database
 from worker.rocks.row_cache import CacheRoom
 from worker.rocks.table import Counters, Pending, RocksTable

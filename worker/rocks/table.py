@@ -1,6 +1,6 @@
 """One base table in RocksDB: rows staged for the step's write, look-ups and scans of what was committed.
 
-See :class:`domains.storage.TableStore` for what is promised and ``layout.py`` for the bytes.
+See :class:`domains.store.storage.TableStore` for what is promised and ``layout.py`` for the bytes.
 """
 
 from __future__ import annotations
@@ -10,22 +10,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from domains.deltas import at_most
-from domains.encoding import Encoder, row_encoder, value_end
 from domains.errors import StorageFailure
-from domains.graph import Columns
-from domains.row_types import RowTypes
-from domains.schema_json import schema_to_json, value_to_json
-from domains.state import row_weigher
-from domains.storage import added_values, best_key
-from domains.types import Delta, Row, TableSchema, Value
+from domains.language.encoding import Encoder, row_encoder, value_end
+from domains.language.schema_json import schema_to_json, value_to_json
+from domains.language.types import Delta, Row, TableSchema, Value
+from domains.operators.state import row_weigher
+from domains.plan.deltas import at_most
+from domains.plan.graph import Columns
+from domains.store.row_types import RowTypes
+from domains.store.storage import added_values, best_key
 from worker.rocks import layout
 from worker.rocks.codec import RowCodec
 from worker.rocks.database import Database
 from worker.rocks.indexes import Access, TableIndexes
-from worker.rocks.numbers import StreamNumbers
-from worker.rocks.read_ahead import ReadAhead
-from worker.rocks.row_cache import CacheRoom
+from worker.rocks.layout import StreamNumbers
+from worker.rocks.row_cache import CacheRoom, ReadAhead
 
 UNREADABLE = (ValueError, EOFError, TypeError, ArithmeticError)
 """What decoding raises of bytes that are no row."""

@@ -33,7 +33,7 @@ What holds here, and is tested with connections that are cut at random:
 ==================  ============================================================================================
 """
 
-from worker.messages import Hello, Role
+from worker.protocol.messages import Hello, Role
 from worker.wire.codec import decode, encode
 from worker.wire.connection import Connection, Handler, connect
 from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault, WrongDeployment

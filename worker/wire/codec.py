@@ -11,22 +11,206 @@ Figures on one core, to encode and to decode: a LinkUpdate with one row of three
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from decimal import Decimal
 from threading import local
+from types import NoneType
 from typing import Any, get_type_hints
 
 import msgpack
 
 from domains.errors import HeadraceError, LimitExceeded
-from domains.packets import Fill, LinkUpdate, Pattern, Unfilled
-from domains.types import SqlType
-from worker.wire.coders import Coder, Coders, Misfit, Unpack
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.types import SqlType
+from domains.plan.graph import NodeIndex
+from domains.plan.packets import Fill, LinkId, LinkUpdate, Pattern, Unfilled
+from worker.wire.coders import LEAVES, Coder, Coders, Misfit, Unpack
 from worker.wire.errors import ProtocolError
-from worker.wire.expressions import TAG, expression_coder
-from worker.wire.faults import error_coder
-from worker.wire.updates import fill_coder, link_update_coder
 from worker.wire.vocabulary import CLASSES, ERRORS, EXPRESSIONS, details_of
+
+# What goes over links all the time, packed and checked by hand: ``LinkUpdate`` and the ``Fill`` in it.
+#
+# This may be plain: a step on one domain sends an update to each of its links, and a shuffle has many. The generated
+# functions take twice as long, since they call one function a field and three a row.
+
+VALUES = LEAVES - {bool}
+"""The types of a row's values."""
+_INTEGERS = frozenset((int,))
+
+
+def link_update_coder(fill: Coder, pattern: Coder, unfilled: Coder) -> Coder:
+    pack_fill, unpack_fill, pack_pattern, unpack_pattern = fill.pack, fill.unpack, pattern.pack, pattern.unpack
+    pack_unfilled, unpack_unfilled = unfilled.pack, unfilled.unpack
+    assert pack_fill is not None
+    assert pack_pattern is not None
+    assert pack_unfilled is not None
+
+    def pack(o: LinkUpdate) -> Any:
+        evictions: Any = [(node, pack_pattern(each)) for node, each in o.evictions] if o.evictions else ()
+        fills: Any = [pack_fill(each) for each in o.fills] if o.fills else ()
+        failed: Any = [pack_unfilled(each) for each in o.unfilled] if o.unfilled else ()
+        return ("LinkUpdate", o.link, o.sequence, o.epoch, o.clock, evictions, o.deltas, fills, o.ended, failed)
+
+    def unpack(packed: Any) -> LinkUpdate:
+        _, link, sequence, epoch, clock, evictions, deltas, fills, ended, failed = packed
+        if type(link) is not int or type(sequence) is not int or type(epoch) is not int or type(clock) is not dict:
+            raise Misfit
+        for base, position in clock.items():
+            if type(base) is not str or type(position) is not int:
+                raise Misfit
+        if not (type(evictions) is type(deltas) is type(fills) is type(ended) is type(failed) is tuple):
+            raise Misfit
+        for node, rows in deltas:
+            if type(node) is not int:
+                raise Misfit
+            check_deltas(rows)
+        if evictions:
+            evictions = tuple([(_integer(node), unpack_pattern(each)) for node, each in evictions])
+        if fills:
+            fills = tuple([unpack_fill(each) for each in fills])
+        if ended:
+            ended = tuple(map(_integer, ended))
+        if failed:
+            failed = tuple([unpack_unfilled(each) for each in failed])
+        return LinkUpdate(LinkId(link), sequence, epoch, clock, evictions, deltas, fills, ended, failed)
+
+    return Coder(unpack, pack)
+
+
+def fill_coder() -> Coder:
+    def pack(o: Fill) -> Any:
+        return ("Fill", o.node, o.columns, o.key, o.rows)
+
+    def unpack(packed: Any) -> Fill:
+        tag, node, columns, key, rows = packed
+        if tag != "Fill" or type(node) is not int or not (type(columns) is type(key) is tuple):
+            raise Misfit
+        if not (_INTEGERS.issuperset(map(type, columns)) and VALUES.issuperset(map(type, key))):
+            raise Misfit
+        check_deltas(rows)
+        return Fill(NodeIndex(node), columns, key, rows)
+
+    return Coder(unpack, pack)
+
+
+def check_deltas(deltas: Any) -> None:
+    """Each a row of values and a weight: 0.1 µs a row of three. (The set of a run's types takes longer to make.)"""
+    if type(deltas) is not tuple:
+        raise Misfit
+    for row, weight in deltas:
+        if type(row) is not tuple or type(weight) is not int:
+            raise Misfit
+        for value in row:
+            if type(value) not in VALUES:
+                raise Misfit
+
+
+def _integer(value: Any) -> Any:
+    if type(value) is not int:
+        raise Misfit
+    return value
+
+
+# Errors on the wire: class, text and details, so that whoever asked meets what a caller in the same process would.
+
+FAULT = "HeadraceError"
+
+
+def error_coder(
+    known: Mapping[str, type[HeadraceError]], details: Callable[[type[HeadraceError]], tuple[str, ...]]
+) -> Coder:
+    """``(TAG, code, message, hint, detail …)``, an error of a class that is not ``known`` as its nearest base.
+
+    Attributes are set as they were: a constructor may add to its message, and must not do so twice. A code that is not
+    known here is read as a plain ``HeadraceError``: a process of another version says by it why it refuses this one.
+    """
+    names = {kind: details(kind) for kind in known.values()}
+
+    def pack(error: HeadraceError) -> Any:
+        kind = next(each for each in type(error).__mro__ if each in names)
+        return (FAULT, kind.code, error.message, error.hint, *(getattr(error, name) for name in names[kind]))
+
+    def unpack(packed: Any) -> HeadraceError:
+        _, code, message, hint, *found = packed
+        if type(code) is not str or type(message) is not str or type(hint) not in (str, NoneType):
+            raise Misfit
+        if not LEAVES.issuperset(map(type, found)):
+            raise Misfit
+        kind = known.get(code, HeadraceError)
+        error = kind.__new__(kind)
+        HeadraceError.__init__(error, message, hint=hint)
+        if code in known:
+            for name, value in zip(names[kind], found, strict=True):
+                setattr(error, name, value)
+        return error
+
+    return Coder(unpack, pack)
+
+
+# Expressions on the wire: one flat tuple in postfix order, whatever their depth.
+#
+# A chain of a thousand ORs is a thousand Calls deep. msgpack nests 500 deep and Python's stack not much deeper, so an
+# expression is taken apart and put together with a stack of its own::
+#
+#     Call("add", (Field(0, BIGINT), Constant(1, BIGINT)), BIGINT)
+#     ("Expression", (0, BIGINT), (None, 1, BIGINT), ("add", 2, BIGINT))        a Field is a pair
+
+TAG = "Expression"
+
+
+def expression_coder(types: Coder) -> Coder:
+    """``types`` packs a ``SqlType``."""
+    pack_type, unpack_type = types.pack, types.unpack
+    assert pack_type is not None
+
+    def pack(expression: Expression) -> Any:
+        packed: list[Any] = []
+        waiting: list[Expression] = [expression]
+        # Last things first, a call before its arguments and those from the right; turned round in the end.
+        while waiting:
+            at = waiting.pop()
+            match at:
+                case Field():
+                    packed.append((at.position, pack_type(at.type)))
+                case Constant():
+                    packed.append((None, at.value, pack_type(at.type)))
+                case Call():
+                    packed.append((at.function, len(at.arguments), pack_type(at.type)))
+                    waiting.extend(at.arguments)
+        packed.append(TAG)
+        packed.reverse()
+        return packed
+
+    def unpack(packed: Any) -> Expression:
+        done: list[Expression] = []
+        for item in packed[1:]:
+            if type(item) is not tuple:
+                raise Misfit
+            done.append(_pair(item) if len(item) == 2 else _triple(item, done))
+        (expression,) = done
+        return expression
+
+    def _pair(item: Any) -> Field:
+        if type(item[0]) is not int:
+            raise Misfit
+        return Field(item[0], unpack_type(item[1]))
+
+    def _triple(item: Any, done: list[Expression]) -> Expression:
+        function, value, type_ = item
+        if function is None:
+            if type(value) not in LEAVES:
+                raise Misfit
+            return Constant(value, unpack_type(type_))
+        if type(function) is not str or type(value) is not int or not 0 <= value <= len(done):
+            raise Misfit
+        place = len(done) - value
+        arguments = tuple(done[place:])
+        del done[place:]
+        return Call(function, arguments, unpack_type(type_))
+
+    return Coder(unpack, pack)
+
 
 DECIMAL = 1
 """Extension: a Decimal's text."""

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from domains.errors import HeadraceError
-from worker.messages import Done, Hello, Welcome
+from worker.protocol.messages import Done, Hello, Welcome
 from worker.wire import codec
 from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault
 from worker.wire.frames import BEAT, FRAME_MAX, Cutter, framed, opened

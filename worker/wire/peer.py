@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from domains.errors import HeadraceError
-from worker.messages import Hello, Placed, StreamAck, StreamOpen, Welcome
+from worker.protocol.messages import Hello, Placed, StreamAck, StreamOpen, Welcome
 from worker.wire.connection import Connection, connect
 from worker.wire.errors import ConnectionLost, ProtocolError
 from worker.wire.streams import Outbound

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from domains.errors import Unavailable
-from worker.messages import Hello, Role, Welcome
+from worker.protocol.messages import Hello, Role, Welcome
 from worker.wire.connection import Connection, Handler
 from worker.wire.errors import ConnectionLost, ProtocolError, WrongDeployment
 from worker.wire.frames import FRAME_MAX, GREETING_MAX

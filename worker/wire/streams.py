@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from domains.packets import LinkUpdate, Upquery
-from worker.messages import StreamFrame
+from domains.plan.packets import LinkUpdate, Upquery
+from worker.protocol.messages import StreamFrame
 from worker.wire import codec
 from worker.wire.errors import ProtocolError
 
@@ -43,7 +43,7 @@ class Outbound:
         self.acknowledged = 0
         """All items up to this have arrived."""
         self.waiting_bytes = 0
-        """Of the items that have not, as far as is known. Admission goes by it (``worker/dataflow.py``)."""
+        """Of the items that have not, as far as is known. Admission goes by it (``worker/dataflow/thread.py``)."""
         self._items: dict[int, bytes] = {}
         self._continued: set[int] = set()
 

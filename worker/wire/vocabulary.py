@@ -14,12 +14,14 @@ from enum import Enum
 from typing import get_args
 from zlib import crc32
 
-from domains import commands, errors, expressions, graph, packets, types
+from domains import errors
 from domains.errors import HeadraceError
-from worker import messages
-from worker.messages import Message, NotHere, StaleEpoch
+from domains.language import expressions, types
+from domains.plan import commands, graph, packets
+from worker.protocol import messages
+from worker.protocol.messages import Message, NotHere, StaleEpoch
+from worker.protocol.operations import RebuiltTable
 from worker.reader_map.lookup import BoundLookup
-from worker.rebuild_messages import RebuiltTable
 from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault, WrongDeployment
 
 FORMAT = 1

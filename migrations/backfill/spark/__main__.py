@@ -20,21 +20,19 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from domains.errors import HeadraceError
-from migrations.backfill.spark import bulk, counting, loading, probe, rebuild, verify
-from migrations.backfill.spark.launching import ABOUT, ERROR, RESULT
-from migrations.backfill.spark.priority import give_way
-from migrations.backfill.spark.reporting import Reporter, set_output_aside
+from migrations.backfill.spark import bulk, rebuild, small_jobs, verify
+from migrations.backfill.spark.launching import ABOUT, ERROR, RESULT, give_way
+from migrations.backfill.spark.reporting import Reporter, error_of, set_output_aside
 from migrations.backfill.spark.session import session
 from migrations.backfill.spark.settings import SparkSettings
-from migrations.backfill.spark.trouble import error_of
 
 Work = Callable[[SparkSession, dict[str, Any], Reporter], Any]
 
 JOBS: dict[str, Work] = {
     "bulk": bulk.run,
-    "count": counting.run,
-    "loading": loading.run,
-    "probe": probe.run,
+    "count": small_jobs.count_rows,
+    "loading": small_jobs.read_files,
+    "probe": small_jobs.run,
     "rebuild": rebuild.run,
     "verify": verify.run,
 }

@@ -6,9 +6,10 @@
                                               ├─ in which it wants them ─► run_task ─┬─► states: files, as they come
     blocks that earlier stages sent ──────────┘        (one partition a task)        └─► blocks for later stages
 
-What goes to a task are *blocks* (``domains/blocks.py``): a row with the number of the task, the place of the input or
-the table in the task's order, and the block's bytes. Spark sorts them by these two, on disk where there are many, and
-the task reads them as one tape from the beginning to the end; so what it holds is what ``task.py`` says, and no more.
+What goes to a task are *blocks* (``domains/archive/blocks.py``): a row with the number of the task, the place of the
+input or the table in the task's order, and the block's bytes. Spark sorts them by these two, on disk where there are
+many, and the task reads them as one tape from the beginning to the end; so what it holds is what ``task.py`` says, and
+no more.
 
 States are written by the tasks, each under a name that no other try of the same task has; the files that count are
 those that the job's results name.
@@ -31,19 +32,16 @@ from pyspark import Accumulator, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from domains.archived_rows import WEIGHT, restorer_of
-from domains.blocks import BLOCK_ITEMS, decode_block, encode_block
+from domains.archive.blocks import BLOCK_ITEMS, decode_block, encode_block
+from domains.archive.rows import WEIGHT, restorer_of
 from domains.errors import HeadraceError
-from domains.graph import Columns, NodeIndex
-from domains.types import Delta, Kind, SqlType
-from migrations.backfill.frames import Digest, frame
-from migrations.backfill.job import Flow, Job, Stage, StateFile, TableShard, Task
+from domains.language.types import Delta, Kind, SqlType
+from domains.plan.graph import Columns, NodeIndex
+from migrations.backfill.job import Digest, Flow, Job, Stage, StateFile, TableShard, Task, frame
 from migrations.backfill.spark.fold import ShardAt, fold, stored_names
 from migrations.backfill.spark.reporting import INTERVAL as LOOK_SECONDS
-from migrations.backfill.spark.reporting import Reporter, Watch
+from migrations.backfill.spark.reporting import Marked, Reading, Reporter, Teller, Watch, error_of, tally_of
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
-from migrations.backfill.spark.tally import Reading, Teller, tally_of
-from migrations.backfill.spark.trouble import Marked, error_of
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 
 TAPE = "task int, place int, data binary"

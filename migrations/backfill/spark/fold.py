@@ -35,13 +35,13 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from domains.archive import Segment, SegmentCorrupt, ShardManifest, padding
-from domains.archived_rows import SEQUENCE, SPARKS_DIGITS, WEIGHT, archived_names, digits_of
+from domains.archive.manifest import Segment, SegmentCorrupt, ShardManifest, padding
+from domains.archive.rows import SEQUENCE, SPARKS_DIGITS, WEIGHT, archived_names, digits_of
 from domains.errors import Unsupported
-from domains.graph import Columns
-from domains.types import Kind, SqlType, TableSchema, Value
+from domains.language.types import Kind, SqlType, TableSchema, Value
+from domains.plan.graph import Columns
+from migrations.backfill.spark.reporting import CLOSING, OPENING
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
-from migrations.backfill.spark.trouble import CLOSING, OPENING
 
 SHARD = "_shard"
 

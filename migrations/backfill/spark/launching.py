@@ -24,6 +24,28 @@ from migrations.backfill.spark.settings import SparkSettings
 from zookeeper.errors import ServerFailed
 from zookeeper.java import java_at_once
 
+# Processes that compute in bulk beside a server give way to it.
+
+NICENESS = 19
+"""They have the time that nobody else wants. Nobody misses their result so far, while each read of the server is waited
+for."""
+
+AUTOGROUP = Path("/proc/self/autogroup")
+
+
+def give_way() -> None:
+    """For the first process of a session of its own; all that it starts follows it.
+
+    Linux weighs sessions against each other before it looks at what is in them (autogroups, ``man 7 sched``): to be
+    nice within one's own session leaves it all of a session's share. Where that is off, or somebody's control groups
+    are in its place, there is nothing to write, and the process's own niceness counts.
+    """
+    os.nice(NICENESS)
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):
+            AUTOGROUP.write_text(str(NICENESS), "ascii")
+
+
 CANCEL_SECONDS = 15
 """For a child to stop its JVM; its own patience with that is ten."""
 

@@ -25,15 +25,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from domains.archive import Segment, ShardManifest, manifest_file, manifest_to_json, snapshot_file
-from domains.archived_rows import LEADING, WEIGHT, archived_names, arrow_type_of
+from domains.archive.manifest import Segment, ShardManifest, manifest_file, manifest_to_json, snapshot_file
+from domains.archive.rows import LEADING, WEIGHT, archived_names, arrow_type_of
 from domains.errors import HeadraceError
-from domains.types import TableSchema
+from domains.language.types import TableSchema
 from migrations.backfill.spark.fold import ShardAt, fold, stored_names
-from migrations.backfill.spark.reporting import Reporter, Watch
+from migrations.backfill.spark.reporting import Address, Reporter, Tally, Teller, Watch, error_of, tally_of
 from migrations.backfill.spark.segments import CHUNK, ArchiveFiles
-from migrations.backfill.spark.tally import Address, Tally, Teller, tally_of
-from migrations.backfill.spark.trouble import error_of
 
 DIGEST_BYTES = 16
 """As in all of the archive: enough against accidents, which is what it is for."""

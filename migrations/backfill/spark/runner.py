@@ -7,9 +7,9 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from domains.archived_rows import SPARKS_DIGITS, digits_of
+from domains.archive.rows import SPARKS_DIGITS, digits_of
 from domains.errors import HeadraceError, Unavailable
-from domains.types import Kind, TableSchema
+from domains.language.types import Kind, TableSchema
 from migrations.backfill.job import Folding, Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 from migrations.backfill.spark.launching import ABOUT, SparkFailed, SparkJob, check_java

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pyarrow.fs
 from pyspark.sql import SparkSession
 
-from domains.archive import (
+from domains.archive.manifest import (
     ArchiveError,
     Segment,
     SegmentCorrupt,
@@ -28,7 +28,7 @@ from domains.archive import (
     manifest_file,
     manifest_from_json,
 )
-from migrations.backfill.spark.trouble import Marked, error_of
+from migrations.backfill.spark.reporting import Marked, error_of
 
 CHUNK = 4 * 2**20
 """Bytes that are read of a file at once, to be digested."""

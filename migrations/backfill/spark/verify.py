@@ -16,25 +16,238 @@ which has the dump's rows in memory already.
 
 from __future__ import annotations
 
+import json
 import time
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from domains.archive import ArchiveError
+from domains.archive.manifest import ArchiveError
 from domains.errors import BadRequest, HeadraceError
-from domains.types import SqlType, TableSchema
-from migrations.backfill.spark.canonical import matched, of_spark, text_of_key, text_of_row
+from domains.language.encoding import encode_key
+from domains.language.functions.exact import rounded
+from domains.language.schema_json import schema_from_json
+from domains.language.types import Kind, Row, SqlType, TableSchema, Value
 from migrations.backfill.spark.fold import as_relation, fold, own_clock, shards_at
-from migrations.backfill.spark.held import HeldShard, HeldView
-from migrations.backfill.spark.reporting import Reporter, Watch
+from migrations.backfill.spark.reporting import Reporter, Watch, error_of
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
-from migrations.backfill.spark.trouble import error_of
-from migrations.spark_sql import Judged
+from migrations.catalog import Catalog, ViewDefinition
+from migrations.parse.reading import parse_select
+from migrations.spark_sql import Judged, judged
+
+# Values in one form, whoever they come from: of a row that Spark has computed, and of one that a reader holds as
+# JSON.
+#
+# Both become the engine's own values first (``domains/language/types.py``), then texts that are equal where the
+# values are. A DOUBLE counts to ten digits: sums come out in another order on each side, and differ in the last of
+# their sixteen. Two that lie on both sides of a rounding are told apart by their texts and compared again, as
+# numbers, by whoever reports them.
+
+TOLERANCE = 1e-9
+"""Relative, of two DOUBLEs that count as equal. A sum of a million terms loses four of sixteen digits at worst."""
+
+DOUBLE_MARK = "~"
+
+
+def of_spark(value: Any, type: SqlType) -> Value:
+    """What Spark gives for a value of ``type``, as the engine has it."""
+    if value is None:
+        return None
+    match type.kind:
+        case Kind.INTEGER | Kind.NULL:
+            return int(value)
+        case Kind.DECIMAL:
+            return rounded(value if isinstance(value, Decimal) else Decimal(value), type.scale)
+        case Kind.DOUBLE:
+            return float(value) + 0.0
+        case Kind.TEXT:
+            return str(value)
+        case Kind.BLOB:
+            return bytes(value)
+        case Kind.DATE:
+            return str(value.date() if isinstance(value, datetime) else value)
+        case Kind.DATETIME:
+            return str(value if isinstance(value, datetime) else datetime(value.year, value.month, value.day))
+
+
+def of_json(value: Any, type: SqlType) -> Value:
+    """What a reader's JSON has for a value of ``type``."""
+    if value is None:
+        return None
+    if type.kind is Kind.DECIMAL:
+        return rounded(Decimal(value), type.scale)
+    if type.kind is Kind.BLOB:
+        return b64decode(value)
+    if type.kind is Kind.DOUBLE:
+        return float(value) + 0.0
+    return int(value) if type.kind in (Kind.INTEGER, Kind.NULL) else str(value)
+
+
+def text_of_row(values: Row) -> str:
+    """A JSON list that is equal for equal rows."""
+    return json.dumps([_plain(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+
+
+def text_of_key(values: Row, limit: int) -> str:
+    """The same of a key; a digest where a reader keeps no more of it."""
+    encoded = encode_key(values)
+    if len(encoded) > limit:
+        return digest_text(blake2b(encoded, digest_size=32).hexdigest())
+    return text_of_row(values)
+
+
+def digest_text(digest: str) -> str:
+    return f"#{digest}"
+
+
+def _plain(value: Value) -> Any:
+    if isinstance(value, float):
+        return f"{DOUBLE_MARK}{value:.9e}"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    return value
+
+
+def nearly_equal(one: str, other: str) -> bool:
+    """Whether two rows' texts differ only by DOUBLEs that are nearly equal."""
+    ours, theirs = json.loads(one), json.loads(other)
+    return len(ours) == len(theirs) and all(_near(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def _near(one: Any, other: Any) -> bool:
+    if one == other:
+        return True
+    both = isinstance(one, str) and isinstance(other, str)
+    if not both or not one.startswith(DOUBLE_MARK) or not other.startswith(DOUBLE_MARK):
+        return False
+    try:
+        a, b = float(one[1:]), float(other[1:])
+    except ValueError:
+        return False
+    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b)) * 2
+
+
+def matched(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of either side that have no nearly equal partner on the other."""
+    left = list(theirs)
+    alone = []
+    for text in ours:
+        partner = next((each for each in left if nearly_equal(text, each)), None)
+        if partner is None:
+            alone.append(text)
+        else:
+            left.remove(partner)
+    return alone, left
+
+
+# What a view's readers hold, read back from a dump (``controller/lookups/view_dump.py``): what the view is, its rows
+# by shard.
+
+
+@dataclass(frozen=True, slots=True)
+class HeldShard:
+    number: int
+    clock: dict[str, int]
+    keys: list[str]
+    """The texts of the keys that are filled."""
+    rows: list[tuple[str, str]]
+    """(key, row) as texts."""
+
+
+class HeldView:
+    """One dump. ``shards`` reads the rows; what the view is, is there at once.
+
+    :raises BadRequest: the dump was broken off.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open(encoding="utf-8") as file:
+            self.head: dict[str, Any] = json.loads(file.readline())
+        head = self.head
+        self.name: str = head["view"]
+        self.types = [_type(column["type"]) for column in head["columns"]]
+        self.visible = self.types[: head["visible"]]
+        self.names = [column["name"] for column in head["columns"][: head["visible"]]]
+        self.key: list[int] = list(head["key_columns"])
+        self.seek: list[int] = list(head["seek_columns"])
+        self.tables: list[TableSchema] = [schema_from_json(each) for each in head["tables"]]
+
+    def judged(self, tables: dict[str, str]) -> Judged:
+        """The view's query for Spark. Raises Unsupported."""
+        schemas = {schema.name.lower(): schema for schema in self.tables}
+        views = {each["name"].lower(): _definition(each) for each in self.head["views"]}
+        return judged(Catalog(schemas, views), tables, parse_select(self.head["query"]))
+
+    def places(self, columns: Sequence[int]) -> list[int]:
+        """For each of the reader's columns, which of the judged query's parameters it is compared by."""
+        parameters = [each for each in self.head["parameters"] if each["column"] is not None]
+        return [next(i for i, each in enumerate(parameters) if each["column"] == column) for column in columns]
+
+    def clocks(self) -> Iterator[dict[str, int]]:
+        """Of each shard."""
+        with self.path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.startswith('{"shard"'):
+                    yield json.loads(line)["clock"]
+
+    def shards(self) -> Iterator[HeldShard]:
+        shard: HeldShard | None = None
+        ended = False
+        for line in self._lines():
+            if "clock" in line:
+                if shard is not None:
+                    yield shard
+                shard = HeldShard(line["shard"], line["clock"], [], [])
+            elif "end" in line:
+                ended = True
+            elif shard is not None:
+                self._take(line, shard)
+        if not ended:
+            raise BadRequest(f'what view "{self.name}" holds was broken off', hint="verify again")
+        if shard is not None:
+            yield shard
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        with self.path.open(encoding="utf-8") as file:
+            file.readline()
+            for line in file:
+                yield json.loads(line)
+
+    def _take(self, line: dict[str, Any], shard: HeldShard) -> None:
+        if "digest" in line:
+            key = digest_text(line["digest"])
+        else:
+            values = tuple(of_json(v, self.types[at]) for v, at in zip(line["key"], self.key, strict=True))
+            key = text_of_key(values, self.head["key_limit"])
+        if not shard.keys or shard.keys[-1] != key:
+            shard.keys.append(key)
+        seeks = line.get("seek") or [()] * len(line["rows"])
+        for seek, row in zip(seeks, line["rows"], strict=True):
+            further = [of_json(v, self.types[at]) for v, at in zip(seek, self.seek, strict=True)]
+            shown = [of_json(v, t) for v, t in zip(row.values(), self.visible, strict=True)]
+            shard.rows.append((key, text_of_row((*further, *shown))))
+
+
+def _type(document: dict[str, Any]) -> SqlType:
+    return SqlType(**{**document, "kind": Kind(document["kind"])})
+
+
+def _definition(document: dict[str, Any]) -> ViewDefinition:
+    text = document["query"]
+    return ViewDefinition(document["name"], text, False, False, parse_select(text), tuple(document["names"]))
+
 
 MOST_DIFFERENCES = 1_000
 """Rows of a view that are collected and told. A view that is wrong all over is not told better by more."""

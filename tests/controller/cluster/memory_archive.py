@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from domains.archive import SegmentMissing
+from domains.archive.manifest import SegmentMissing
 from domains.errors import BadRequest
-from domains.memory_store import MemoryStore
-from domains.packets import Clock
-from domains.sharding import base_shard
-from domains.types import Delta
-from worker.archive_messages import ArchivePositions
-from worker.rebuild_messages import (
+from domains.language.types import Delta
+from domains.plan.packets import Clock
+from domains.plan.sharding import base_shard
+from domains.store.memory_store import MemoryStore
+from worker.protocol.operations import (
     ArchivedShard,
     ArchivedShardRequest,
+    ArchivePositions,
     RebuildShard,
     RebuildUnderWay,
     RebuiltTable,
@@ -23,7 +23,7 @@ from worker.rebuild_messages import (
 
 if TYPE_CHECKING:
     from tests.controller.cluster.memory_workers import MemoryCluster
-    from worker.hosted import Hosted
+    from worker.dataflow.domain_host import Hosted
 
 
 class MemoryArchive:

@@ -11,30 +11,29 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from controller.cluster.building import BulkSettings
-from controller.cluster.fleet import Timing
-from controller.cluster.handles import WorkerGone
-from controller.cluster.leader import Leader, LeaderSettings
+from controller.cluster.leader.building import BulkSettings
+from controller.cluster.leader.fleet import Timing
+from controller.cluster.leader.handles import WorkerGone
+from controller.cluster.leader.leader import Leader, LeaderSettings
 from controller.cluster.state import ClusterState
+from domains.engine.invariants import check_domain, check_links
 from domains.errors import HeadraceError, StorageFailure
-from domains.graph import DomainIndex
-from domains.invariants import check_domain, check_links
-from domains.memory_store import MemoryStore
-from domains.packets import Failed, Publish
-from domains.types import Delta, Row
-from migrations.plan import State
+from domains.language.types import Delta, Row
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Failed, Publish
+from domains.store.memory_store import MemoryStore
+from migrations.flow.plan import State
+from migrations.flow.routing import split
 from migrations.recipe import Entry
-from migrations.routing import split
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
 from tests.cluster_simulation.loop import VirtualLoop
 from tests.controller.cluster.memory_archive import MemoryArchive
 from tests.shard_of_key import shard_of_key
-from worker.archive_messages import ArchiveRequest, LogRelease
-from worker.batch import Batch, Drop, LinkPacket, Look
-from worker.hosted import Hosted
-from worker.messages import (
+from worker.dataflow.batch import Batch, Drop, LinkPacket, Look
+from worker.dataflow.domain_host import Hosted
+from worker.protocol.messages import (
     CloseDomain,
     Done,
     NotHere,
@@ -51,14 +50,21 @@ from worker.messages import (
     Status,
     StatusDocument,
 )
-from worker.moving_messages import FlushDomain
+from worker.protocol.operations import (
+    ArchivedShardRequest,
+    ArchiveRequest,
+    FlushDomain,
+    Heard,
+    HeardRequest,
+    LogRelease,
+    RebuildShard,
+)
+from worker.protocol.schema_version import version_of
 from worker.reader_map import ReaderLayout
-from worker.rebuild_messages import ArchivedShardRequest, Heard, HeardRequest, RebuildShard
-from worker.reporting import heard_at_last, link_positions, worker_report
-from worker.schema_version import version_of
+from worker.service.status import heard_at_last, link_positions, worker_report
 from worker.wire import ConnectionLost
-from zookeeper.descriptors import ControllerDescriptor, WorkerDescriptor
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
+from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 
 TRAVEL = 0.001
 """Seconds that anything is on its way."""
@@ -235,7 +241,7 @@ class MemoryWorker:
 
 
 class MemoryHandle:
-    """See ``controller.cluster.handles.WorkerHandle``."""
+    """See ``controller.cluster.leader.handles.WorkerHandle``."""
 
     def __init__(self, worker: MemoryWorker) -> None:
         self._worker = worker

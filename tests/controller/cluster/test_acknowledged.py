@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster.acknowledged import Acknowledged
-from domains.packets import Written
-from migrations.plan import one_domain
+from controller.cluster.serving.cluster_hosts import Acknowledged
+from domains.plan.packets import Written
+from migrations.flow.plan import one_domain
 from migrations.recipe import Entry, Recipe
 from tests.played_recipe import play
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.asking import FIRST_PAUSE, LINK_SECONDS, Asking
-from domains.graph import DomainIndex
+from controller.cluster.serving.domain_router import FIRST_PAUSE, LINK_SECONDS, Asking
+from domains.plan.graph import DomainIndex
 from tests.cluster_simulation.loop import VirtualLoop
-from worker.messages import Done, NotHere
-from worker.moving_messages import LinkRequest
+from worker.protocol.messages import Done, NotHere
+from worker.protocol.operations import LinkRequest
 
 ROUND_TRIP = 0.001
 DOMAIN = DomainIndex(0)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster.barrier import Reached, all_lanes, everything_sent
-from controller.cluster.performing import look
+from controller.cluster.leader.performing import Reached, all_lanes, everything_sent, look
 from controller.cluster.state import Assignment, ClusterState
-from domains.graph import DomainIndex
-from domains.packets import LinkId, link_between
-from worker.messages import LinkPositions, Positions
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import LinkId, link_between
+from worker.protocol.messages import LinkPositions, Positions
 
 
 def link(sender: int, receiver: int, lane: int = 0) -> LinkId:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from controller.bulk.job_files import JobFiles
-from controller.cluster.building import ClusterSource
+from controller.cluster.leader.building import ClusterSource
 from controller.cluster.state import Assignment
-from domains.archive import ArchiveUnreachable
-from domains.graph import DomainIndex
-from worker.archive_messages import ArchivePositions
+from controller.migrating.bulk.job_files import JobFiles
+from domains.archive.manifest import ArchiveUnreachable
+from domains.plan.graph import DomainIndex
+from worker.protocol.operations import ArchivePositions
 
 
 def test_a_domain_that_moves_while_workers_archive_is_no_fault() -> None:

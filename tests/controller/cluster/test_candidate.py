@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from controller.cluster.candidate import Candidate, NotLeading
-from controller.cluster.leader import LeaderSettings
+from controller.cluster.leader.candidate import Candidate, NotLeading
+from controller.cluster.leader.leader import LeaderSettings
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
-from zookeeper.descriptors import ControllerDescriptor
+from zookeeper.registration import ControllerDescriptor
 
 
 async def candidate(cluster: MemoryCluster, name: str) -> tuple[Candidate, asyncio.Event, asyncio.Task[None]]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from controller.bulk import job_files
-from controller.bulk.job_files import RUNS, STAGING, JobFiles, url_of
-from controller.cluster.clearing import PAUSE_SECONDS, keep_clear
-from controller.cluster.rebuild_progress import Rebuilding
-from controller.cluster.rebuild_runs import runs_of
+from controller.cluster.leader.building import PAUSE_SECONDS, keep_clear
+from controller.cluster.lost_shards.rebuild_runs import runs_of
+from controller.cluster.lost_shards.rebuild_way import Rebuilding
 from controller.cluster.state import Assignment, ClusterState, Rebuild
-from domains.graph import DomainIndex
+from controller.migrating.bulk import job_files
+from controller.migrating.bulk.job_files import RUNS, STAGING, JobFiles, url_of
+from domains.plan.graph import DomainIndex
 from tests.controller.cluster.memory_workers import simulated
 from zookeeper.errors import AuthorityUnavailable
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster import archiving
-from controller.cluster.archiving import Decided, cut_cluster
+from controller.cluster.serving import archiving
+from controller.cluster.serving.archiving import Decided, cut_cluster
 from controller.cluster.state import Assignment, ClusterState
-from domains.archive import ArchiveError, ArchiveFenced
+from domains.archive.manifest import ArchiveError, ArchiveFenced
 from domains.errors import NotServed
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from migrations.change import change_of
-from migrations.plan import State, one_domain
+from migrations.flow.plan import State, one_domain
 from migrations.recipe import Entry, Recipe
-from worker.archive_messages import ArchivePositions
-from worker.archiving import Taken
+from worker.protocol.operations import ArchivePositions
+from worker.service.archiving import Taken
 
 
 class Cluster:

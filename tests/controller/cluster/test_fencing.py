@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.ledger import Ledger
+from controller.cluster.leader.ledger import Ledger
 from domains.errors import Unavailable
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from tests.controller.cluster.memory_workers import MemoryCluster, MemoryWorker, simulated
 from tests.controller.cluster.test_rebuilding import Lost
-from worker.rebuild_messages import HeardRequest
+from worker.protocol.operations import HeardRequest
 
 
 async def one_has_heard() -> Lost:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.draining import drain, undrain
-from domains.commands import Feed
+from controller.cluster.leader.placing import drain, undrain
 from domains.errors import BadRequest, NoLeader, Unavailable
-from domains.graph import DomainIndex
+from domains.plan.commands import Feed
+from domains.plan.graph import DomainIndex
 from tests.controller.cluster.memory_workers import MemoryCluster, MemoryWorker, simulated
 from tests.controller.cluster.voting_program import STORIES, Program, placement, started
-from worker.messages import OpenDomain, Perform, Reconfigure, Report, StaleEpoch
+from worker.protocol.messages import OpenDomain, Perform, Reconfigure, Report, StaleEpoch
 
 
 def test_it_starts_with_a_quorum() -> None:

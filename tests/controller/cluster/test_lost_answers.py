@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.rebuilding import lost_shards
+from controller.cluster.lost_shards.rebuilding import lost_shards
 from domains.errors import Unavailable
 from migrations.recipe import Entry
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.handles import Deposed
-from controller.cluster.moving import FLUSH_SECONDS, flush_domains
+from controller.cluster.leader.handles import Deposed
+from controller.cluster.leader.recovery import FLUSH_SECONDS, flush_domains
 from controller.cluster.state import Assignment, ClusterState
-from controller.executor import Interrupted
+from controller.migrating.executor import Interrupted
 from domains.errors import HeadraceError, StorageFailure
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from tests.cluster_simulation.loop import VirtualLoop
 from tests.controller.cluster.memory_workers import MemoryWorker, simulated
 from tests.controller.cluster.voting_program import placement, started
-from worker.messages import CloseDomain, Done, OpenDomain
-from worker.moving_messages import FlushDomain
+from worker.protocol.messages import CloseDomain, Done, OpenDomain
+from worker.protocol.operations import FlushDomain
 
 ONE, TWO = DomainIndex(1), DomainIndex(2)
 STATE = replace(

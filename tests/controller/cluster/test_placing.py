@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from controller.cluster.placing import place, rebalance
+from controller.cluster.leader.placing import place, rebalance
 from controller.cluster.state import Assignment
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 
 DOMAINS = [DomainIndex(number) for number in range(12)]
 

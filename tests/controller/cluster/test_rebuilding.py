@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.leader import Leader
-from controller.cluster.rebuilding import Rebuilds, lost_shards
+from controller.cluster.leader.leader import Leader
+from controller.cluster.lost_shards.rebuilding import Rebuilds, lost_shards
 from controller.cluster.state import Assignment, ClusterState, Rebuild
-from domains.archive import SegmentMissing
+from domains.archive.manifest import SegmentMissing
 from domains.errors import BadRequest, NoLeader, Unavailable
-from domains.graph import DomainIndex
-from domains.memory_store import MemoryStore
+from domains.plan.graph import DomainIndex
+from domains.store.memory_store import MemoryStore
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
 from tests.controller.cluster.voting_program import Program, placement
-from worker.rebuild_messages import ShardRebuilt
-from worker.reporting import heard_positions
+from worker.protocol.operations import ShardRebuilt
+from worker.service.status import heard_positions
 
 ARCHIVED, TAIL = 30, 25
 

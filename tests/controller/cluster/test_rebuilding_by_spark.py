@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 
-from controller.bulk import job_files
-from controller.cluster.building import BulkSettings
-from controller.cluster.rebuild_progress import FOLD
-from controller.cluster.rebuild_way import choose_way
-from controller.cluster.rebuilding import lost_shards
+from controller.cluster.leader.building import BulkSettings
+from controller.cluster.lost_shards.rebuild_way import FOLD, choose_way
+from controller.cluster.lost_shards.rebuilding import lost_shards
 from controller.cluster.state import Assignment, ClusterState, Rebuild
+from controller.migrating.bulk import job_files
 from domains.errors import BadRequest, Cancelled, HeadraceError, NotFound, Unavailable
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from migrations.backfill.job import Folding, JobProgress
 from migrations.backfill.runner import BulkFailed
 from migrations.backfill.spark.launching import SparkUnavailable
 from tests.controller.cluster.memory_workers import simulated
 from tests.controller.cluster.test_rebuilding import Lost, rebuilt
-from worker.rebuild_messages import ArchivedShard
+from worker.protocol.operations import ArchivedShard
 
 
 class Run:

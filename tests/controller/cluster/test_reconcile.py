@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from controller.cluster.reconcile import Repair, drop_steps, homeless, repair, superfluous, table_steps
+from controller.cluster.leader.reconcile import Repair, drop_steps, homeless, repair, superfluous, table_steps
 from controller.cluster.state import Assignment, ClusterState
-from domains.commands import AddNodes, AlterTable, CreateTable, DropTable
-from domains.graph import DomainIndex, Ingress, Materialization, NodeIndex
-from domains.types import TableSchema
-from migrations.plan import State, one_domain
+from domains.language.types import TableSchema
+from domains.plan.commands import AddNodes, AlterTable, CreateTable, DropTable
+from domains.plan.graph import DomainIndex, Ingress, Materialization, NodeIndex
+from migrations.flow.plan import State, one_domain
 from migrations.recipe import Entry, Recipe
 from tests.played_recipe import play
-from worker.messages import DomainReport, WorkerReport
+from worker.protocol.messages import DomainReport, WorkerReport
 
 SHARDS = 3
 TABLES = """CREATE TABLE stories (id BIGINT PRIMARY KEY, author TEXT);

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from controller.cluster.draining import drain
+from controller.cluster.leader.placing import drain
 from tests.controller.cluster.memory_workers import simulated
 from tests.controller.cluster.voting_program import placement, started
-from worker.messages import OpenDomain
+from worker.protocol.messages import OpenDomain
 
 
 def test_a_worker_that_comes_back_within_a_round_is_told_of_no_peers_by_it() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from controller.bulk import building, job_files
-from controller.cluster.building import BulkSettings
-from controller.cluster.rebuild_progress import Rebuilding
-from controller.cluster.refilling import Refill
+from controller.cluster.leader.building import BulkSettings
+from controller.cluster.lost_shards.rebuild_way import Rebuilding
+from controller.cluster.lost_shards.refilling import Refill
+from controller.migrating.bulk import building, job_files
 from domains.errors import HeadraceError
-from domains.types import Delta, TableSchema
+from domains.language.types import Delta, TableSchema
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.job import Job, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed

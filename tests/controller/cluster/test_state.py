@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from controller.cluster.handles import Deposed
-from controller.cluster.ledger import Ledger
+from controller.cluster.leader.handles import Deposed
+from controller.cluster.leader.ledger import Ledger
 from controller.cluster.state import RECIPE_ROOM, Assignment, ClusterState
 from domains.errors import LimitExceeded, StorageFailure, Unavailable
-from domains.graph import DomainIndex
+from domains.plan.graph import DomainIndex
 from migrations.recipe import Entry, Recipe
-from zookeeper.cluster_authority import STATE_BYTES_MAX
+from zookeeper.authority import STATE_BYTES_MAX
 from zookeeper.errors import AuthorityUnavailable
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from domains.blocks import decode_block
-from domains.graph import DomainIndex, Materialization, NodeIndex
-from domains.loading import exported
+from domains.archive.blocks import decode_block
+from domains.engine.lifecycle.replay import exported
+from domains.language.types import Row
 from domains.operators.edges import Egress, Reader
+from domains.operators.operator import Vertex
 from domains.operators.topk import TopIndex
-from domains.types import Row
-from domains.vertex import Vertex
+from domains.plan.graph import DomainIndex, Materialization, NodeIndex
 from tests.simulation.simulation import Simulation
 
 States = dict[tuple[DomainIndex, NodeIndex], Any]

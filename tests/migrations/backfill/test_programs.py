@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from domains.types import Delta
+from domains.language.types import Delta
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import stages_of
-from migrations.plan import plan_start
+from migrations.flow.plan import plan_start
 from tests.campaign.cases import case_of
 from tests.campaign.execution import Execution
 from tests.campaign.judge import Judge

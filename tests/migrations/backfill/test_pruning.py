@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrations.backfill.pruning import pruned
-from migrations.backfill.stages import stages_of
+from migrations.backfill.stages import pruned, stages_of
 from tests.domains.graphs import Flow, aggregate, count, equals
 
 

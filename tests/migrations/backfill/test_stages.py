@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from domains.types import Delta
+from domains.language.types import Delta
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import obstacle, stages_of
 from migrations.backfill.task import gates_of

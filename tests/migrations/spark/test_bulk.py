@@ -10,10 +10,9 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from domains.archive import SegmentMissing
-from migrations.backfill.frames import read_frames
+from domains.archive.manifest import SegmentMissing
 from migrations.backfill.in_process import run_locally
-from migrations.backfill.job import Job, TableShard
+from migrations.backfill.job import Job, TableShard, read_frames
 from migrations.backfill.spark.bulk import Bulk
 from migrations.backfill.spark.reporting import Reporter
 from migrations.backfill.stages import stages_of

@@ -9,14 +9,26 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from domains.archive import ArchiveGap, NotArchivedYet, SegmentCorrupt, SegmentMissing, SegmentTruncated
-from domains.archived_rows import WEIGHT
+from domains.archive.manifest import ArchiveGap, NotArchivedYet, SegmentCorrupt, SegmentMissing, SegmentTruncated
+from domains.archive.rows import WEIGHT
 from domains.errors import HeadraceError
-from domains.types import BIGINT, BLOB, DATE, DATETIME, DOUBLE, TEXT, Kind, Row, SqlType, TableColumn, TableSchema
+from domains.language.types import (
+    BIGINT,
+    BLOB,
+    DATE,
+    DATETIME,
+    DOUBLE,
+    TEXT,
+    Kind,
+    Row,
+    SqlType,
+    TableColumn,
+    TableSchema,
+)
 from migrations.backfill.spark import segments
 from migrations.backfill.spark.fold import ShardAt, as_relation, fold, stored_names
+from migrations.backfill.spark.reporting import error_of
 from migrations.backfill.spark.segments import ArchiveFiles
-from migrations.backfill.spark.trouble import error_of
 from tests.migrations.spark.written_archive import WrittenShard
 
 PRICE = SqlType(Kind.DECIMAL, "DECIMAL(6,2)", length=6, scale=2)

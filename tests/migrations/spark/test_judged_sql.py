@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from domains.errors import Unsupported
-from domains.graph import ParameterKind
-from domains.types import Row
-from migrations.backfill.spark.canonical import of_spark
-from migrations.parse import parse
+from domains.language.types import Row
+from domains.plan.graph import ParameterKind
+from migrations.backfill.spark.verify import of_spark
+from migrations.parse.reading import parse
 from migrations.spark_sql import judged
 from tests.migrations.oracle import SCHEMAS, as_bag, catalog, plan, planned_answer, random_tables
 from tests.migrations.query_cases import Case, read_cases

@@ -15,8 +15,14 @@ import pytest
 
 from domains.errors import Cancelled
 from migrations.backfill.spark import launching
-from migrations.backfill.spark.launching import SparkFailed, SparkJob, SparkUnavailable, error_of_code
-from migrations.backfill.spark.priority import AUTOGROUP, NICENESS
+from migrations.backfill.spark.launching import (
+    AUTOGROUP,
+    NICENESS,
+    SparkFailed,
+    SparkJob,
+    SparkUnavailable,
+    error_of_code,
+)
 from migrations.backfill.spark.session import MANY_ROWS, settings_of
 from migrations.backfill.spark.settings import SparkSettings
 from tests.migrations.spark.conftest import SMALL
@@ -196,7 +202,10 @@ def test_errors_come_back_as_they_were() -> None:
 
 def test_who_serves_has_no_spark() -> None:
     """Neither the server, nor what starts jobs, nor the command line loads PySpark."""
-    modules = "headrace.cli, headrace.server, controller.local, headrace.verifying, migrations.backfill.spark.runner"
+    modules = (
+        "headrace.cli, headrace.serving.server, controller.embedded.local, headrace.verifying, "
+        "migrations.backfill.spark.runner"
+    )
     program = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 

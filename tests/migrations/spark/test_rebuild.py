@@ -12,10 +12,10 @@ from headrace_client.calls import Call
 from pyspark.sql import SparkSession
 
 import headrace
-from domains.archive import SegmentCorrupt
-from headrace import rebuilding
+from domains.archive.manifest import SegmentCorrupt
+from headrace.backup import rebuilding
+from headrace.backup.rebuilding import rebuild, report
 from headrace.errors import BadRequest
-from headrace.rebuilding import rebuild, report
 from migrations.backfill.spark.rebuild import run
 from migrations.backfill.spark.reporting import Reporter
 from tests.migrations.spark.conftest import SMALL

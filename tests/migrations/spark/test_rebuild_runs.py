@@ -14,14 +14,14 @@ from headrace_client.calls import Call
 from pyspark.sql import SparkSession
 
 import headrace
-from domains.types import TableSchema
+from domains.language.types import TableSchema
 from migrations.backfill.spark.rebuild import run
 from migrations.backfill.spark.reporting import Reporter
 from worker.archive.lost_shard import archived_shard, rebuild_shard
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place
 from worker.embedded import shard_directory
-from worker.rebuild_messages import RebuildShard, RebuiltTable
+from worker.protocol.operations import RebuildShard, RebuiltTable
 from worker.rocks.layout import ROWS, table_prefix
 from worker.rocks.store import RocksStore
 

@@ -18,9 +18,9 @@ import pyarrow.fs
 import pytest
 from pyspark.sql import SparkSession
 
-from domains.archive import url_below
-from domains.types import BIGINT, TEXT, TableColumn, TableSchema
-from migrations.backfill.spark import counting, rebuild
+from domains.archive.manifest import url_below
+from domains.language.types import BIGINT, TEXT, TableColumn, TableSchema
+from migrations.backfill.spark import rebuild, small_jobs
 from migrations.backfill.spark.reporting import Reporter
 from migrations.backfill.spark.segments import ArchiveFiles
 from tests.migrations.spark.written_archive import WrittenShard
@@ -97,7 +97,7 @@ def test_a_job_reads_it_and_writes_below_it(spark: SparkSession, tmp_path: Path)
         pyarrow.fs.copy_files(str(tmp_path / "site"), url)
         reporter = Reporter(io.StringIO())
         with mounted(spark, bucket, tmp_path / "site"):
-            counted = counting.run(spark, {"archive": url, "clock": {STORIES.name: 5}}, reporter)
+            counted = small_jobs.count_rows(spark, {"archive": url, "clock": {STORIES.name: 5}}, reporter)
             out = url_below(url, "_rebuild/7-r1")
             what = {"archive": url, "out": out, "shards": [[STORIES.name, 0, 5]]}
             (made,) = rebuild.run(spark, what, reporter)

@@ -15,10 +15,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from controller.bulk.job_files import STAGING
-from controller.local import LocalDeployment
+from controller.embedded.local import LocalDeployment
+from controller.migrating.bulk.job_files import STAGING
 from domains.errors import Unavailable
-from domains.types import TableSchema
+from domains.language.types import TableSchema
 from migrations.backfill.job import Job, JobProgress, StateFile
 from migrations.backfill.spark import bulk
 from migrations.backfill.spark.launching import SparkJob
@@ -26,7 +26,7 @@ from migrations.backfill.spark.reporting import Reporter
 from migrations.backfill.spark.runner import SparkRunner, order_of
 from tests.controller.test_bulk import RANKING, check_ranking, ended, fill, write_on_for
 from tests.migrations.spark.conftest import SMALL
-from worker.archiving import ArchiveOptions
+from worker.service.archiving import ArchiveOptions
 
 VIEW, *_ = RANKING.split(";")
 

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from migrations.backfill.spark.trouble import error_of
+from migrations.backfill.spark.reporting import error_of
 
 
 @pytest.mark.parametrize("scheme", ["s3a", "gs", "unheard"])

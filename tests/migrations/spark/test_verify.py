@@ -13,13 +13,11 @@ from headrace_client.calls import Call
 from pyspark.sql import SparkSession
 
 import headrace
-from domains.packets import Publish
-from domains.types import Row
+from domains.language.types import Row
+from domains.plan.packets import Publish
 from headrace.embedding import Embedded
-from migrations.backfill.spark.canonical import matched, text_of_key, text_of_row
-from migrations.backfill.spark.held import HeldView
 from migrations.backfill.spark.segments import ArchiveFiles
-from migrations.backfill.spark.verify import DIFFERENT, EQUAL, Court
+from migrations.backfill.spark.verify import DIFFERENT, EQUAL, Court, HeldView, matched, text_of_key, text_of_row
 from tests.migrations.spark.judged_site import dumps, open_site
 
 SCALE = 0.002

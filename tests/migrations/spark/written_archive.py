@@ -1,4 +1,4 @@
-"""An archive that a test writes by hand: segments as deltas, as ``domains/archive.py`` says that they lie."""
+"""An archive that a test writes by hand: segments as deltas, as ``domains/archive/manifest.py`` says that they lie."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from domains.archive import (
-    Segment,
-    ShardManifest,
-    log_file,
-    manifest_file,
-    manifest_to_json,
-    snapshot_file,
-)
-from domains.archived_rows import EPOCH, LEADING, SEQUENCE, WEIGHT, archived_names, archiver_of, arrow_type_of
-from domains.types import Row, TableSchema
+from domains.archive.manifest import Segment, ShardManifest, log_file, manifest_file, manifest_to_json, snapshot_file
+from domains.archive.rows import EPOCH, LEADING, SEQUENCE, WEIGHT, archived_names, archiver_of, arrow_type_of
+from domains.language.types import Row, TableSchema
 
 Entry = tuple[int, Row, int]
 """Sequence, stored row, weight."""

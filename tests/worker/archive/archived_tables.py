@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from domains.archive import ArchiveGap, ShardManifest
-from domains.types import (
+from domains.archive.manifest import ArchiveGap, ShardManifest
+from domains.language.types import (
     BIGINT,
     BLOB,
     DATE,
@@ -26,8 +26,7 @@ from domains.types import (
     TableSchema,
 )
 from worker.archive import folding
-from worker.archive.combining import combined
-from worker.archive.folding import fold
+from worker.archive.folding import combined, fold
 from worker.archive.place import Place
 from worker.archive.shard import ShardArchive
 from worker.rocks.store import RocksStore

@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from domains.commands import CreateTable
-from domains.graph import DomainIndex
-from domains.packets import Insert
-from domains.types import BIGINT, TableColumn, TableSchema
+from domains.language.types import BIGINT, TableColumn, TableSchema
+from domains.plan.commands import CreateTable
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Insert
 from worker.archive import archiver as archiver_module
 from worker.archive.archiver import Archiver
-from worker.archiving import ArchiveOptions
 from worker.embedded import open_embedded
+from worker.service.archiving import ArchiveOptions
 
 BASE = DomainIndex(0)
 SCHEMA = TableSchema("t", (TableColumn("id", BIGINT, nullable=False),), primary_key=(0,))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from archived_tables import ADDED, BAG, ArchivedTable, time_of
 
-from domains.archive import (
+from domains.archive.manifest import (
     ArchiveAhead,
     ArchiveError,
     ArchiveFenced,
@@ -27,14 +27,14 @@ from domains.archive import (
     SegmentTruncated,
     ShardManifest,
 )
-from domains.types import Row
+from domains.language.types import Row
 from worker.archive import shard
 from worker.archive.checking import check_archive
 from worker.archive.compacting import COMPACT_SEGMENTS, compact, worth_compacting
 from worker.archive.folding import fold
+from worker.archive.lost_shard import rebuild_table
 from worker.archive.manifests import all_manifests, change_manifest, load_manifest
 from worker.archive.place import Place
-from worker.archive.rebuilding import rebuild_table
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
 from worker.rocks.store import RocksStore

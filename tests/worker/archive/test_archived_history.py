@@ -13,7 +13,7 @@ from archived_tables import ADDED, BAG, KEYED, ArchivedTable, time_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from domains.types import Delta, Kind, Row, TableColumn, TableSchema, Value
+from domains.language.types import Delta, Kind, Row, TableColumn, TableSchema, Value
 from worker.archive import shard as shard_module
 from worker.archive.compacting import compact
 from worker.archive.manifests import load_manifest

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from archived_tables import BAG
 
-from domains.archive import ArchiveError, ShardManifest
-from domains.commands import CreateTable, DropTable
-from domains.domain import Domain
+from domains.archive.manifest import ArchiveError, ShardManifest
+from domains.engine.domain import Domain
 from domains.errors import StorageFailure
-from domains.graph import DomainIndex
-from domains.packets import Insert
-from domains.types import Row
+from domains.language.types import Row
+from domains.plan.commands import CreateTable, DropTable
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Insert
 from worker.archive import archiver as archiver_module
 from worker.archive import compacting
 from worker.archive.archiver import Archiver
@@ -27,11 +27,11 @@ from worker.archive.folding import fold
 from worker.archive.manifests import load_manifest
 from worker.archive.place import Place
 from worker.archive.shard import ShardArchive
-from worker.archiving import ArchiveOptions, start_archiver
-from worker.dataflow import Dataflow
+from worker.dataflow.thread import Dataflow
 from worker.embedded import open_embedded
 from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
+from worker.service.archiving import ArchiveOptions, start_archiver
 
 BASE = DomainIndex(0)
 WAIT = 30.0

@@ -11,9 +11,9 @@ from threading import Event
 import pytest
 from archived_tables import BAG
 
-from domains.archive import ArchiveFenced, SegmentMissing
+from domains.archive.manifest import ArchiveFenced, SegmentMissing
 from domains.errors import BadRequest, StorageFailure
-from domains.types import Row
+from domains.language.types import Row
 from worker.archive import lost_shard
 from worker.archive.folding import fold
 from worker.archive.lost_shard import archived_shard, rebuild_shard
@@ -21,9 +21,9 @@ from worker.archive.manifests import load_manifest
 from worker.archive.place import Place
 from worker.archive.shard import ShardArchive
 from worker.embedded import shard_directory
-from worker.rebuild_messages import ArchivedShard, RebuildShard, RebuildUnderWay, RebuiltTable, ShardRebuilt
-from worker.rebuilds import Rebuilds
+from worker.protocol.operations import ArchivedShard, RebuildShard, RebuildUnderWay, RebuiltTable, ShardRebuilt
 from worker.rocks.store import RocksStore
+from worker.service.rebuilds import Rebuilds
 
 SHARD, SHARDS = 1, 2
 ARCHIVED, WRITTEN = 40, 47

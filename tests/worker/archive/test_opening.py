@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 import headrace
-from domains.archive import ArchiveUnreachable, ArchiveUnusable, url_below
-from worker.archive import opening
-from worker.archive.opening import check_usable, open_file_system
-from worker.archive.place import Place
+from domains.archive.manifest import ArchiveUnreachable, ArchiveUnusable, url_below
+from worker.archive import place
+from worker.archive.place import Place, check_usable, open_file_system
 
 NO_LIBRARY = "Unable to load libhdfs\ndlopen(libhdfs.so) failed: libhdfs.so: cannot open shared object file"
 
@@ -26,7 +25,7 @@ class Refusing:
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    monkeypatch.setattr(opening.fs, "FileSystem", Refusing(error))
+    monkeypatch.setattr(place.fs, "FileSystem", Refusing(error))
 
 
 @pytest.mark.parametrize(
@@ -84,10 +83,10 @@ class Asked:
 def test_what_pyarrow_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Google's client is not to keep anybody for its quarter of an hour, and Spark's name of S3 is not pyarrow's."""
     asked = Asked()
-    monkeypatch.setattr(opening.fs, "FileSystem", asked)
+    monkeypatch.setattr(place.fs, "FileSystem", asked)
     for url in ("gs://a/b", "gs://a/b?scheme=http", "gs://a/b?retry_limit_seconds=3", "s3a://a/b?scheme=http"):
         open_file_system(url)
-    limit = f"retry_limit_seconds={opening.GCS_PATIENCE}"
+    limit = f"retry_limit_seconds={place.GCS_PATIENCE}"
     assert asked.urls == [
         f"gs://a/b?{limit}",
         f"gs://a/b?scheme=http&{limit}",

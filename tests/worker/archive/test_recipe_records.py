@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from domains.archive import ArchiveFenced, ManifestDamaged
-from domains.packets import Clock
+from domains.archive.manifest import ArchiveFenced, ManifestDamaged
+from domains.plan.packets import Clock
 from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook, RecipeRecord, record_at
 

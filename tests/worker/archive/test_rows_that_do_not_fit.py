@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from archived_tables import ArchivedTable
 
-from domains.archive import SegmentCorrupt
-from domains.graph import Base, DomainIndex, Node, NodeIndex
-from domains.types import BIGINT, Column, Kind, SqlType, TableColumn, TableSchema
+from domains.archive.manifest import SegmentCorrupt
+from domains.language.types import BIGINT, Column, Kind, SqlType, TableColumn, TableSchema
+from domains.plan.graph import Base, DomainIndex, Node, NodeIndex
 from migrations.backfill.job import Task, TaskTable
 from migrations.backfill.task import run_task
 from worker.archive.checking import check_archive
 from worker.archive.folding import fold
-from worker.archive.rebuilding import rebuild_table
+from worker.archive.lost_shard import rebuild_table
 from worker.archive.shard import ShardArchive
 from worker.rocks.store import RocksStore
 

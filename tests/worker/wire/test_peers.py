@@ -13,9 +13,9 @@ import pytest
 from wire_objects import update
 from wire_proxy import Proxy, until
 
-from domains.graph import DomainIndex
-from domains.packets import LinkUpdate, Upquery, receiver_of
-from worker.messages import Placed, Role, StreamFrame, StreamOpen
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import LinkUpdate, Upquery, receiver_of
+from worker.protocol.messages import Placed, Role, StreamFrame, StreamOpen
 from worker.wire import Connection, Peers, Server, connect, greeting, peer, serve, streams
 from worker.wire.errors import ProtocolError
 from worker.wire.streams import LinkPacket

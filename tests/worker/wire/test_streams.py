@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from wire_objects import update
 
-from domains.packets import EvictMemory, Upquery
-from worker.messages import StreamFrame
+from domains.plan.packets import EvictMemory, Upquery
+from worker.protocol.messages import StreamFrame
 from worker.wire import Inbound, Outbound, encode, streams
 from worker.wire.errors import ProtocolError
 from worker.wire.streams import LinkPacket

@@ -13,14 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire_objects import error, expression, instance, plain, update
 
-from domains import commands, errors, expressions, graph, packets, types
+from domains import errors
 from domains.errors import HeadraceError, LimitExceeded, NotFound, SqlError
-from domains.expressions import Call, Constant, Expression, Field
-from domains.graph import Filter
-from domains.packets import Failed, Insert, Publish, Reply, Send
-from domains.types import BIGINT, BOOL
-from worker import messages
-from worker.messages import NotHere, Report, StatusDocument
+from domains.language import expressions, types
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.types import BIGINT, BOOL
+from domains.plan import commands, graph, packets
+from domains.plan.graph import Filter
+from domains.plan.packets import Failed, Insert, Publish, Reply, Send
+from worker.protocol import messages
+from worker.protocol.messages import NotHere, Report, StatusDocument
 from worker.wire import decode, encode, frames, vocabulary
 from worker.wire.errors import ConnectionLost, ProtocolError
 from worker.wire.frames import Cutter, framed, opened

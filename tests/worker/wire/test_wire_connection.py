@@ -13,11 +13,11 @@ import pytest
 from wire_objects import instance, update
 from wire_proxy import Proxy, until
 
-from domains.commands import AddNodes, Progress
 from domains.errors import ConstraintViolation, HeadraceError, LimitExceeded, Unavailable
-from domains.graph import DomainIndex, NodeIndex
-from domains.packets import Written
-from worker.messages import (
+from domains.plan.commands import AddNodes, Progress
+from domains.plan.graph import DomainIndex, NodeIndex
+from domains.plan.packets import Written
+from worker.protocol.messages import (
     Done,
     Pages,
     Perform,

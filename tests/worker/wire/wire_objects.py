@@ -12,10 +12,10 @@ from types import NoneType, UnionType
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 from domains.errors import HeadraceError
-from domains.expressions import Call, Constant, Expression, Field
-from domains.graph import DomainIndex, NodeIndex
-from domains.packets import LinkUpdate, link_between
-from domains.types import BIGINT, DOUBLE, TEXT
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.types import BIGINT, DOUBLE, TEXT
+from domains.plan.graph import DomainIndex, NodeIndex
+from domains.plan.packets import LinkUpdate, link_between
 from worker.wire.vocabulary import ERRORS, EXPRESSIONS, details_of
 
 TEXTS = ("", "a", "votes@3", "žluťoučký", "\ud800 alone", "\x00", "x" * 300)

@@ -1,0 +1,58 @@
+"""The application from the first moment on: until there is a deployment, it says how far the start is."""
+
+from __future__ import annotations
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from api.doors.asgi import HotRoute
+from api.endpoints import HotCalls
+from api.statuses import STATUSES
+from controller.embedded.opening import Opening
+from domains.errors import Unavailable
+
+RETRY_AFTER = b"1"
+"""Seconds. Most starts are over within one or two."""
+LIVE = "/livez"
+METRICS = "/metrics"
+
+
+class Door:
+    """Answers by itself until ``app`` is there: 503 with progress, but for what asks whether the process lives."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
+        self.app: HotRoute | None = None
+
+    @property
+    def calls(self) -> HotCalls | None:
+        """For the short protocol; None as long as nothing is served."""
+        return None if self.app is None else self.app.calls
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.app is not None:
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            status, kind, body = self._answer(scope["path"])
+            headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+            if status != 200:
+                headers.append((b"retry-after", RETRY_AFTER))
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    def _answer(self, path: str) -> tuple[int, bytes, bytes]:
+        opening = self.opening
+        progress = {
+            "phase": opening.phase,
+            "done": opening.done,
+            "total": opening.total,
+            "seconds": round(opening.seconds, 1),
+        }
+        if path == LIVE:
+            return 200, b"application/json", orjson.dumps({"status": "starting", "starting": progress})
+        if path == METRICS:
+            lines = [f"headrace_start_{name} {progress[name]}\n" for name in ("done", "total", "seconds")]
+            return 200, b"text/plain; version=0.0.4; charset=utf-8", "".join(lines).encode()
+        error = Unavailable(f"the server is starting ({opening.text()})", hint="try again in a second")
+        shown = {"code": error.code, "message": error.message, "hint": error.hint}
+        return STATUSES[Unavailable], b"application/json", orjson.dumps({"error": shown, "starting": progress})

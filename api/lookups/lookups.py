@@ -1,0 +1,449 @@
+"""Look-ups of several views in one request: in one state of what is there, and then what was missing.
+
+::
+
+    body ─► pieces ─► kept? given again │ read by its keys │ refers to others' answers: read by what these have
+                           └──────────────────┴──────────────────────┴─► Asked: answers │ late │ waiting
+    late ─► filled, all at once ─► waiting: read now ─► … ─► the body
+
+A look-up is *late* where a part of what it asks for is not there, and *waiting* where it refers to one that is late.
+What is written and kept as one piece of text is said in ``kept_answers.py``, what a reference means in
+``references.py``.
+"""
+
+from __future__ import annotations
+
+from asyncio import gather
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar, cast
+from urllib.parse import unquote_to_bytes
+
+from api.encoding import listed, parse, parse_numbers
+from api.lookups.references import Values, Wanted, not_earlier, values_of, wanted_of
+from api.lookups.response_cache import MARKERS_MAX, Kept, KeptAnswers, Name, pieces_of
+from controller.deployment import Deployment, Missed, PreparedLookup, Reading, in_one_state
+from domains.errors import BadRequest, LimitExceeded, NotFound
+from domains.language.types import Row
+from domains.plan.packets import Clock
+
+# What a request asks of views: a query string, keys, or look-ups of several views, as values. Shared by both doors.
+
+MAX_LOOKUPS = 256
+"""Views that one request may ask. A page of a site asks some twenty; the bound is for the time that one request keeps
+others waiting."""
+EXAMPLE = 'for example {"lookups": [{"view": "v", "keys": [[1], [2]]}]}'
+
+Parameters = dict[str, list[str]]
+
+
+def parse_query(query: bytes) -> Parameters:
+    """``id=7&tag=a&tag=b`` as name → values. ``parse_qs`` does the same in ten times the time of the plain case."""
+    parameters: Parameters = {}
+    try:
+        if b"%" in query or b"+" in query:
+            for part in query.split(b"&"):
+                if part:
+                    name, _, value = part.replace(b"+", b" ").partition(b"=")
+                    values = parameters.setdefault(unquote_to_bytes(name).decode(), [])
+                    values.append(unquote_to_bytes(value).decode())
+        elif query:
+            for text in query.decode().split("&"):
+                if text:
+                    key, _, given = text.partition("=")
+                    if key in parameters:
+                        parameters[key].append(given)
+                    else:
+                        parameters[key] = [given]
+    except UnicodeDecodeError as error:
+        raise BadRequest("the query string is not UTF-8", hint="percent-encode parameters as UTF-8") from error
+    return parameters
+
+
+def parse_keys(body: bytes) -> list[Any]:
+    """The ``keys`` of a look-up's or an eviction's body: lists by position or objects by name."""
+    request = parse(body)
+    keys = request.get("keys") if isinstance(request, dict) else None
+    if not isinstance(keys, list):
+        raise BadRequest('the body must be an object with a list "keys"', hint='for example {"keys": [[1], [2]]}')
+    if len(request) > 1:
+        surplus = next(name for name in request if name != "keys")
+        raise BadRequest(f'unknown field "{surplus}"', hint='the only field is "keys"')
+    return keys
+
+
+def parse_lookups(body: bytes) -> list[Wanted]:
+    """The ``lookups`` of a body: each a view and its keys."""
+    request = parse(body)
+    lookups = request.get("lookups") if isinstance(request, dict) else None
+    if not isinstance(lookups, list) or len(request) > 1:
+        raise BadRequest('the body must be an object with a list "lookups", and nothing else', hint=EXAMPLE)
+    if len(lookups) > MAX_LOOKUPS:
+        raise LimitExceeded(f"{len(lookups)} look-ups in one request, where {MAX_LOOKUPS} may be", hint="send several")
+    return [_one_of(each, place) for place, each in enumerate(lookups)]
+
+
+def parse_piece(piece: bytes) -> Wanted:
+    """One look-up without its braces, see ``kept_answers.py``."""
+    return _one_of(parse(b"{" + piece + b"}"), 0)
+
+
+def _one_of(lookup: Any, place: int) -> Wanted:
+    view, keys = (lookup.get("view"), lookup.get("keys")) if isinstance(lookup, dict) else (None, None)
+    if not isinstance(view, str) or not isinstance(keys, list) or len(lookup) != 2:
+        raise BadRequest(f'lookups[{place}] must be an object with "view" and a list "keys"', hint=EXAMPLE)
+    return wanted_of(view, keys)
+
+
+# The prepared look-up of each view that is asked, made once.
+
+MAX_PREPARED = 4096
+"""Prepared look-ups kept. A name counts once for each way of writing it in upper and lower case, so that without a
+bound a client could fill the memory with spellings; a recipe with more views than this works, a little slower."""
+
+Found = TypeVar("Found")
+Typed = tuple[bytes, bytes]
+"""An answer's body, and the columns that JSON has no type for (``ViewInfo.types``)."""
+
+
+class PreparedViews:
+    """Those of one deployment, by the names that requests have for them."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._prepared: dict[str, PreparedLookup] = {}
+
+    def __len__(self) -> int:
+        return len(self._prepared)
+
+    def get(self, view: str) -> PreparedLookup:
+        """Raises NotFound with the nearest name."""
+        found = self._prepared.get(view)
+        if found is None or found.stale:
+            self._prepared.pop(view, None)
+            found = self._deployment.prepare(view)
+            if len(self._prepared) >= MAX_PREPARED:
+                self._prepared.clear()
+            self._prepared[view] = found
+        return found
+
+    def types(self, view: str) -> bytes | None:
+        """Those of its columns; None where it is not known yet."""
+        found = if_known(lambda: self.get(view))
+        return None if found is None else found.types
+
+    def stayed(self, view: str, types: bytes | None) -> bool:
+        """Whether these are its types still: what was awaited meanwhile may else be of a view that was replaced."""
+        return types is None or self.types(view) == types
+
+
+def if_known(read: Callable[[], Found]) -> Found | None:
+    """None where a view is not known *yet*: whoever awaits its answer has the deployment look for it."""
+    try:
+        return read()
+    except NotFound:
+        return None
+
+
+MAX_REFERRING = 4096
+"""Pieces with references that are kept as they were parsed: those of all kinds of pages, by all users of a while."""
+REFERRING_BYTES = 512
+"""Of such a piece, at most."""
+
+
+class Late(NamedTuple):
+    """A look-up that is not all there: its place in the request, and, if it was looked for, what was found of it and
+    what was missed."""
+
+    place: int
+    view: str
+    keys: list[Any]
+    found: Sequence[bytes | None] = ()
+    missed: Missed | None = None
+
+
+class Waiting(NamedTuple):
+    """A look-up that refers to one that is not all there: its place, and its text where that is known."""
+
+    place: int
+    piece: bytes | None
+    wanted: Wanted
+
+
+@dataclass(slots=True)
+class Asked:
+    """The answers to the look-ups of one request, each ``[[row, …], …]``, and what is still missing among them."""
+
+    answers: list[bytes]
+    """Empty where it is missing: no answer is."""
+    sources: list[Kept | PreparedLookup | None]
+    """Of each answer what it is kept as, or else the look-up that it was read by: for its types, and for those that
+    refer to it. None where it is missing, and no answer is."""
+    late: list[Late] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+
+    def body(self) -> bytes:
+        return b'{"results":[' + b",".join(self.answers) + b"]}"
+
+
+class ManyLookups:
+    """Answers requests for look-ups of several views of one deployment."""
+
+    def __init__(self, deployment: Deployment, prepared: PreparedViews) -> None:
+        self._deployment = deployment
+        self._prepared = prepared
+        self._kept = KeptAnswers()
+        self._referring: dict[bytes, Wanted] = {}
+
+    def ask(self, body: bytes, token: Clock | None) -> Asked:
+        """Take a body's look-ups, and what is there of their answers; raises BadRequest and what a view's keys raise.
+
+        All that is there is of one state of each reader map. With a token everything is to be awaited.
+        """
+        if token is None:
+            pieces = pieces_of(body)
+            if pieces is not None and len(pieces) <= MAX_LOOKUPS:
+                asked = if_known(lambda: in_one_state(lambda reading: self._by_pieces(pieces, reading)))
+                if asked is not None:
+                    return asked
+        return self.ask_for(parse_lookups(body), token)
+
+    def ask_for(self, wanted: Sequence[Wanted], token: Clock | None) -> Asked:
+        """The same for look-ups that are parsed."""
+        asked = Asked([b""] * len(wanted), [None] * len(wanted))
+        waiting = [Waiting(place, None, each) for place, each in enumerate(wanted)]
+        return self._further(asked, waiting, awaited=token is not None)
+
+    def typed(self, asked: Asked) -> Typed:
+        """The body of what is not late, and for each look-up in turn its types, or ``-``."""
+        types = [_lookup_of(source).types for source in asked.sources]
+        return asked.body(), b", ".join([each or b"-" for each in types]) if any(types) else b""
+
+    async def finish(self, asked: Asked, token: Clock | None) -> Typed:
+        """The body, once what is missing is filled, side by side, and then what refers to it."""
+        while asked.late:
+            types = [self._prepared.types(each.view) for each in asked.late]
+            if token is not None or any(each.missed is None for each in asked.late):
+                coming = (self._deployment.pages(each.view, each.keys, token=token) for each in asked.late)
+                whole: Sequence[Sequence[bytes]] = await gather(*coming)
+            else:
+                whole = await self._filled(asked.late)
+            if not all(self._prepared.stayed(each.view, known) for each, known in zip(asked.late, types, strict=True)):
+                asked.late = [each._replace(missed=None) for each in asked.late]
+                continue
+            for late, pages in zip(asked.late, whole, strict=True):
+                asked.answers[late.place] = listed(pages)
+                asked.sources[late.place] = self._prepared.get(late.view)
+            # Of those that wait, the first refers only to answers that are there by now: so this comes to an end.
+            asked = self._further(asked, asked.waiting, awaited=token is not None)
+        return self.typed(asked)
+
+    def _further(self, asked: Asked, waiting: Sequence[Waiting], *, awaited: bool) -> Asked:
+        """With what these are answered, in one state; ``awaited``: nothing is to be read, since there is a token."""
+
+        def read(reading: Reading) -> Asked:
+            more = Asked(asked.answers.copy(), asked.sources.copy())
+            for each in waiting:
+                self._read(*each, more, reading)
+            return more
+
+        found = None if awaited else if_known(lambda: in_one_state(read))
+        return self._all_late(asked, waiting) if found is None else found
+
+    def _all_late(self, asked: Asked, waiting: Sequence[Waiting]) -> Asked:
+        """All of these are to be awaited, as far as it is known what they ask for."""
+        more = Asked(asked.answers, asked.sources)
+        for each in waiting:
+            place, wanted = each.place, each.wanted
+            values = self._values(place, wanted, more)
+            if values is None:
+                more.waiting.append(each)
+            else:
+                more.late.append(Late(place, wanted.view, self._keys(wanted, values)))
+        return more
+
+    async def _filled(self, late: Sequence[Late]) -> list[list[bytes]]:
+        """All that was missed, in one message."""
+        missed = [each.missed for each in late if each.missed is not None]
+        filled = [iter(pages) for pages in await self._deployment.fill(missed)]
+        return [
+            [next(pages) if page is None else page for page in each.found]
+            for each, pages in zip(late, filled, strict=True)
+        ]
+
+    def _by_pieces(self, pieces: Sequence[bytes], reading: Reading) -> Asked | None:
+        """None where they are no look-ups by themselves; then nothing was read or counted."""
+        # Runs a dozen times for a page of a site: 1 µs for an answer that is kept, some 5 where it is read.
+        known = [self._referring.get(piece) or self._kept.get(piece) or _parsed_alone(piece) for piece in pieces]
+        if None in known:
+            return None
+        asked = Asked([b""] * len(pieces), [None] * len(pieces))
+        for place, (piece, kept) in enumerate(zip(pieces, known, strict=True)):
+            if type(kept) is not Kept:
+                self._read(place, piece, cast(Wanted, kept), asked, reading)
+            elif not kept.stands(reading):
+                self._read(place, piece, parse_piece(piece), asked, reading)
+            else:
+                if kept.is_to_tell():
+                    kept.lookup.tell(parse_piece(piece).keys)
+                asked.answers[place] = kept.answer
+                asked.sources[place] = kept
+        return asked
+
+    def _read(self, place: int, piece: bytes | None, wanted: Wanted, asked: Asked, reading: Reading) -> None:
+        """Add its answer, or what is late of it."""
+        if not wanted.references:
+            self._read_keys(place, piece, wanted.view, wanted.keys, asked, reading)
+            return
+        if piece is not None and piece not in self._referring and len(piece) <= REFERRING_BYTES:
+            if len(self._referring) >= MAX_REFERRING:
+                self._referring.clear()
+            self._referring[piece] = wanted
+        values = self._values(place, wanted, asked)
+        if values is None:
+            asked.waiting.append(Waiting(place, piece, wanted))
+            return
+        name = None if piece is None else (piece, *[each.text for each in values])
+        kept = None if name is None else self._kept.get(name)
+        if kept is None or not kept.stands(reading):
+            self._read_keys(place, name, wanted.view, self._keys(wanted, values), asked, reading)
+            return
+        if kept.is_to_tell():
+            kept.lookup.tell(wanted.filled(values))
+        asked.answers[place] = kept.answer
+        asked.sources[place] = kept
+
+    def _values(self, place: int, wanted: Wanted, asked: Asked) -> list[Values] | None:
+        """What its references stand for; None where one of them leads to what is missing."""
+        found = []
+        for reference in wanted.references:
+            if reference.place >= place:
+                raise not_earlier(reference, place)
+            answer = asked.answers[reference.place]
+            if not answer:
+                return None
+            source, take = asked.sources[reference.place], reference.take
+            if not isinstance(source, Kept):
+                values = values_of(take, answer, _lookup_of(source).info)
+            else:
+                known = source.values.get(take)
+                if known is None:
+                    known = values_of(take, answer, source.lookup.info)
+                    self._kept.keep_values(source, take, known)
+                values = known
+            found.append(values)
+        return found
+
+    def _keys(self, wanted: Wanted, values: Sequence[Values]) -> list[Any]:
+        if not wanted.references:
+            return wanted.keys
+        if_known(lambda: wanted.check_lists(self._prepared.get(wanted.view).info))
+        return wanted.filled(values)
+
+    def _read_keys(
+        self, place: int, name: Name | None, view: str, keys: list[Any], asked: Asked, reading: Reading
+    ) -> None:
+        """The same by its keys; what it is kept by, if it can be."""
+        lookup = asked.sources[place] = self._prepared.get(view)
+        short = lookup.try_short(keys[0], reading) if len(keys) == 1 else None
+        if short is not None:
+            answer = b"[[" + short.page + b"]]"
+            asked.answers[place] = answer
+            if short.marker and name is not None:
+                kept = Kept(lookup, b"", 1, answer, [short.marker], [short.state])
+                self._kept.keep(name, kept)
+                asked.sources[place] = kept
+            return
+        rows = list[Row]()
+        pages, holes = lookup.try_pages(keys, reading, rows)
+        if holes:
+            missed = [key for key, page in zip(keys, pages, strict=True) if page is None]
+            asked.late.append(Late(place, view, keys, pages, Missed(lookup, missed, holes)))
+            return
+        answer = listed(pages)
+        asked.answers[place] = answer
+        version = lookup.version(reading)
+        if version is not None and name is not None:
+            markers = lookup.markers(rows) if len(rows) <= MARKERS_MAX else None
+            states = [] if markers is None else lookup.states(markers, reading)
+            kept = Kept(lookup, version, len(keys), answer, markers, states)
+            self._kept.keep(name, kept)
+            asked.sources[place] = kept
+
+
+def _lookup_of(source: Kept | PreparedLookup | None) -> PreparedLookup:
+    """That of an answer which is there."""
+    assert source is not None
+    return source.lookup if isinstance(source, Kept) else source
+
+
+def _parsed_alone(piece: bytes) -> Wanted | None:
+    """None where it is no look-up by itself."""
+    try:
+        return parse_piece(piece)
+    except BadRequest:
+        return None
+
+
+# How a request becomes a look-up: its parameters or keys in, the answer's bytes out. Shared by both doors.
+
+
+class Lookups:
+    """Answers look-ups of one view; ``many`` those of several. Both prepare each view once."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._prepared = PreparedViews(deployment)
+        self.many = ManyLookups(deployment, self._prepared)
+
+    def page(
+        self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None
+    ) -> Typed | Coroutine[Any, Any, Typed]:
+        """The body ``{"rows":[…]}`` if the answer is there. Else what awaits it: it fills a hole, or waits until the
+        view has reached the token, or is known."""
+        lookup = None if token is not None else if_known(lambda: self._prepared.get(view))
+        if lookup is None:
+            return self._awaited(view, lambda: self._deployment.page(view, parameters, token=token))
+        found = lookup.try_page(parameters)
+        if isinstance(found, bytes):
+            return b'{"rows":[' + found + b"]}", lookup.types
+        return self._awaited(view, lambda: self._deployment.fill_page(lookup, found, parameters))
+
+    async def _awaited(self, view: str, rows: Callable[[], Awaitable[bytes]]) -> Typed:
+        while True:
+            types = self._prepared.types(view)
+            body = b'{"rows":[' + await rows() + b"]}"
+            if self._prepared.stayed(view, types):
+                return body, self._prepared.types(view) or b""
+
+    def try_numbers(self, view: str, body: bytes) -> Typed | None:
+        """What ``pages`` gives, if the body's keys are a whole number each and all their rows are there; else None."""
+        values = parse_numbers(body)
+        if values is None:
+            return None
+        pages = if_known(lambda: in_one_state(lambda reading: self._prepared.get(view).try_integers(values, reading)))
+        return None if pages is None else (_results(pages), self._prepared.get(view).types)
+
+    async def pages(self, view: str, keys: list[Any], token: Clock | None) -> Typed:
+        """The body ``{"results":[[…],…]}`` for many keys, in their order. Only the misses are awaited."""
+        while True:
+            types = self._prepared.types(view)
+            body = await self._pages(view, keys, token)
+            if self._prepared.stayed(view, types):
+                return body, self._prepared.types(view) or b""
+
+    async def _pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
+        lookup = None if token is not None else if_known(lambda: self._prepared.get(view))
+        if lookup is None:
+            return _results(await self._deployment.pages(view, keys, token=token))
+        found, holes = in_one_state(lambda reading: lookup.try_pages(keys, reading))
+        if holes:
+            missed = [key for key, page in zip(keys, found, strict=True) if page is None]
+            (pages,) = await self._deployment.fill([Missed(lookup, missed, holes)])
+            filled = iter(pages)
+            found = [next(filled) if page is None else page for page in found]
+        return _results(found)
+
+
+def _results(pages: Sequence[bytes | None]) -> bytes:
+    return b'{"results":' + listed(pages) + b"}"

@@ -1,0 +1,6 @@
+"""The controller that leads: it decides who hosts what, writes that down, and has it so, in rounds.
+
+``candidate.py`` stands for election, ``leader.py`` leads, ``ledger.py`` writes decisions by compare-and-set,
+``recovery.py`` makes what is there equal to what is decided (``reconcile.py`` finds the difference), ``fleet.py``
+watches the workers, ``placing.py`` and ``placement_policy.py`` choose a worker for each domain.
+"""

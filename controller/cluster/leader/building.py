@@ -1,0 +1,136 @@
+"""Building full state in bulk in a cluster: the workers archive what they host, the leader has the rest done.
+
+The job runs where the leader is (or on Spark's cluster), reads the archive that all workers write to, and the leader
+hands the states to the workers, block by block, as commands. So a worker needs to know nothing of jobs, and a worker
+that is lost on the way interrupts the migration like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.cluster.leader.fleet import Fleet
+from controller.cluster.leader.handles import together
+from controller.cluster.leader.ledger import Ledger
+from controller.cluster.state import ClusterState
+from controller.migrating.bulk.choice import Builder
+from controller.migrating.bulk.job_files import RUNS, STAGING, JobFiles, epoch_of, id_of
+from controller.migrating.executor import Executor
+from domains.errors import HeadraceError, Unavailable
+from domains.plan.packets import Clock
+from domains.plan.sharding import physical
+from migrations.backfill.runner import BulkRunner, Folder
+from migrations.backfill.threshold import SPARK_THRESHOLD
+from migrations.change import BASES
+from worker.protocol.operations import ArchivePositions, ArchiveRequest, LogRelease
+from zookeeper.errors import AuthorityError
+
+# What a leader clears away while it leads: files of jobs that are nobody's any more (``bulk/job_files.py``).
+#
+# As it takes over, and every now and then: an owner that was killed may have been writing a moment ago, an archive
+# that could not be reached is back, and the last shard that was made from runs is open.
+
+PAUSE_SECONDS = 600.0
+"""Between two looks. Each lists two directories; what lies there until then takes room, and nothing else."""
+
+
+async def keep_clear(files: JobFiles, archive: str, since: int, ledger: Ledger) -> None:
+    """For ever, as the leader that took over in epoch ``since``."""
+
+    def is_forsaken(id: str) -> bool:
+        epoch = epoch_of(id)
+        is_of_before = epoch is not None and epoch < since
+        return (is_of_before or id in files.left_to_decisions) and id not in map(id_of, named_runs(ledger.decided))
+
+    while True:
+        try:
+            await files.remove_left()
+            if await is_settled(ledger):
+                for kind in (STAGING, RUNS):
+                    await files.clear(archive, kind, is_forsaken)
+        except Exception:
+            _log.exception("the files that jobs have left were not cleared away")
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def is_settled(ledger: Ledger) -> bool:
+    """Whether what this leader has decided is known: a write may have been done although its answer was lost."""
+    try:
+        await ledger.settle()
+    except (AuthorityError, HeadraceError) as error:
+        _log.info("nobody knows which files are needed: %s", error)
+        return False
+    return True
+
+
+def named_runs(decided: ClusterState) -> set[str]:
+    """The URLs of runs that a decision names."""
+    placement = decided.placement.values()
+    return {given.rebuild.runs for given in placement if given.rebuild is not None and given.rebuild.runs}
+
+
+_log = logging.getLogger("headrace.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class BulkSettings:
+    """``archive`` is the URL under which all workers archive; without one, or without runners, nothing is built in
+    bulk."""
+
+    archive: str | None = None
+    runners: tuple[BulkRunner, ...] = ()
+    threshold: int = SPARK_THRESHOLD
+    folder: Folder | None = None
+    """Who folds lost shards that have more archived rows than the threshold; see ``rebuild_way.py``."""
+
+
+class ClusterSource:
+    """See :class:`controller.migrating.bulk.job_files.BulkSource`: the archivers of the workers that have base
+    tables."""
+
+    def __init__(self, url: str, fleet: Fleet, ledger: Ledger, files: JobFiles) -> None:
+        self.url = url
+        self.files = files
+        self._fleet = fleet
+        self._ledger = ledger
+
+    def _workers(self) -> Sequence[str]:
+        decided = self._ledger.decided
+        bases = (physical(BASES, shard, decided.shards) for shard in range(decided.shards))
+        return sorted({decided.placement[base].worker for base in bases})
+
+    async def archive_now(self, hold: str, epoch: int) -> Clock:
+        """Raises Interrupted where a worker is lost meanwhile, Unavailable where one archives elsewhere."""
+        positions: Clock = {}
+        request, workers = ArchiveRequest(hold, epoch), self._workers()  # Others may have the domains by the answers.
+        # All of them: a release that went before an archiving that is under way would leave its hold.
+        answers: list[ArchivePositions] = await together(self._fleet.ask(name, request) for name in workers)
+        for worker, answer in zip(workers, answers, strict=True):
+            if answer.url != self.url:
+                raise Unavailable(
+                    f'worker "{worker}" archives under "{answer.url}", and the controller reads "{self.url}"',
+                    hint="start all of them with the same --archive",
+                )
+            positions.update(answer.positions)
+        return positions
+
+    async def release(self, hold: str) -> None:
+        """A worker that is gone holds nothing; one that cannot be asked now ends its hold with this leader's epoch."""
+        told = await asyncio.gather(
+            *(self._fleet.ask(worker, LogRelease(hold)) for worker in self._workers()), return_exceptions=True
+        )
+        for error in told:
+            if isinstance(error, Exception):
+                _log.info("a worker was not told to release its log: %s", error)
+
+
+def builder_of(settings: BulkSettings, executor: Executor, source: ClusterSource | None) -> Builder | None:
+    """``source`` is None where there is no archive."""
+    if source is None or not settings.runners:
+        return None
+    from controller.migrating.bulk.building import BulkBuilder  # Late: it loads pyarrow.
+
+    return BulkBuilder(executor, source, settings.runners)

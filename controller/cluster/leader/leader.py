@@ -1,0 +1,454 @@
+"""The controller that leads: what it does from its election until it is succeeded.
+
+::
+
+    elected ─► take over: epoch + 1 ─► workers ─► recover ─► calm: migrations, drains, moves ─► … ─► deposed
+                                                     ▲          │ a worker is lost, or a change is to be taken back
+                                                     └──────────┘
+
+One task *steers*: it alone recovers and moves domains. Migrations run beside it, in times of calm only
+(``performing.py``); what an operator decides, the next round carries out (``draining.py``, ``rebuilding.py``). Nothing
+here asks for the time of day, for chance or for a thread: on a loop with virtual time, with handles and an authority in
+memory, the same leader runs in a simulation, step for step as its seed has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.cluster.leader.building import BulkSettings, ClusterSource, builder_of, keep_clear
+from controller.cluster.leader.fleet import Fleet, Timing
+from controller.cluster.leader.handles import Connect, Deposed
+from controller.cluster.leader.ledger import RETRY_SECONDS, Ledger
+from controller.cluster.leader.performing import Calm, ClusterBook, ClusterExecutor
+from controller.cluster.leader.placing import Taking, rebalance
+from controller.cluster.leader.reconcile import loads
+from controller.cluster.leader.recovery import Recovery
+from controller.cluster.lost_shards.rebuilding import RebuildOperations, Rebuilds
+from controller.cluster.lost_shards.refilling import Refill
+from controller.cluster.replica import Replica
+from controller.cluster.state import ClusterState
+from controller.migrating.bulk.job_files import JobFiles
+from controller.migrating.executor import Interrupted
+from controller.migrating.migrator import Migrator
+from domains.errors import HeadraceError, NoLeader, Unavailable
+from domains.plan.graph import DomainIndex
+from migrations.flow.plan import one_domain
+from migrations.recipe import Recipe
+from worker.protocol.messages import Report, WorkerReport
+from zookeeper.authority import ClusterAuthority
+from zookeeper.errors import AuthorityError, AuthorityUnavailable
+
+ROUND_PAUSE = 0.02
+"""Seconds after a round that was interrupted: what interrupted it may be a connection that is just being made again."""
+RETRY_MAX = 5.0
+"""Seconds between rounds at most, where a domain cannot be opened by anybody."""
+
+_log = logging.getLogger("headrace.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    """``shards`` and ``quorum`` count at the deployment's first start only; from then on they are decided."""
+
+    name: str
+    shards: int
+    quorum: int
+    timing: Timing = field(default_factory=Timing)
+    process: int = 0
+    """Greater than that of any earlier process of the name."""
+    term: int = 1
+    """Which of the process's terms of office it is."""
+    bulk: BulkSettings = field(default_factory=BulkSettings)
+
+    @property
+    def writer(self) -> str:
+        return f"{self.name}#{self.process}#{self.term}"
+
+
+class Leader:
+    """One term of office: made when elected, thrown away when deposed. See ``fleet.Watcher``, which it implements."""
+
+    def __init__(
+        self, authority: ClusterAuthority, connect: Connect, settings: LeaderSettings, replica: Replica | None = None
+    ) -> None:
+        """``replica`` is what a candidate has followed, so that little is left to plan."""
+        self.authority = authority
+        self.settings = settings
+        self.calm = Calm()
+        self.ledger = Ledger(authority, settings.writer, self.deposed)
+        self.fleet = Fleet(authority, connect, settings.timing, self)
+        self.taking = Taking(self.fleet, self.ledger, settings.timing.trust_after)
+        self.migrator: Migrator | None = None
+        """None until it has taken over."""
+        self.recovery: Recovery | None = None
+        self.closed: dict[DomainIndex, str] = {}
+        """Domains that nobody hosts, and why, as of the last round."""
+        self.files = JobFiles()
+        self.rebuilds = Rebuilds()
+        self.rebuild_operations = RebuildOperations(self)
+        self.trouble = "taking over"
+        """What keeps it from calm, if anything does."""
+        self._replica = replica
+        self._clearing: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
+        self._news = asyncio.Event()
+        """Set at whatever the steering task or somebody else may be waiting for."""
+        self._newcomers: dict[str, None] = {}
+        self._broken: dict[DomainIndex, int] = {}
+        self._moves: dict[DomainIndex, str] = {}
+        self._fenced = 0
+        """As many of the times that a process was connected to again have been followed by a greater epoch."""
+        self._uneven = False
+        """Whether domains may have to be moved for the load to be even."""
+        self._balance_at = 0.0
+
+    async def lead(self, lost: asyncio.Event) -> None:
+        """Lead until ``lost`` is set, or a later leader shows. Migrations that run then fail, or are done by it."""
+        steering = asyncio.create_task(self._steer(), name="leader")
+        ends = [asyncio.create_task(lost.wait()), asyncio.create_task(self._over.wait())]
+        try:
+            await asyncio.wait([steering, *ends], return_when=asyncio.FIRST_COMPLETED)
+            if steering.done():
+                steering.result()
+        except Deposed as error:
+            _log.warning("leads no more: %s", error)
+        finally:
+            self.calm.end()
+            begun = [steering, *ends, *([] if self._clearing is None else [self._clearing])]
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+            # First the fleet: what a migration waits for then fails, and it ends.
+            await self.fleet.close()
+            await self.rebuild_operations.close()
+            if self.migrator is not None:
+                await self.migrator.close()
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What the migrator's state is of."""
+        return None if self._replica is None else self._replica.recipe
+
+    def serving(self) -> Migrator:
+        """The migrator. Raises NoLeader before it has taken over: who waits for an election waits for that, too."""
+        if self.migrator is None:
+            raise NoLeader(f"the leader is not ready: {self.trouble}", hint="try again")
+        return self.migrator
+
+    # --- what the fleet tells -------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return 0 if self.ledger.state is None else self.ledger.state.epoch
+
+    def joined(self, worker: str) -> None:
+        self._newcomers[worker] = None
+        self.taking.joined(worker)
+        self._uneven = True
+        self._balance_at = asyncio.get_running_loop().time() + self.settings.timing.rebalance_after
+        self._news.set()
+
+    def gone(self, worker: str) -> None:
+        self._newcomers.pop(worker, None)
+        self._moves.clear()
+        self._news.set()
+        if self.ledger.state is None or any(g.worker == worker for g in self.ledger.state.placement.values()):
+            self.taking.lost(worker)
+            self.disturb(f'worker "{worker}" is lost')
+        else:
+            self.taking.left(worker)
+
+    def shaken(self, worker: str) -> None:
+        self.disturb(f'the connection to worker "{worker}" was made again')
+
+    def broken(self, worker: str, domains: Mapping[DomainIndex, int]) -> None:
+        """Once an incarnation: the round that this begins, or the one after it, opens the next."""
+        for domain, incarnation in domains.items():
+            if self._broken.get(domain, 0) < incarnation:
+                self._broken[domain] = incarnation
+                self.disturb(f'domain {domain} at worker "{worker}" could not end a step')
+
+    def deposed(self, reason: str) -> None:
+        _log.warning("leads no more: %s", reason)
+        self._over.set()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set() or self.calm.ended
+
+    def look_again(self) -> None:
+        """Do not wait for the next round of recovery, if one is waited for."""
+        self._news.set()
+
+    def disturb(self, why: str) -> None:
+        """End the time of calm: what is there is to be compared with what is decided."""
+        self.trouble = why
+        self.calm.disturb()
+        self._news.set()
+
+    # --- taking over ----------------------------------------------------------------------------------------------
+
+    async def _steer(self) -> None:
+        await self._take_over()
+        while True:
+            if not self.calm:
+                await self._recover()
+            await self._greet()
+            if self.calm:
+                await self._balance()
+            if self.calm and not self._newcomers:
+                await self._until_news(self._next_look())
+
+    async def _take_over(self) -> None:
+        timing = self.settings.timing
+        state = await self._persist(self.ledger.load)
+        if state is None:
+            self.fleet.start()
+            await self._quorum()
+        await self._persist(lambda: self.ledger.change(self._begin, patience=timing.commit_patience))
+        decided = self.ledger.decided
+        _log.info('controller "%s" leads in epoch %d', self.settings.name, decided.epoch)
+        if state is not None:
+            self.fleet.start()
+        if self._replica is None or self._replica.shards != decided.shards:
+            self._replica = Replica(decided.shards)
+        await self._replica.follow(decided.recipe)
+        executor = self._executor()
+        book = ClusterBook(self.ledger, self._replica, executor, timing)
+        numbers = itertools.count(1)
+        # Told apart from those of other leaders: an epoch is one leader's alone.
+        self.migrator = Migrator(executor, book, one_domain, ids=lambda: f"{decided.epoch}-{next(numbers)}")
+        self.migrator.threshold = self.settings.bulk.threshold
+        self.migrator.builder = builder_of(self.settings.bulk, executor, self._source())
+        if self.settings.bulk.archive is not None:
+            clearing = keep_clear(self.files, self.settings.bulk.archive, decided.epoch, self.ledger)
+            self._clearing = asyncio.create_task(clearing, name="clearing")
+        await self._muster()
+        self.disturb("taking over")
+
+    def _begin(self, before: ClusterState | None) -> ClusterState:
+        """A new leader's first act: from here on its predecessor's writes and commands are refused."""
+        if before is None:
+            settings = self.settings
+            return ClusterState(self.authority.deployment, settings.shards, settings.quorum, 1)
+        return before.next_epoch()
+
+    async def _persist(self, ask: Callable[[], Any]) -> Any:
+        """Ask again until ZooKeeper answers."""
+        while True:
+            try:
+                return await ask()
+            except (AuthorityUnavailable, Unavailable) as error:
+                self.trouble = str(error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _quorum(self) -> None:
+        """At its first start a deployment waits for its workers: what is given to few is moved later."""
+        quorum = self.settings.quorum
+        while len(self.fleet.members) < quorum:
+            there = len(self.fleet.members)
+            self.trouble = f"waiting for the first {quorum} workers; {there} {'is' if there == 1 else 'are'} there"
+            await self._until_news(None)
+
+    async def _muster(self) -> None:
+        """Wait for the workers that have domains: one that is slow to answer would lose its domains for nothing.
+
+        Those that are known to be gone are not waited for. Where all are gone (everything was started anew) they come
+        one after another, and the first would be given everything; so the others have some time.
+        """
+        loop = asyncio.get_running_loop()
+        wanted = {given.worker for given in self.ledger.decided.placement.values()}
+        deadline: float | None = None
+        while missing := sorted(wanted - self.fleet.members.keys()):
+            self.trouble = f"waiting for workers {', '.join(missing)}"
+            if self.fleet.members:
+                deadline = deadline or loop.time() + self.settings.timing.join_patience
+                if loop.time() >= deadline:
+                    return
+                if await self._any_linked() and not any(self.fleet.may_come(name) for name in missing):
+                    return
+            await self._until_news(loop.time() + RETRY_SECONDS)
+
+    async def _any_linked(self) -> bool:
+        """Whether what is there was running before this leader came."""
+        reports = await self._reports(self.fleet.names())
+        return any(domain.linked for report in reports.values() for domain in report.domains.values())
+
+    async def _reports(self, workers: Iterable[str]) -> dict[str, WorkerReport]:
+        """Of those that answer."""
+        found: dict[str, WorkerReport] = {}
+        for name in workers:
+            try:
+                found[name] = await self.fleet.ask(name, Report(self.epoch))
+            except Interrupted:
+                continue
+        return found
+
+    def _executor(self, number: int = 0) -> ClusterExecutor:
+        return ClusterExecutor(
+            self.fleet, self.ledger, self.calm, self.settings.timing, self.disturb, lambda: self.trouble, number
+        )
+
+    def _source(self) -> ClusterSource | None:
+        archive = self.settings.bulk.archive
+        return None if archive is None else ClusterSource(archive, self.fleet, self.ledger, self.files)
+
+    # --- recovering -----------------------------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        assert self._replica is not None
+        timing = self.settings.timing
+        pause = timing.retry
+        loop = asyncio.get_running_loop()
+        while not self.calm:
+            number = self.calm.number
+            check = functools.partial(self.calm.check, number)
+            self.recovery = Recovery(
+                self.fleet,
+                self.ledger,
+                self._replica,
+                timing,
+                check,
+                self.taking,
+                self.rebuilds,
+                Refill(self.rebuilds.refills, self.settings.bulk, self._executor(number), self._source()),
+            )
+            if not self.fleet.members:
+                self.trouble = "no worker is there"
+                await self._until_news(None)
+                await self._muster()
+                continue
+            try:
+                self._newcomers.clear()
+                await self._fence()
+                outcome = await self.recovery.round(self._moves)
+            except Interrupted as error:
+                self.trouble = error.message
+                await asyncio.sleep(ROUND_PAUSE)
+                continue
+            except (AuthorityError, HeadraceError) as error:
+                if isinstance(error, Deposed):
+                    raise
+                _log.warning("the recovery cannot go on: %s", error)
+                self.trouble = str(error)
+            else:
+                self.closed = dict(outcome.closed)
+                if not self.closed:
+                    self._moves.clear()
+                    self.trouble = ""
+                    self.calm.begin(number)
+                    return
+                self.trouble = "; ".join(f"domain {d}: {why}" for d, why in sorted(self.closed.items()))
+                pause = min(2 * pause, RETRY_MAX)
+            await self._until_news(loop.time() + (pause if self.closed else timing.retry))
+
+    async def _fence(self) -> None:
+        """Have refused what may be on its way yet over connections that were given up: see ``recovery.py``."""
+        again = self.fleet.again
+        if again != self._fenced:
+            await self.ledger.amend(ClusterState.next_epoch, patience=0.0)
+            self._fenced = again
+
+    async def _greet(self) -> None:
+        """Who joined may have domains that are no longer its own, from before it was lost: they are to be closed."""
+        names, self._newcomers = list(self._newcomers), {}
+        for report in (await self._reports(names)).values():
+            if report.domains:
+                self.disturb(f'worker "{report.worker}" came back')
+
+    # --- moving ---------------------------------------------------------------------------------------------------
+
+    def _next_look(self) -> float | None:
+        """When to look again though nothing happened."""
+        return self._balance_at if self._uneven else None
+
+    async def _balance(self) -> None:
+        """Give workers that joined their part, once they are all there and no migration would be disturbed."""
+        assert self.migrator is not None
+        now = asyncio.get_running_loop().time()
+        if not self._uneven or now < self._balance_at:
+            return
+        if self.migrator.busy:
+            self._balance_at = now + self.settings.timing.rebalance_after
+            return
+        self._uneven = False
+        reports = await self._reports(self.fleet.names())
+        workers, later = self.taking.trusted(reports), self.taking.next_trusted()
+        if later is not None:
+            self._balance_at = min(later, self._balance_at) if self._uneven else later
+            self._uneven = True
+        moves = self.taking.drained() or rebalance(workers, self.ledger.decided.placement, load=loads(reports))
+        if moves and self.calm:
+            self._moves = dict(moves)
+            self.disturb("moving domains to workers that joined")
+
+    def rebalance(self) -> None:
+        """Domains may have to be moved for the load to be even: look at once."""
+        self._uneven = True
+        self._news.set()
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+
+    async def _until_news(self, deadline: float | None) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._news.clear()
+
+
+# What the leader tells of itself and of what it sees, as JSON.
+
+
+def directory_of(leader: Leader) -> dict[str, Any]:
+    """Which worker has which domain, and where it answers. As JSON."""
+    state = leader.ledger.decided
+    return {
+        "epoch": state.epoch,
+        "domains": {
+            str(domain): {"worker": given.worker, "incarnation": given.incarnation}
+            for domain, given in sorted(state.placement.items())
+        },
+        "workers": {
+            name: {"host": member.descriptor.host, "port": member.descriptor.port}
+            for name, member in sorted(leader.fleet.members.items())
+        },
+    }
+
+
+def status_of(leader: Leader) -> dict[str, Any]:
+    """What the leader sees, times in seconds. As JSON."""
+    now = asyncio.get_running_loop().time()
+    state = leader.ledger.state
+    placement = {} if state is None else state.placement
+    return {
+        "epoch": leader.epoch,
+        "calm": bool(leader.calm),
+        "trouble": leader.trouble or None,
+        "doing": (leader.recovery.step if leader.recovery is not None and not leader.calm else "") or None,
+        "shards": None if state is None else state.shards,
+        "quorum": None if state is None else state.quorum,
+        "closed": {str(domain): why for domain, why in sorted(leader.closed.items())},
+        "rebuilding": leader.rebuild_operations.running,
+        "migrating": leader.migrator is not None and leader.migrator.busy,
+        "workers": [
+            {
+                "name": name,
+                "host": member.descriptor.host,
+                "port": member.descriptor.port,
+                "heard": round(now - member.heard, 3),
+                "draining": state is not None and state.draining.get(name) == member.descriptor.incarnation,
+                "domains": sorted(domain for domain, given in placement.items() if given.worker == name),
+            }
+            for name, member in sorted(leader.fleet.members.items())
+        ],
+    }

@@ -1,0 +1,165 @@
+"""Archiving the whole of a cluster up to now: each worker archives the shards that it hosts.
+
+The cuts of two workers are not of the same moment: each is a moment between the call and its answer. What was written
+before the call is in the archive; of two writes that were made during it to two workers, either may be.
+
+**The recipe is read before anything is cut, and counts only if every worker has cut exactly the tables that it names,
+as it has them.** So what was dropped after it was read is still whole in the cuts, whatever was filled from it
+meanwhile; else, and where a shard is with nobody or moves, nothing is recorded, and all of it is done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from controller.cluster.leader.handles import together
+from controller.cluster.serving.connections import Connections
+from controller.cluster.serving.directory import Directory
+from controller.cluster.state import ClusterState
+from controller.deployment import Archived
+from domains.archive.manifest import ArchiveError, ArchiveFenced
+from domains.errors import NotServed, StorageFailure, Unavailable
+from domains.plan.sharding import base_shard
+from migrations.flow.plan import State
+from worker.protocol.operations import ArchivePositions, ArchiveRequest
+from worker.protocol.schema_version import version_of
+from worker.service.archiving import Taken
+
+if TYPE_CHECKING:
+    from controller.cluster.leader.leader import Leader
+
+TRIES = 10
+AGAIN_SECONDS = 0.2
+"""Between two: a table is created or dropped in all shards within some of them, a lost worker is replaced in a few."""
+
+Keep = Callable[[str, Taken, ClusterState], Awaitable[Taken]]
+"""Records a cut in the archive under a URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What is decided now, and nothing older: the recipe, and what it comes to."""
+
+    cluster: ClusterState
+    state: State
+
+    @property
+    def workers(self) -> Collection[str]:
+        return sorted({given.worker for given in self.cluster.placement.values()})
+
+    def schemas(self) -> dict[str, int]:
+        """The number of the schema that each base shard is to have."""
+        return {
+            base_shard(schema.name, schema.generation, shard, self.cluster.shards): version_of(schema)
+            for schema in self.state.catalog.tables.values()
+            for shard in range(schema.shards or self.cluster.shards)
+        }
+
+
+Look = Callable[[], Awaitable[Decided]]
+Ask = Callable[[str], Awaitable[ArchivePositions]]
+
+
+async def cut_cluster(look: Look, ask: Ask, keep: Keep) -> Archived:
+    """
+    :raises ArchiveError: a shard could not be archived.
+    :raises BadRequest: a worker has no archive.
+    :raises Unavailable: after so many tries a shard is hosted by nobody, or tables come and go all the time.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            decided = await look()
+            url, taken = await _cut(decided, ask)
+            kept = await keep(url, taken, decided.cluster)
+            return Archived.of(url, kept, decided.cluster.shards)
+        except (Unavailable, StorageFailure) as error:
+            passes = not isinstance(error, ArchiveError) or isinstance(error, ArchiveFenced)
+            if not left or not passes:
+                raise
+        await asyncio.sleep(AGAIN_SECONDS)
+    raise AssertionError("the last try answers or raises")
+
+
+async def _cut(decided: Decided, ask: Ask) -> tuple[str, Taken]:
+    told: list[ArchivePositions] = await together(ask(worker) for worker in decided.workers)
+    taken = Taken({}, {}, {}, "", decided.cluster.recipe.to_json().decode())
+    for each in told:
+        taken.positions.update(each.positions)
+        taken.identities.update(each.identities)
+        taken.schemas.update(each.schemas)
+    check_same_tables(decided.schemas(), taken.schemas)
+    return told[0].url if told else "", taken
+
+
+def check_same_tables(decided: dict[str, int], cut: dict[str, int]) -> None:
+    """:raises NotServed: a table has come, gone or changed since the recipe was read, or is not there yet."""
+    for base in sorted(decided.keys() | cut.keys()):
+        if base not in cut:
+            raise NotServed(
+                f'"{base}" is hosted by nobody now, or was dropped meanwhile, so it was not archived',
+                hint="try again; GET /v1/status shows who hosts what",
+            )
+        if decided.get(base) != cut[base]:
+            raise NotServed(
+                f'table "{base}" was created, altered or dropped while the cluster was archived', hint="try again"
+            )
+
+
+# --- for an api process, and for the leader ----------------------------------------------------------------------
+
+
+async def archive_cluster(directory: Directory, connections: Connections) -> Archived:
+    """See :func:`cut_cluster`."""
+
+    async def look() -> Decided:
+        await directory.refresh()
+        decided = directory.cluster
+        if not directory.connected or decided is None:
+            raise NotServed("ZooKeeper does not tell what is decided now, so nothing is archived", hint="try again")
+        if directory.damage is not None:
+            raise directory.damage
+        if decided.recipe != directory.recipe:
+            raise NotServed("tables and views change just now", hint="try again")
+        return Decided(decided, directory.state)
+
+    async def ask(worker: str) -> ArchivePositions:
+        if worker not in directory.workers:
+            raise NotServed(f'worker "{worker}" is not there, so its shards were not archived', hint="try again")
+        connection = await connections.to(directory.workers[worker])
+        answer: ArchivePositions = await connection.request(ArchiveRequest())
+        return answer
+
+    return await cut_cluster(look, ask, keep_in_archive())
+
+
+async def archive_led(leader: Leader, retention: float | None, *, urgent: bool = True) -> Archived:
+    """The same by the leader; what is ``urgent`` takes no rests. Raises Deposed where it leads no more."""
+
+    async def look() -> Decided:
+        await leader.ledger.confirm()
+        state, decided = leader.serving().state, leader.ledger.decided
+        if decided.recipe != leader.recipe:
+            raise NotServed("tables and views change just now", hint="try again")
+        return Decided(decided, state)
+
+    async def ask(worker: str) -> ArchivePositions:
+        answer: ArchivePositions = await leader.fleet.ask(worker, ArchiveRequest(urgent=urgent))
+        return answer
+
+    return await cut_cluster(look, ask, keep_in_archive(retention))
+
+
+def keep_in_archive(retention: float | None = None) -> Keep:
+    async def keep(url: str, taken: Taken, decided: ClusterState) -> Taken:
+        from worker.archive.recipes import keep_recipe  # Late: it loads pyarrow.
+
+        assert taken.recipe is not None
+        version = (decided.epoch, len(decided.recipe.entries))
+        return await asyncio.to_thread(
+            keep_recipe, url, taken, decided.shards, taken.recipe, version, retention=retention
+        )
+
+    return keep

@@ -1,0 +1,269 @@
+"""The domains of a cluster, each at the worker that hosts it now: hits are read from the reader maps of this host, and
+for all else the worker is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from controller.cluster.serving.connections import Connections, OutcomeUnknown, ReaderGone, ReaderMaps
+from controller.cluster.serving.directory import Directory
+from controller.cluster.serving.domain_router import Asking
+from controller.hosts import Asked, ReaderShard, SchemaChanged
+from domains.engine.clock import latest
+from domains.errors import HeadraceError, ReadTimeout, Unavailable
+from domains.language.types import Row, TableSchema
+from domains.plan.graph import DomainIndex, Node, NodeIndex, Reader
+from domains.plan.packets import Clock, Evicted, Once, Operation, Refused, Written
+from domains.plan.sharding import base_shard
+from migrations.flow.plan import State
+from worker.protocol.messages import (
+    EvictRequest,
+    Pages,
+    PagesInParts,
+    ReadRequest,
+    Streams,
+    StreamsRequest,
+    TouchRequest,
+    WriteRequest,
+)
+from worker.protocol.operations import HeldRequest, HeldRows, Hold, HoldRequest, ReleaseRequest
+from worker.protocol.schema_version import version_of
+from worker.reader_map import BoundLookup, Parts, ReaderLayout
+from worker.reader_map.layout import reader_id
+from worker.reader_map.merging import HeldRow
+
+# How far an api process has been told that base shards have come: what is known of a shard whose disk is lost later.
+#
+# Survivors may not have heard of a shard's last writes, but whoever had them answered knows of them to the last.
+
+
+class Acknowledged:
+    def __init__(self) -> None:
+        self.positions: Clock = {}
+        """Of each base shard, the greatest position of a write that was answered here."""
+
+    def note(self, answer: Written | Refused) -> None:
+        # Once a write, whose clock has one base: a third of a microsecond.
+        if isinstance(answer, Written):
+            positions = self.positions
+            for base, position in answer.clock.items():
+                if position > positions.get(base, 0):
+                    positions[base] = position
+
+    def forget(self, state: State) -> None:
+        """Of tables that were dropped nothing is to be known. (A table that has the name of one counts under another:
+        ``base_shard``. An altered one counts on, and what it may lose is still to be named.)"""
+        there = {base_shard(schema.name, schema.generation, 0, 1) for schema in state.catalog.tables.values()}
+        for base in list(self.positions):
+            if (base if state.shards == 1 else base.rpartition("@")[0]) not in there:
+                del self.positions[base]
+
+
+ANSWER_SECONDS = 0.25
+"""What a worker's answer may take beyond the time that the worker itself was given: then it is asked no longer."""
+
+HOLD_SECONDS = 10.0
+"""For a worker to take hold of a reader's state. While the reader's shard is being recovered, it is waited for."""
+
+Place = tuple[DomainIndex, NodeIndex]
+
+
+class ClusterHosts:
+    """See :class:`controller.hosts.Hosts`, which it implements. All its methods run on one event loop."""
+
+    def __init__(
+        self, directory: Directory, connections: Connections, maps: ReaderMaps, *, write_timeout: float
+    ) -> None:
+        self.write_timeout = write_timeout
+        """Seconds for a write to be answered, or refused. A shard that is being recovered is waited for."""
+        self._directory = directory
+        self._connections = connections
+        self._maps = maps
+        self._asking = Asking(directory, connections)
+        self._layouts: dict[Place, tuple[Node, ReaderLayout]] = {}
+        self._reached: dict[Place, tuple[int, Clock]] = {}
+        """What readers are known to reflect, and in which incarnation of their domain."""
+        self.acknowledged = Acknowledged()
+        directory.on_moved.append(self._moved)
+
+    def _moved(self) -> None:
+        workers = self._directory.workers.values()
+        self._connections.keep(workers)
+        self._maps.keep(workers)
+
+    def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
+        owner = self._directory.owner(domain)
+        client = None if owner is None else self._maps.client(owner)
+        return ReaderShard(domain, node.index, self._layout(node, domain), client, bases)
+
+    def _layout(self, node: Node, domain: DomainIndex) -> ReaderLayout:
+        """Compiled once, however often the domain moves."""
+        known = self._layouts.get((domain, node.index))
+        if known is not None and known[0] == node:
+            return known[1]
+        assert isinstance(node.operator, Reader)
+        shard = domain % self._directory.state.shards
+        layout = ReaderLayout(reader_id(node.index, shard), node.operator, node.columns)
+        self._layouts[domain, node.index] = (node, layout)
+        return layout
+
+    async def close(self) -> None:
+        await self._connections.close()
+        self._maps.keep(())
+
+    def forget(self, kept: set[NodeIndex]) -> None:
+        """Readers that are not among these were dropped."""
+        for place in [place for place in self._layouts if place[1] not in kept]:
+            del self._layouts[place]
+        for place in [place for place in self._reached if place[1] not in kept]:
+            del self._reached[place]
+
+    # --- reads ----------------------------------------------------------------------------------------------
+
+    def has_reached(self, shard: ReaderShard, token: Clock) -> bool:
+        if not token:
+            return True
+        incarnation, reached = self._reached.get((shard.domain, shard.node), (-1, {}))
+        given = self._directory.assignment(shard.domain)
+        if given is None or given.incarnation != incarnation:
+            return False
+        return all(reached.get(base, 0) >= position for base, position in token.items())
+
+    async def pages(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[bytes | None]:
+        answer = await self._read(shard, lookups, token, deadline, in_parts=False)
+        return list(answer.pages) if isinstance(answer, Pages) else [None] * len(lookups)
+
+    async def parts(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[Parts | None]:
+        answer = await self._read(shard, lookups, token, deadline, in_parts=True)
+        return list(answer.pages) if isinstance(answer, PagesInParts) else [None] * len(lookups)
+
+    async def pages_together(self, wanted: Sequence[Asked], deadline: float) -> list[list[bytes | None]]:
+        return list(await asyncio.gather(*(self.pages(shard, own, {}, deadline) for shard, own in wanted)))
+
+    async def _read(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float, *, in_parts: bool
+    ) -> Pages | PagesInParts | None:
+        """None where the reader is there no more."""
+        given = self._directory.assignment(shard.domain)
+        asked = tuple(lookups)
+        try:
+            answer: Pages | PagesInParts = await self._asking.ask(
+                shard.domain,
+                lambda within: ReadRequest(shard.domain, shard.node, asked, token, within, in_parts),
+                deadline + ANSWER_SECONDS,
+                repeatable=True,
+                outdated=lambda: self._gone(shard),
+            )
+        except ReadTimeout as error:
+            raise TimeoutError from error
+        except ReaderGone:
+            return None
+        if token and given is not None and given == self._directory.assignment(shard.domain):
+            self._learn(shard, given.incarnation, token)
+        return answer
+
+    def _learn(self, shard: ReaderShard, incarnation: int, token: Clock) -> None:
+        place = (shard.domain, shard.node)
+        before, reached = self._reached.get(place, (-1, {}))
+        known = reached if before == incarnation else {}
+        self._reached[place] = (incarnation, latest((known, token)))
+
+    def _gone(self, shard: ReaderShard) -> HeadraceError | None:
+        """Whether the reader is there no more: then nobody is to be asked for it."""
+        return None if shard.node in self._directory.state.flow.nodes else ReaderGone("the reader is gone")
+
+    async def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:
+        deadline = asyncio.get_running_loop().time() + HOLD_SECONDS
+        hold: Hold = await self._asking.ask(
+            shard.domain,
+            lambda _: HoldRequest(shard.domain, shard.node),
+            deadline,
+            repeatable=True,
+            outdated=lambda: self._gone(shard),
+        )
+        owner = self._directory.owner(shard.domain)
+        connection = None if owner is None else self._connections.known(owner)
+        if connection is None:
+            raise Unavailable("the reader has moved meanwhile", hint="begin again")
+        try:
+            yield hold.clock
+            while True:
+                found: HeldRows = await connection.request(HeldRequest(hold.number))
+                if not found.rows:
+                    return
+                for row in found.rows:
+                    yield row
+        finally:
+            connection.tell(ReleaseRequest(hold.number))
+
+    def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
+        owner = self._directory.owner(shard.domain)
+        connection = None if owner is None else self._connections.known(owner)
+        if connection is not None:
+            connection.tell(TouchRequest(shard.domain, shard.node, keys))
+
+    async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
+        answer: Evicted = await self._asking.ask(
+            shard.domain,
+            lambda _: EvictRequest(shard.domain, shard.node, keys),
+            self._deadline(),
+            repeatable=True,
+        )
+        return answer.count
+
+    # --- writes ---------------------------------------------------------------------------------------------
+
+    async def write(self, domain: DomainIndex, operation: Operation, schema: TableSchema) -> Written:
+        request = WriteRequest(domain, operation, version_of(schema))
+        answer: Written = await self._asking.ask(
+            domain,
+            lambda _: request,
+            self._deadline(),
+            repeatable=False,
+            outdated=lambda: self._altered(schema),
+        )
+        self.acknowledged.note(answer)
+        return answer
+
+    async def write_once(
+        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once
+    ) -> Written | Refused:
+        """Sent again wherever the domain is by then, as its number lets it be done once."""
+        request = WriteRequest(domain, operation, version_of(schema), once)
+        try:
+            answer: Written | Refused = await self._asking.ask(
+                domain,
+                lambda _: request,
+                self._deadline(),
+                repeatable=True,
+                outdated=lambda: self._altered(schema),
+            )
+        except TimeoutError as error:
+            raise OutcomeUnknown(
+                f'number {once.number} of stream "{once.stream}" was not answered in time',
+                hint="send it again: it is not done twice",
+            ) from error
+        self.acknowledged.note(answer)
+        return answer
+
+    async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
+        request = StreamsRequest(domain, table)
+        try:
+            answer: Streams = await self._asking.ask(domain, lambda _: request, self._deadline(), repeatable=True)
+        except TimeoutError as error:
+            raise ReadTimeout(f"the worker of domain {domain} did not answer in time", hint="try again") from error
+        return answer.numbers
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self.write_timeout
+
+    def _altered(self, schema: TableSchema) -> HeadraceError | None:
+        """Whether the write was made for another schema than the table has. Where it is the worker that is behind, the
+        write waits for it."""
+        now = self._directory.state.catalog.tables.get(schema.name.lower())
+        return None if now == schema else SchemaChanged(schema.name)

@@ -1,0 +1,141 @@
+"""One connection to each worker process, made when it is first asked something, and made again when it broke."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from domains.errors import HeadraceError, LeaderLost, NoLeader, NotServed, OutcomeUnknown, Unavailable
+from worker.protocol.messages import Hello
+from worker.reader_map import ReaderClient
+from worker.wire import Connection, ConnectionLost, connect
+from zookeeper.registration import WorkerDescriptor
+
+# The reader maps of workers on this host, opened where they lie: what is read in them asks no other process.
+#
+# A map belongs to one process of a worker. When another takes the worker's place it makes a new map, so each is
+# opened once for each incarnation. The map of a worker that died goes on being read until it is decided that its
+# domains are elsewhere: it holds what was there when it died, and a read that must be newer carries a token.
+
+_log = logging.getLogger("headrace.api")
+
+Attach = Callable[[str], ReaderClient]
+"""Opens the map in a directory."""
+
+
+class ReaderMaps:
+    def __init__(self, attach: Attach = ReaderClient) -> None:
+        self._attach = attach
+        self._clients: dict[WorkerDescriptor, ReaderClient | None] = {}
+
+    def client(self, worker: WorkerDescriptor) -> ReaderClient | None:
+        """None where the map is on another host, or cannot be opened: then the worker is asked."""
+        if worker not in self._clients:
+            self._clients[worker] = self._opened(worker)
+        return self._clients[worker]
+
+    def _opened(self, worker: WorkerDescriptor) -> ReaderClient | None:
+        if not worker.reader_map or not is_local(worker.host):
+            return None
+        try:
+            return self._attach(worker.reader_map)
+        except HeadraceError as error:
+            _log.warning('the reader map of worker "%s" is not read here: %s', worker.name, error)
+            return None
+
+    def keep(self, workers: Iterable[WorkerDescriptor]) -> None:
+        """Close the maps of all others; nobody may use them any more."""
+        for gone in self._clients.keys() - set(workers):
+            client = self._clients.pop(gone)
+            if client is not None:
+                client.close()
+
+
+@lru_cache(maxsize=1024)
+def is_local(host: str) -> bool:
+    """Whether an address is one of this host's."""
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind) as probe:
+                probe.bind(address)
+            return True
+    except OSError:
+        return False
+    return False
+
+
+# What can go wrong between a process that serves and the rest of its cluster, beside what users see of it.
+
+
+class ReaderGone(Unavailable):
+    """The reader that was asked for was dropped or replaced: the view is looked up again, and nobody else hears it."""
+
+
+def no_leader(why: str) -> NoLeader:
+    return NoLeader(
+        f"no controller leads: {why}",
+        hint="reads and writes of what is there go on; changes are taken again when a controller leads",
+    )
+
+
+__all__ = ["LeaderLost", "NoLeader", "NotServed", "OutcomeUnknown", "ReaderGone", "no_leader"]
+
+
+CONNECT_SECONDS = 1.0
+"""For a worker to be reached: on a network that is well it takes a thousandth of that, and reads wait for it."""
+
+
+class Connections:
+    def __init__(self, hello: Hello) -> None:
+        self._hello = hello
+        self._open: dict[WorkerDescriptor, Connection] = {}
+        self._opening: dict[WorkerDescriptor, asyncio.Task[Connection]] = {}
+
+    def known(self, worker: WorkerDescriptor) -> Connection | None:
+        """The connection, if it is open now."""
+        connection = self._open.get(worker)
+        return connection if connection is not None and connection.is_open() else None
+
+    async def to(self, worker: WorkerDescriptor) -> Connection:
+        """Raises ConnectionLost (not sent), WrongDeployment, ProtocolError."""
+        connection = self.known(worker)
+        if connection is not None:
+            return connection
+        opening = self._opening.get(worker)
+        if opening is None:
+            opening = self._opening[worker] = asyncio.create_task(self._connect(worker))
+            opening.add_done_callback(lambda done: self._opened(worker, done))
+        # Whoever waits may give up; the others go on waiting for the same connection.
+        return await asyncio.shield(opening)
+
+    def _opened(self, worker: WorkerDescriptor, done: asyncio.Task[Connection]) -> None:
+        self._opening.pop(worker, None)
+        if not done.cancelled():
+            done.exception()  # Whoever waited has it; perhaps nobody waits any more.
+
+    async def _connect(self, worker: WorkerDescriptor) -> Connection:
+        connection = await connect(worker.host, worker.port, self._hello, timeout=CONNECT_SECONDS)
+        assert connection.peer is not None
+        if connection.peer.incarnation != worker.incarnation:
+            connection.close()
+            raise ConnectionLost(f'another process than worker "{worker.name}" answers at its address')
+        self._open[worker] = connection
+        return connection
+
+    def keep(self, workers: Iterable[WorkerDescriptor]) -> None:
+        """Give up the connections to all others: what was asked over them is answered by nobody."""
+        for gone in self._open.keys() - set(workers):
+            error = ConnectionLost(f'worker "{gone.name}" is there no more')
+            self._open.pop(gone).abort(error)
+
+    async def close(self) -> None:
+        for opening in list(self._opening.values()):
+            opening.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for connection in self._open.values():
+            connection.close()
+            await connection.closed.wait()
+        self._open.clear()

@@ -1,0 +1,231 @@
+"""The deployment of a cluster, as an api process serves it: any of them answers any request.
+
+::
+
+    ClusterDeployment ─┬─ Directory ◄── watch ── ZooKeeper      what was decided, who is where; may be old
+        (Serving)      ├─ ClusterHosts ─┬─ ReaderMaps           hits of workers on this host
+                       │                └─ Connections ──► workers      misses, writes, all of other hosts
+                       └─ LeaderDoor ──► the controller that leads      changes of the graph
+
+Without a leader, or without ZooKeeper, everything goes on but changes of the graph and the moving of domains: these are
+refused with an error that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, Self, TypeVar
+
+from controller.cluster.serving.archiving import archive_cluster
+from controller.cluster.serving.cluster_hosts import ClusterHosts
+from controller.cluster.serving.connections import Connections, ReaderMaps
+from controller.cluster.serving.directory import Directory
+from controller.cluster.serving.overview import PATIENCE, Overview, with_leaders_view
+from controller.deployment import Archived, MigrationStatus
+from controller.embedded.opening import Opening
+from controller.lookups.view_lookup import ViewLookup
+from controller.serving import Serving
+from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, NotFound, Unavailable, UnknownName
+from migrations.flow.plan import State
+from migrations.parse.reading import Parsed
+from migrations.recipe import Entry
+from worker.protocol.messages import Hello
+from zookeeper.authority import ClusterAuthority
+
+# What is asked of the controller that leads: changes of the graph, and how it stands. All else goes on without it.
+
+
+class LeaderDoor(Protocol):
+    """Raises what the leader answers, and NoLeader; what was asked may have been done where it raises LeaderLost."""
+
+    async def run(self, entry: Entry, sql: str) -> None:
+        """Have a migration done, and wait for its end; raises what made it fail."""
+
+    async def start(self, sql: str) -> MigrationStatus:
+        """Queue a migration; raises at once what planning can tell."""
+
+    async def migration(self, id: str) -> MigrationStatus: ...
+
+    async def cancel(self, id: str) -> MigrationStatus: ...
+
+    async def status(self) -> dict[str, Any]:
+        """As JSON."""
+
+    async def close(self) -> None: ...
+
+
+WRITE_TIMEOUT = 10.0
+"""Seconds for a write to be done or refused. A shard that is recovered is back in less than half of it, and a busy disk
+syncs in less; past it whoever waits had better be told that nothing is known."""
+LEADER_PAUSE = 0.1
+"""Seconds between two tries of what may be asked of any leader: an election takes some tens of these."""
+
+Answer = TypeVar("Answer")
+
+
+class ClusterDeployment(Serving):
+    """See :class:`controller.deployment.Deployment`, which it implements. All its methods run on one event loop."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        connections: Connections,
+        hosts: ClusterHosts,
+        overview: Overview,
+        leader: LeaderDoor,
+        read_timeout: float,
+    ) -> None:
+        super().__init__(hosts, read_timeout)
+        self.directory = directory
+        self._connections = connections
+        self._hosts = hosts
+        self._overview = overview
+        self._leader = leader
+        self._started = time.monotonic()
+        directory.on_state.append(self._adopted)
+        directory.on_moved.append(self._moved)
+
+    @classmethod
+    async def open(
+        cls,
+        authority: ClusterAuthority,
+        hello: Hello,
+        leader: Callable[[Directory], LeaderDoor],
+        *,
+        read_timeout: float = 5.0,
+        write_timeout: float = WRITE_TIMEOUT,
+        maps: ReaderMaps | None = None,
+        opening: Opening | None = None,
+    ) -> Self:
+        """Read what was decided and begin to serve; the authority is started, and stays the caller's. ``opening`` hears
+        how far it is.
+
+        Raises AuthorityUnavailable, StorageFailure (what was decided is damaged, or of a later version), Cancelled.
+        """
+        directory = Directory(authority)
+        connections = Connections(hello)
+        hosts = ClusterHosts(directory, connections, maps or ReaderMaps(), write_timeout=write_timeout)
+        overview = Overview(directory, connections)
+        self = cls(directory, connections, hosts, overview, leader(directory), read_timeout)
+        await directory.start(opening)
+        return self
+
+    @property
+    def state(self) -> State:
+        return self.directory.state
+
+    def _adopted(self, before: State, after: State) -> None:
+        self.changed(before, after)
+        self._hosts.forget(set(after.flow.readers.values()))
+        self._hosts.acknowledged.forget(after)
+
+    def _moved(self) -> None:
+        """Every look-up names the maps that it reads."""
+        self.retire_all()
+
+    # --- names that another process has made a moment ago ---------------------------------------------------------
+
+    async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+        return await self._known(lambda: super(ClusterDeployment, self).made_anew(attempt))
+
+    async def _ready(self, view: str) -> ViewLookup:
+        return await self._known(lambda: super(ClusterDeployment, self)._ready(view))
+
+    async def _known(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+        """What the attempt answers; where a name in it is unknown, and this process is behind, once more. (Names are
+        looked up before anything is done.)"""
+        before = self.state
+        try:
+            return await attempt()
+        except (NotFound, UnknownName):
+            await self.directory.catch_up()
+            if self.state is before:
+                raise
+        return await attempt()
+
+    # --- changes of the graph -----------------------------------------------------------------------------------
+
+    async def run(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+        del parsed  # The leader plans.
+        # A reader, or the view of a SELECT, may be asked for any number of times.
+        again = not entry.statements or entry.ad_hoc
+        try:
+            await self._asked(lambda: self._leader.run(entry, sql), again=again)
+        finally:
+            # Also where it failed: another process may have made what is there already.
+            await self.directory.refresh()
+        if not self.directory.connected:
+            raise Unavailable(
+                "the change was made, but ZooKeeper does not answer: this process does not know of it yet",
+                hint="it will when ZooKeeper is back; other api processes may know already",
+            )
+
+    async def migrate(self, sql: str) -> MigrationStatus:
+        return await self._asked(lambda: self._leader.start(sql), again=False)
+
+    async def migration(self, id: str) -> MigrationStatus:
+        status = await self._asked(lambda: self._leader.migration(id), again=True)
+        if status.state == "done":
+            await self.directory.refresh()
+        return status
+
+    async def cancel_migration(self, id: str) -> MigrationStatus:
+        return await self._asked(lambda: self._leader.cancel(id), again=True)
+
+    async def _asked(self, ask: Callable[[], Awaitable[Answer]], *, again: bool) -> Answer:
+        """What the leader answers, or the next one: an election is waited for. What may have been begun is asked for
+        anew only where that does no harm."""
+        deadline = self._loop.time() + self.read_timeout
+        while True:
+            try:
+                return await ask()
+            except (NoLeader, LeaderLost, Cancelled) as error:
+                # What runs when a leader gives the lead up is cancelled; nobody else cancels what may be asked again.
+                over = not again and not isinstance(error, NoLeader)
+                if over or self._loop.time() + LEADER_PAUSE >= deadline:
+                    raise
+            await asyncio.sleep(LEADER_PAUSE)
+            await self.directory.refresh()
+
+    # --- what there is ------------------------------------------------------------------------------------------
+
+    def health(self) -> str:
+        try:
+            self.directory.state  # noqa: B018
+        except HeadraceError as error:
+            return error.message
+        return "ok" if self.directory.damage is None else self.directory.damage.message
+
+    async def graph(self) -> dict[str, Any]:
+        return await self._overview.graph()
+
+    async def status(self) -> dict[str, Any]:
+        shown, led = await asyncio.gather(self._overview.status(*self.counted()), self._told_by_leader())
+        shown["views"] = self.with_reads(shown.get("views", {}))
+        shown["cluster"]["acknowledged"] = dict(sorted(self._hosts.acknowledged.positions.items()))
+        return {
+            "health": self.health(),
+            "uptime": round(time.monotonic() - self._started, 3),
+            **with_leaders_view(shown, led),
+        }
+
+    async def _told_by_leader(self) -> dict[str, Any]:
+        """How it sees the cluster; nothing where it does not answer, and the status says whom it lacks."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._leader.status()
+        except (HeadraceError, TimeoutError):
+            return {}
+
+    async def archive(self) -> Archived:
+        return await archive_cluster(self.directory, self._connections)
+
+    def stopping(self) -> None:
+        """Migrations are the leader's, who does not stop with this process."""
+
+    async def close(self) -> None:
+        await self.directory.close()
+        await self._leader.close()
+        await self._hosts.close()

@@ -1,0 +1,179 @@
+"""What a process that serves knows of the cluster: a copy of what was decided, and where the workers are.
+
+It may be old, and nothing depends on its being new: a worker that no longer hosts a domain says so, and then the copy
+is read again, as it is whenever ZooKeeper announces a change. Without ZooKeeper, or without a leader, it stays as it
+is, and reads and writes go on by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from controller.cluster.replica import Replica
+from controller.cluster.state import Assignment, ClusterState
+from controller.embedded.opening import PLANNING, Opening
+from domains.errors import Cancelled, HeadraceError, Unavailable
+from domains.plan.graph import DomainIndex
+from migrations.flow.plan import State
+from migrations.recipe import Recipe
+from zookeeper.authority import Change, ClusterAuthority
+from zookeeper.errors import AuthorityError
+from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
+
+RETRY_SECONDS = 0.5
+"""Until what could not be read is read again: when ZooKeeper comes back it announces that too."""
+CATCH_UP_SECONDS = 0.2
+"""For ZooKeeper to say what is decided. It takes some 2 ms; while it is away, a request must not wait for it."""
+
+_log = logging.getLogger("headrace.api")
+
+StateListener = Callable[[State, State], None]
+"""Told of each new state of the dataflow: (before, after)."""
+MovedListener = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Directory:
+    authority: ClusterAuthority
+    on_state: list[StateListener] = field(default_factory=list)
+    on_moved: list[MovedListener] = field(default_factory=list)
+    """Told when domains or workers are elsewhere than before."""
+    cluster: ClusterState | None = None
+    """What was decided last, as far as is known; None before the cluster's first start."""
+    workers: dict[str, WorkerDescriptor] = field(default_factory=dict)
+    """Those that are registered, and those that are no more but have domains still: ZooKeeper may have lost sight of a
+    worker that everybody else sees."""
+    registered: frozenset[str] = frozenset()
+    leader: ControllerDescriptor | None = None
+    """The last one that was there."""
+    led: bool = False
+    """Whether it leads still, or another, as far as ZooKeeper was heard last."""
+    connected: bool = True
+    """Whether ZooKeeper answered last."""
+    damage: HeadraceError | None = None
+    """Why what is decided cannot be followed; reads and writes go on by what was decided before."""
+    _replica: Replica | None = None
+    _wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    """Who waits until it was read after they asked."""
+    _task: asyncio.Task[None] | None = None
+
+    async def start(self, opening: Opening | None = None) -> None:
+        """Read it, and follow it from then on. Raises AuthorityUnavailable, StorageFailure, Cancelled.
+
+        ``opening`` hears how far it is.
+        """
+        self.authority.on_change(self._announced)
+        await self._read(opening)
+        if self.damage is not None:
+            raise self.damage
+        self._task = asyncio.create_task(self._follow())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def state(self) -> State:
+        """The dataflow. Raises Unavailable before the cluster's first start."""
+        if self._replica is None:
+            raise Unavailable(
+                "the cluster has not started yet", hint="it begins when a controller and enough workers are there"
+            )
+        return self._replica.state
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What ``state`` is of; that of ``cluster`` may be a moment ahead."""
+        return None if self._replica is None else self._replica.recipe
+
+    def assignment(self, domain: DomainIndex) -> Assignment | None:
+        return None if self.cluster is None else self.cluster.placement.get(domain)
+
+    def owner(self, domain: DomainIndex) -> WorkerDescriptor | None:
+        """The worker that hosts a domain; None where it has none, or one whose address was never heard of."""
+        given = self.assignment(domain)
+        return None if given is None else self.workers.get(given.worker)
+
+    # --- following ----------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Returns when it is as new as at the time of the call, or ZooKeeper has not answered."""
+        read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(read)
+        self._wanted.set()
+        await read
+
+    async def catch_up(self) -> None:
+        """``refresh``, but where ZooKeeper does not answer soon, what is known has to do."""
+        refreshing = asyncio.ensure_future(self.refresh())
+        if self.connected:
+            await asyncio.wait([refreshing], timeout=CATCH_UP_SECONDS)
+        refreshing.cancel()
+
+    def _announced(self, change: Change) -> None:
+        self._wanted.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self._read()
+                self.connected = True
+            except AuthorityError as error:
+                if self.connected:
+                    _log.warning("ZooKeeper does not tell; what is known of the cluster is kept: %s", error)
+                self.connected = False
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._wanted.set)
+            finally:
+                for read in waiting:
+                    if not read.done():
+                        read.set_result(None)
+
+    async def _read(self, opening: Opening | None = None) -> None:
+        data, _ = await self.authority.read()
+        registered = dict(await self.authority.workers())
+        leader = await self.authority.leader()
+        self.leader, self.led = leader or self.leader, leader is not None
+        try:
+            decided = None if data is None else ClusterState.decode(data, self.authority.deployment)
+            self._move(decided, registered)
+            if decided is not None:
+                await self._play(decided, opening)
+            self.damage = None
+        except Cancelled:
+            raise
+        except HeadraceError as error:
+            _log.error("what the cluster has decided cannot be followed: %s", error)
+            self.damage = error
+
+    def _move(self, decided: ClusterState | None, registered: Mapping[str, WorkerDescriptor]) -> None:
+        """Placement first: it is what reads and writes wait for while something is recovered."""
+        before = (self.cluster.placement if self.cluster is not None else None, self.workers)
+        self.cluster = decided or self.cluster
+        placement = self.cluster.placement if self.cluster is not None else {}
+        placed = {given.worker for given in placement.values()}
+        self.registered = frozenset(registered)
+        self.workers = {**{name: each for name, each in self.workers.items() if name in placed}, **registered}
+        if before != (placement, self.workers):
+            for tell in self.on_moved:
+                tell()
+
+    async def _play(self, decided: ClusterState, opening: Opening | None) -> None:
+        if self._replica is None:
+            self._replica = Replica(decided.shards)
+        before = self._replica.state
+        if opening is None:
+            after = await self._replica.follow(decided.recipe)
+        else:
+            opening.begin(PLANNING, len(decided.recipe.entries))
+            after = await self._replica.follow(decided.recipe, opening.went)
+        if after is not before:
+            for tell in self.on_state:
+                tell(before, after)

@@ -1,0 +1,181 @@
+"""Asking the worker that hosts a domain, whichever that is by the time it answers.
+
+What holds here:
+
+* A request that was surely not done (``NotHere``, or a connection that never took it) is tried again until the
+  deadline, wherever the domain is by then.
+* Who asks for a domain that is on its way to the worker that was asked is told when it is there (``LinkRequest``), and
+  who learns that it was given to another worker asks that one: neither waits for a pause to end.
+* A read that may have been done is tried again all the same. A write is not: :class:`OutcomeUnknown`.
+* When a domain is given to another worker, whoever waits for the one before is told: a process that hangs would never
+  answer. A write is given :data:`GRACE_SECONDS` more, for a worker that gives its domains up in order answers first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from controller.cluster.serving.connections import Connections, NotServed, OutcomeUnknown
+from controller.cluster.serving.directory import Directory
+from controller.cluster.state import Assignment
+from domains.errors import HeadraceError, Unavailable
+from domains.plan.graph import DomainIndex
+from worker.protocol.messages import NotHere
+from worker.protocol.operations import LinkRequest
+from worker.wire import Connection, ConnectionLost
+from zookeeper.registration import WorkerDescriptor
+
+FIRST_PAUSE = 0.005
+"""Seconds until a request is tried again. A recovery takes hundreds of times that, but what was merely old in the
+directory is new by then."""
+LONGEST_PAUSE = 0.1
+PATIENCE = 4
+"""A pause is such a part of what was waited already. With pauses that double, a request could wait twice as long as the
+domain was away, and one that moves is away for some 40 ms."""
+LINK_SECONDS = 0.5
+"""How long one waits to be told that a domain is linked before the directory is read again: what it announces ends the
+wait, and only where ZooKeeper is away nothing does."""
+GRACE_SECONDS = 1.0
+
+
+@dataclass(eq=False)
+class Asked:
+    """A request under way."""
+
+    domain: DomainIndex
+    place: Assignment | None
+    """Where the domain was placed when it was asked."""
+    answer: asyncio.Future[Any]
+    repeatable: bool
+
+
+class Asking:
+    def __init__(self, directory: Directory, connections: Connections) -> None:
+        self._directory = directory
+        self._connections = connections
+        self._asked: set[Asked] = set()
+        directory.on_moved.append(self._moved)
+
+    async def ask(
+        self,
+        domain: DomainIndex,
+        message: Callable[[float], object],
+        deadline: float,
+        *,
+        repeatable: bool,
+        outdated: Callable[[], HeadraceError | None] = lambda: None,
+    ) -> Any:
+        """What the domain's host answers to the message for so many seconds that are left.
+
+        ``outdated`` is asked before each new try: an error ends it. Raises what the worker answers, NotServed,
+        OutcomeUnknown; TimeoutError where a repeatable request got no answer in time.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            failure: HeadraceError
+            owner, place = self._directory.owner(domain), self._directory.assignment(domain)
+            try:
+                if owner is None:
+                    raise NotServed(f"no worker has domain {domain} now")
+                return await self._once(domain, owner, place, message, deadline, repeatable)
+            except (NotHere, NotServed) as error:
+                failure = error
+            except ConnectionLost as error:
+                if error.sent and not repeatable:
+                    raise _unknown(error.message) from error
+                failure = error
+            except Unavailable as error:
+                if not repeatable:
+                    raise
+                failure = error
+            coming = self._is_coming(failure)
+            if owner is None or not (coming and await self._is_linked(domain, owner, place, deadline)):
+                await self._pause(domain, place, loop.time() - began, failure, deadline)
+            over = outdated()
+            if over is not None:
+                raise over from failure
+
+    def _is_coming(self, failure: HeadraceError) -> bool:
+        """Whether the worker has not got what it is to have. One that follows a later epoch has rather lost it."""
+        decided = self._directory.cluster
+        return (
+            isinstance(failure, NotHere) and failure.unlinked and decided is not None and failure.epoch <= decided.epoch
+        )
+
+    async def _is_linked(
+        self, domain: DomainIndex, owner: WorkerDescriptor, place: Assignment | None, deadline: float
+    ) -> bool:
+        """Whether its host has linked the domain: True as soon as it has, False as soon as it is to be elsewhere."""
+        until = min(deadline, asyncio.get_running_loop().time() + LINK_SECONDS)
+        try:
+            await self._once(domain, owner, place, lambda left: LinkRequest(domain, left), until, repeatable=True)
+        except (NotHere, Unavailable, TimeoutError):
+            return False
+        return True
+
+    async def _pause(
+        self, domain: DomainIndex, place: Assignment | None, waited: float, failure: HeadraceError, deadline: float
+    ) -> None:
+        """Returns when it is worth while to ask again: at once where the domain is elsewhere. Raises NotServed."""
+        pause = min(max(FIRST_PAUSE, waited / PATIENCE), LONGEST_PAUSE)
+        if asyncio.get_running_loop().time() + pause >= deadline:
+            raise NotServed(
+                f"domain {domain} is not served now: {failure.message}",
+                hint="its worker is away or being replaced; try again, GET /v1/status shows how far it is",
+            ) from failure
+        await self._directory.catch_up()
+        if self._directory.assignment(domain) == place:
+            await asyncio.sleep(pause)
+
+    async def _once(
+        self,
+        domain: DomainIndex,
+        owner: WorkerDescriptor,
+        place: Assignment | None,
+        message: Callable[[float], object],
+        deadline: float,
+        repeatable: bool,
+    ) -> Any:
+        connection = self._connections.known(owner) or await self._connected(owner, deadline)
+        if self._directory.assignment(domain) != place:  # Else nobody would say so any more, see ``_moved``.
+            raise NotServed(f'domain {domain} was taken from worker "{owner.name}" meanwhile')
+        left = deadline - asyncio.get_running_loop().time()
+        asked = Asked(domain, place, connection.ask(message(max(0.0, left))), repeatable)
+        self._asked.add(asked)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asked.answer
+        except TimeoutError:
+            if not repeatable:
+                raise _unknown(f'worker "{owner.name}" did not answer in time') from None
+            raise
+        finally:
+            self._asked.discard(asked)
+
+    async def _connected(self, owner: WorkerDescriptor, deadline: float) -> Connection:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._connections.to(owner)
+        except TimeoutError:
+            raise ConnectionLost(f'worker "{owner.name}" was not reached in time') from None
+
+    def _moved(self) -> None:
+        for asked in list(self._asked):
+            if self._directory.assignment(asked.domain) != asked.place:
+                if asked.repeatable:
+                    _give_up(asked)
+                else:
+                    asyncio.get_running_loop().call_later(GRACE_SECONDS, _give_up, asked)
+
+
+def _give_up(asked: Asked) -> None:
+    if not asked.answer.done():
+        asked.answer.set_exception(ConnectionLost("the domain was given to another worker meanwhile", sent=True))
+
+
+def _unknown(why: str) -> OutcomeUnknown:
+    return OutcomeUnknown(f"it is not known whether the write was done: {why}", hint="look before you send it again")

@@ -1,0 +1,224 @@
+"""The deployment in one process: the default, and the first thing that a new user runs. No ZooKeeper, no JVM."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from controller.deployment import Archived, MigrationStatus, not_archived
+from controller.embedded.local_hosts import LocalHosts
+from controller.embedded.opening import Opening
+from controller.local_engine import EngineOptions, LocalEngine
+from controller.migrating.migrator import Migrator
+from controller.reopening import Reopening
+from controller.serving import Serving
+from controller.status import graph_of, health_of, held_by, status_of
+from domains.errors import StorageFailure
+from domains.plan.graph import NodeIndex
+from domains.store.storage import DISK_RESERVE
+from migrations.backfill.runner import BulkRunner
+from migrations.backfill.threshold import SPARK_THRESHOLD
+from migrations.flow.plan import State
+from migrations.parse.reading import Parsed
+from migrations.recipe import Entry
+from worker.belonging import FILE as CLUSTER
+from worker.dataflow.thread import Dataflow
+from worker.embedded import shards_of
+from worker.service.archiving import ArchiveOptions
+
+if TYPE_CHECKING:
+    from worker.archive.archiver import Archiver
+
+DEFAULT_MEMORY_LIMIT = 512 * 2**20
+
+
+class LocalDeployment(Serving):
+    """See :class:`controller.deployment.Deployment`, which it implements. All its methods run on one event loop."""
+
+    def __init__(self, path: Path, engine: LocalEngine, read_timeout: float) -> None:
+        super().__init__(LocalHosts(engine.dataflow), read_timeout)
+        self.path = path
+        self.started = time.monotonic()
+        self._engine = engine
+        self._opening = Opening()
+        self._reopening = Reopening(self._reopen)
+        self._watch()
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | Path,
+        *,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        disk_reserve: int = DISK_RESERVE,
+        domains: int = 1,
+        shards: int | None = None,
+        read_timeout: float = 5.0,
+        partial: bool = True,
+        archive: ArchiveOptions | None = None,
+        runners: Sequence[BulkRunner] = (),
+        spark_threshold: int = SPARK_THRESHOLD,
+        opening: Opening | None = None,
+    ) -> LocalDeployment:
+        """Open or make a data directory, bring back its dataflow, and begin to serve.
+
+        Nodes stand in ``domains`` groups of ``shards`` domains each; how many shards is decided when the directory is
+        made, 1 unless given, and need not be given again. ``partial=False`` keeps every view full, to compare with.
+        ``archive`` is where base tables are archived; the first of ``runners`` that can computes from there full state
+        of more than ``spark_threshold`` base rows. ``opening`` hears how far this is, and may give it up; with it this
+        returns as soon as tables and partial views serve, and full state is built behind that: reads of it wait.
+
+        :raises StorageFailure: the directory is in use by another process, damaged, or cannot be written.
+        :raises Cancelled: the opening was given up.
+        """
+        path = Path(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageFailure(f'cannot make the data directory "{path}": {error.strerror}') from error
+        if (path / CLUSTER).exists():
+            raise StorageFailure(
+                f'the data in "{path}" is that of a cluster, not of headrace serve',
+                hint="start it with headrace up, or choose another directory with --data",
+            )
+        behind, opening = opening is not None, opening or Opening()
+        options = EngineOptions(
+            path,
+            domains,
+            shards_of(path, shards),
+            partial,
+            memory_limit,
+            disk_reserve,
+            archive,
+            runners,
+            spark_threshold,
+        )
+        engine, unbuilt = await LocalEngine.open(options, opening)
+        self = cls(path, engine, read_timeout)
+        left = sum(len(part.views) for part in unbuilt.parts)
+        opening.begin(f"serving; full state of {left} of {len(self.state.catalog.views)} views is yet to be built")
+        if behind:
+            self.migrator.build_behind(unbuilt)
+            return self
+        try:
+            await self.migrator.build_now(unbuilt)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    # --- engines --------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Hear from the engine what changes, and when it fails."""
+        engine = self._engine
+        dataflow = engine.dataflow
+
+        def look() -> None:
+            if dataflow.failure is not None and engine is self._engine:
+                self._reopening.begin(dataflow.failure)
+
+        def progressed() -> None:  # Called by the threads of the dataflow.
+            if dataflow.failure is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(look)
+
+        engine.tell(self.changed, self._built)
+        dataflow.listeners.append(progressed)
+        look()
+
+    async def _reopen(self) -> None:
+        """Hits go on out of the map of the engine that failed, until the next one takes its place."""
+        failed, self._opening = self._engine, Opening()
+        await failed.end()
+        engine, unbuilt = await failed.next(self._opening)
+        self._engine, self.hosts = engine, LocalHosts(engine.dataflow)
+        self.retire_all()
+        self._watch()
+        failed.discard()
+        engine.migrator.build_behind(unbuilt)
+
+    @property
+    def dataflow(self) -> Dataflow:
+        return self._engine.dataflow
+
+    @property
+    def archiver(self) -> Archiver | None:
+        return self._engine.archiver
+
+    @property
+    def migrator(self) -> Migrator:
+        return self._engine.migrator
+
+    @property
+    def state(self) -> State:
+        return self.migrator.state
+
+    # --- full state after a start ---------------------------------------------------------------------------
+
+    def is_unbuilt(self, reader: NodeIndex) -> bool:
+        return reader in self.migrator.unbuilt
+
+    async def until_built(self, reader: NodeIndex, view: str) -> None:
+        await self.migrator.unbuilt.wait(reader, view, self.read_timeout)
+
+    def _built(self, views: Sequence[str]) -> None:
+        """Their look-ups were prepared without a reader."""
+        for view in views:
+            if view in self._lookups:
+                self.retire(view)
+
+    # --- migrations -----------------------------------------------------------------------------------------
+
+    async def run(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+        self._reopening.check()
+        await self.migrator.run(entry, sql, parsed)
+
+    async def migrate(self, sql: str) -> MigrationStatus:
+        self._reopening.check()
+        return self.migrator.start(Entry((sql,)), sql).status()
+
+    async def migration(self, id: str) -> MigrationStatus:
+        return self.migrator.status(id)
+
+    async def cancel_migration(self, id: str) -> MigrationStatus:
+        return self.migrator.cancel(id)
+
+    # --- what there is --------------------------------------------------------------------------------------
+
+    async def graph(self) -> dict[str, Any]:
+        return graph_of(self.state.flow, held_by(self.dataflow))
+
+    def health(self) -> str:
+        return self._reopening.text() if self._reopening.since else health_of(self.dataflow)
+
+    async def status(self) -> dict[str, Any]:
+        shown = status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())
+        shown["health"] = self.health()
+        shown["storage_alarms"] += self._reopening.alarms()
+        if (building := self.migrator.unbuilt.status()) is not None:
+            shown["building"] = building
+        return shown if self.archiver is None else {**shown, "archive": self.archiver.status()}
+
+    # --- the archive ----------------------------------------------------------------------------------------
+
+    async def archive(self) -> Archived:
+        if self.archiver is None:
+            raise not_archived()
+        self._reopening.check()
+        taken = await asyncio.wrap_future(self.archiver.archive_now())
+        return Archived.of(self.archiver.options.url, taken, self.state.shards)
+
+    def stopping(self) -> None:
+        self._opening.give_up()
+        self.migrator.cancel_all()
+
+    async def close(self) -> None:
+        self._opening.give_up()
+        await self._reopening.close()
+        try:
+            await self._engine.end()
+        finally:
+            await asyncio.to_thread(self.dataflow.close)

@@ -1,0 +1,159 @@
+"""The domains of the embedded deployment: all of them on the dataflow thread of this process, with one reader map."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
+
+from controller.hosts import Asked, ReaderShard, SchemaChanged
+from domains.language.types import Row, TableSchema
+from domains.plan.graph import DomainIndex, Node
+from domains.plan.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
+from worker.dataflow.reading_together import Wanted
+from worker.dataflow.thread import Dataflow
+from worker.protocol.messages import NotHere, Streams
+from worker.protocol.schema_version import version_of
+from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
+from worker.reader_map.merging import HeldRow
+from worker.service.holds import Holds
+from worker.service.loop_completions import LoopAnswers
+from worker.service.status import streams_of
+
+Found = TypeVar("Found")
+
+
+class LocalHosts:
+    """See :class:`controller.hosts.Hosts`, which it implements. All its methods run on one event loop."""
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        self._dataflow = dataflow
+        self._client = dataflow.client()
+        self._loop = asyncio.get_running_loop()
+        self._progress = asyncio.Event()
+        self._waiting = 0
+        """Who waits for progress: where nobody does, the flusher need not wake the loop for it."""
+        self._answers = LoopAnswers(self._loop)
+        self._holds = Holds(dataflow)
+        dataflow.listeners.append(self._progressed)
+
+    def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
+        return ReaderShard(domain, node.index, self._dataflow.layouts[domain, node.index], self._client, bases)
+
+    # --- reads ----------------------------------------------------------------------------------------------
+
+    def has_reached(self, shard: ReaderShard, token: Clock) -> bool:
+        """Links inside a process are drained with every batch, so what is published is what every reader reflects."""
+        if not token:
+            return True
+        published = self._dataflow.published
+        reached: Clock = {base: at for clock in published.values() for base, at in clock.items()}
+        return all(reached.get(base, 0) >= position for base, position in token.items())
+
+    async def pages(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[bytes | None]:
+        return await self._read(shard, lookups, token, deadline, BoundLookup.page)
+
+    async def parts(
+        self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float
+    ) -> list[Parts | None]:
+        return await self._read(shard, lookups, token, deadline, BoundLookup.parts)
+
+    async def _read(
+        self,
+        shard: ReaderShard,
+        lookups: Sequence[BoundLookup],
+        token: Clock,
+        deadline: float,
+        find: Callable[[BoundLookup, ReaderClient, ReaderLayout], Found | None],
+    ) -> list[Found | None]:
+        """All keys are named, not only the holes: what is a hit now may be evicted before the others are filled."""
+        client, layout = self._client, shard.layout
+        keys = _keys(lookups)
+        async with asyncio.timeout_at(deadline):
+            await self._reached(shard, token)
+            future = self._dataflow.read(
+                shard.domain, shard.node, keys, lambda: [find(each, client, layout) for each in lookups]
+            )
+            return await asyncio.wrap_future(future)
+
+    async def pages_together(self, wanted: Sequence[Asked], deadline: float) -> list[list[bytes | None]]:
+        client = self._client
+
+        def finder(layout: ReaderLayout, lookups: Sequence[BoundLookup]) -> Callable[[], list[bytes | None]]:
+            return lambda: [each.page(client, layout) for each in lookups]
+
+        reads = [
+            Wanted(shard.domain, shard.node, _keys(lookups), finder(shard.layout, lookups)) for shard, lookups in wanted
+        ]
+        async with asyncio.timeout_at(deadline):
+            return await asyncio.wrap_future(self._dataflow.read_together(reads))
+
+    async def _reached(self, shard: ReaderShard, token: Clock) -> None:
+        self._waiting += 1  # Before the first look, so that no progress after it goes unheard.
+        try:
+            while not self.has_reached(shard, token):
+                if (failure := self._dataflow.failure) is not None:
+                    raise failure
+                self._progress.clear()
+                await self._progress.wait()
+        finally:
+            self._waiting -= 1
+
+    def _progressed(self) -> None:
+        """Called by the flusher's thread."""
+        if self._waiting and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._progress.set)
+
+    async def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:
+        hold = await self._holds.take(shard.domain, shard.node)
+        try:
+            yield hold.clock
+            while rows := self._holds.next(hold.number).rows:
+                for row in rows:
+                    yield row
+                await asyncio.sleep(0)  # Others have their turn: it may be a million rows.
+        finally:
+            self._holds.release(hold.number)
+
+    def touch(self, shard: ReaderShard, keys: tuple[Row, ...]) -> None:
+        self._dataflow.touch(shard.domain, shard.node, keys)
+
+    async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
+        outcome = await asyncio.wrap_future(self._dataflow.evict(shard.domain, shard.node, keys))
+        assert isinstance(outcome, Evicted)
+        return outcome.count
+
+    # --- writes ---------------------------------------------------------------------------------------------
+
+    async def write(self, domain: DomainIndex, operation: Operation, schema: TableSchema) -> Written:
+        outcome = await self._written(domain, operation, schema, None)
+        assert isinstance(outcome, Written)
+        return outcome
+
+    async def write_once(
+        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once
+    ) -> Written | Refused:
+        outcome = await self._written(domain, operation, schema, once)
+        assert isinstance(outcome, (Written, Refused))
+        return outcome
+
+    async def _written(
+        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once | None
+    ) -> Outcome:
+        waiting, answer = self._answers.new()
+        try:
+            self._dataflow.write_for(answer, domain, operation, version_of(schema), once)
+            return await waiting
+        except NotHere as error:
+            raise SchemaChanged(schema.name) from error
+
+    async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
+        found = self._dataflow.control(lambda hosted, _: streams_of(hosted, domain, table))
+        streams: Streams = await asyncio.wrap_future(found)
+        return streams.numbers
+
+
+def _keys(lookups: Sequence[BoundLookup]) -> tuple[Row, ...]:
+    return tuple(dict.fromkeys(key for each in lookups for key in each.keys))

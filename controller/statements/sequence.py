@@ -1,0 +1,196 @@
+"""SQL on ``/v1/sql``: statements of any kind, one after the other, each answered before the next begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, assert_never
+
+from controller.deployment import StatementResult
+from controller.statements.selects import Selects
+from domains.engine.clock import latest
+from domains.errors import HeadraceError
+from domains.language.coercion import json_value
+from domains.language.compile import compile_predicate
+from domains.language.types import TEXT, Column, Kind, TableSchema, Value
+from domains.plan.packets import Clock
+from migrations.definitions import definition_text
+from migrations.parse.reading import Parsed, deed, too_deep
+from migrations.recipe import Entry
+from migrations.statements.constants import miscounted
+from migrations.statements.dml import resolve
+from migrations.statements.prepared import Prepared, PreparedTexts
+from migrations.statements.statement import (
+    ConstantSelect,
+    Describe,
+    Explain,
+    NoOperation,
+    PendingWrite,
+    SelectStatement,
+    ShowCreate,
+    Shown,
+    ShowTables,
+    ShowViews,
+    Statement,
+    WriteStatement,
+)
+
+if TYPE_CHECKING:
+    from controller.serving import Serving
+
+
+class Statements:
+    """Performs statements on a deployment."""
+
+    def __init__(self, deployment: Serving, selects: Selects) -> None:
+        self._deployment = deployment
+        self._selects = selects
+        self._texts = PreparedTexts()
+
+    async def execute(
+        self, sql: str, params: Sequence[Any], token: Clock | None
+    ) -> tuple[list[StatementResult], Clock]:
+        """Definitions that follow one another are one migration, planned jointly."""
+        statements = self._texts.statements(sql)
+        counts = [prepared.parameters for prepared in statements]
+        if sum(counts) != len(params):
+            raise miscounted("text", sum(counts), len(params))
+        results: list[StatementResult] = []
+        clock: Clock = dict(token or {})
+        at, number = 0, 0
+        while number < len(statements):
+            together = _definitions(statements[number:])
+            try:
+                if together:
+                    texts = tuple(parsed.sql for parsed in together)
+                    # Places in errors count from the beginning of the text that was parsed, which is to be the entry's.
+                    same = len(together) == 1 and sql.startswith(texts[0])
+                    await self._deployment.run(Entry(texts), ";\n".join(texts), together if same else None)
+                    results.extend(StatementResult(done=deed(parsed)) for parsed in together)
+                else:
+                    given = params[at : at + counts[number]]
+                    at += counts[number]
+                    one = partial(self._one, statements[number], given, clock)
+                    results.append(await self._deployment.made_anew(one))
+            except HeadraceError as error:
+                _say_which(error, number, max(1, len(together)), len(statements))
+                raise
+            except RecursionError:
+                deep = too_deep()
+                _say_which(deep, number, max(1, len(together)), len(statements))
+                raise deep from None
+            number += max(1, len(together))
+        return results, {table: position for table, position in clock.items() if (token or {}).get(table) != position}
+
+    async def _one(self, prepared: Prepared, params: Sequence[Any], clock: Clock) -> StatementResult:
+        """One statement that is no definition; a write moves ``clock`` on, and reads wait for it."""
+        statement: Statement = prepared.interpret(self._deployment.state.catalog, params, now())
+        match statement:
+            case WriteStatement():
+                return await self._write(statement, clock)
+            case PendingWrite(subqueries=subqueries):
+                catalog = self._deployment.state.catalog
+                answers = [await self._selects.values(select, clock) for select in subqueries]
+                written = resolve(statement, answers)
+                table = written.operation.table.lower()
+                if self._deployment.state.catalog.tables.get(table) != catalog.tables[table]:
+                    return await self._one(prepared, params, clock)  # The table was altered while the SELECT was read.
+                return await self._write(written, clock)
+            case SelectStatement():
+                return await self._selects.answer(statement, clock)
+            case ConstantSelect(columns=columns, rows=rows):
+                return StatementResult(columns, tuple(tuple(json_value(v) for v in row) for row in rows))
+            case ShowTables() | ShowViews() | Describe():
+                return self._show(statement)
+            case ShowCreate(name=name, is_view=is_view):
+                text = definition_text(self._deployment.state.catalog.relation(name))
+                row = (name, text, *(("utf8mb4", "utf8mb4_bin") if is_view else ()))
+                return StatementResult(tuple(Column(each, TEXT) for each in statement.columns), (row,))
+            case Explain(target=target):
+                view = target if isinstance(target, str) else await self._selects.view(target)
+                return _texts("plan", self._deployment.explain(view).split("\n"))
+            case NoOperation():
+                return StatementResult()
+            case _:
+                raise AssertionError(f"{statement} is a definition")
+
+    async def _write(self, statement: WriteStatement, clock: Clock) -> StatementResult:
+        written = await self._deployment.write(statement.operation)
+        clock.update(latest((clock, written.clock)))
+        return StatementResult(rows_affected=written.rows_affected, first_id=written.first_id)
+
+    def _show(self, statement: Shown) -> StatementResult:
+        """MySQL's columns under MySQL's names."""
+        rows: list[tuple[Any, ...]]
+        views = [view.name for view in self._deployment.views() if not view.ad_hoc]
+        match statement:
+            case ShowTables(full=full):
+                rows = [(schema.name, "BASE TABLE") for schema in self._deployment.tables()]
+                rows = sorted([*rows, *((name, "VIEW") for name in views)])
+                rows = rows if full else [row[:1] for row in rows]
+            case ShowViews():
+                rows = [(name,) for name in views]
+            case Describe(name=name, full=full):
+                rows = self._described(name, full)
+            case _:
+                assert_never(statement)
+        if statement.where is not None:
+            rows = list(filter(compile_predicate(statement.where), rows))
+        return StatementResult(tuple(Column(name, TEXT) for name in statement.columns), tuple(rows))
+
+    def _described(self, name: str, full: bool) -> list[tuple[Any, ...]]:
+        relation = self._deployment.state.catalog.relation(name)
+        if isinstance(relation, TableSchema):
+            rows = [_column_row(relation, position) for position in relation.live()]
+        else:
+            planned = self._deployment.state.planned[relation.name.lower()]
+            rows = [(column.name, column.type, "YES", "", None, "") for column in planned.columns]
+        if not full:
+            return [(field, type.name, *rest) for field, type, *rest in rows]
+        collations = {Kind.TEXT: "utf8mb4_bin"}
+        return [(field, type.name, collations.get(type.kind), *rest, "", "") for field, type, *rest in rows]
+
+
+def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int) -> None:
+    """Into the error, which of several statements it is about, and what became of the others."""
+    if all_of_them == 1:
+        return
+    which = f"statement {before + 1}" if failed == 1 else f"statements {before + 1} to {before + failed}"
+    error.message = f"{which} of {all_of_them}: {error.message}"
+    others = ["those before are done and stay"] if before else []
+    others += ["those after are not done"] if before + failed < all_of_them else []
+    error.hint = "; ".join([*([error.hint] if error.hint else []), *others]) or None
+
+
+def now() -> str:
+    """The time that CURRENT_TIMESTAMP stands for, in UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:
+    column = schema.columns[position]
+    if position in schema.primary_key:
+        key = "PRI"
+    elif any(position in unique for unique in schema.unique):
+        key = "UNI"
+    else:
+        key = "MUL" if any(position in index for index in schema.indexes) else ""
+    default = "CURRENT_TIMESTAMP" if column.default_now else _written(column.default)
+    extra = "auto_increment" if column.auto_increment else "DEFAULT_GENERATED" if column.default_now else ""
+    return (column.name, column.type, "YES" if column.nullable else "NO", key, default, extra)
+
+
+def _written(default: Value) -> str | None:
+    if default is None:
+        return None
+    return f"0x{default.hex().upper()}" if isinstance(default, bytes) else str(default)
+
+
+def _definitions(statements: Sequence[Prepared]) -> list[Parsed]:
+    return [prepared.parsed for prepared in takewhile(lambda each: each.defines, statements)]
+
+
+def _texts(column: str, texts: Sequence[str]) -> StatementResult:
+    return StatementResult((Column(column, TEXT),), tuple((text,) for text in texts))

@@ -1,0 +1,107 @@
+"""The columns of an archive's Parquet files: their names, their types, and how a stored value goes in and comes out.
+
+===========  =======================  =====================================================================
+kind         Arrow type               notes
+===========  =======================  =====================================================================
+INTEGER      int64                    BOOL too, as 0 and 1; BIGINT UNSIGNED is uint64
+DOUBLE       double
+DECIMAL      decimal128(p, s)         decimal256 above 38 digits, which not every reader has
+TEXT         string
+BLOB         binary
+DATE         date32
+DATETIME     timestamp[us]            without a zone: it is UTC
+===========  =======================  =====================================================================
+
+Before them come ``_seq`` (int64), ``_weight`` (int32) and ``_epoch`` (int64). All *stored* columns are there: one that
+was dropped keeps its place as ``_dropped_3``, since the rows of before that are only found with it. What Arrow types
+are called stands here as text, so that the engine needs no Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+
+from domains.language.types import Kind, SqlType, TableSchema, Value
+
+SEQUENCE, WEIGHT, EPOCH = "_seq", "_weight", "_epoch"
+LEADING: tuple[tuple[str, str], ...] = ((SEQUENCE, "int64"), (WEIGHT, "int32"), (EPOCH, "int64"))
+"""Name and Arrow type of what stands before the table's columns."""
+
+WEIGHT_MAX = 2**31 - 1
+"""A row that is stored more often than this stands in a snapshot several times."""
+
+DECIMAL_DIGITS = 65
+"""Where the type does not say."""
+
+SPARKS_DIGITS = 38
+"""Of a DECIMAL that Spark reads. MySQL and we have up to 65: such a column it cannot read at all."""
+
+_Converter = Callable[[Value], object]
+
+
+def archived_names(schema: TableSchema) -> tuple[str, ...]:
+    """The names of the stored columns, in their order; no two are equal, in whatever case.
+
+    A live column has its own name, but for one that would be taken for one of ours: ``_seq`` is ``_column_0``.
+    """
+    taken = {name for name, _ in LEADING}
+    names: list[str] = []
+    for position, column in enumerate(schema.columns):
+        if column.dropped:
+            names.append(f"_dropped_{position}")
+        elif column.name.lower() in taken or column.name.lower().startswith(("_dropped_", "_column_")):
+            names.append(f"_column_{position}")
+        else:
+            names.append(column.name)
+    return tuple(names)
+
+
+def arrow_type_of(type: SqlType) -> str:
+    """What Arrow calls the type: ``int64``, ``decimal128(10, 2)`` …"""
+    match type.kind:
+        case Kind.INTEGER:
+            return "uint64" if type.high is not None and type.high >= 2**63 else "int64"
+        case Kind.DECIMAL:
+            digits = digits_of(type)
+            return f"decimal{128 if digits <= 38 else 256}({digits}, {type.scale})"
+        case Kind.DOUBLE:
+            return "double"
+        case Kind.TEXT:
+            return "string"
+        case Kind.BLOB:
+            return "binary"
+        case Kind.DATE:
+            return "date32"
+        case Kind.DATETIME:
+            return "timestamp[us]"
+        case Kind.NULL:
+            raise AssertionError("no column of a table has the type of a bare NULL")
+
+
+def digits_of(type: SqlType) -> int:
+    """Of a DECIMAL."""
+    return type.length or DECIMAL_DIGITS
+
+
+def archiver_of(type: SqlType) -> _Converter | None:
+    """From a stored value, not NULL, to what Arrow takes for the type; None: the value itself."""
+    return _TO_ARCHIVE.get(type.kind)
+
+
+def restorer_of(type: SqlType) -> Callable[[object], Value] | None:
+    """From what Arrow gives, not NULL, to the stored value; None: the value itself."""
+    return _FROM_ARCHIVE.get(type.kind)
+
+
+def _to_date(value: Value) -> object:
+    return date.fromisoformat(str(value))
+
+
+def _to_moment(value: Value) -> object:
+    return datetime.fromisoformat(str(value))
+
+
+_TO_ARCHIVE: dict[Kind, _Converter] = {Kind.DATE: _to_date, Kind.DATETIME: _to_moment}
+_FROM_ARCHIVE: dict[Kind, Callable[[object], Value]] = {Kind.DATE: str, Kind.DATETIME: str}
+"""``str`` of a date and a datetime is our canonical text."""

@@ -1,0 +1,291 @@
+"""Commands performed on a domain: how its graph changes while it serves.
+
+New vertices stand beside the running ones at once. Partial ones begin as holes and are ready; full ones, and the
+stateless ones above them, are *building* until their backfill is complete. Every command is a step of its own and
+answers effects like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from domains.archive.blocks import decode_block
+from domains.engine.clock import Origins
+from domains.engine.domain import Domain
+from domains.engine.lifecycle.backfill import Backfill, scalar_state
+from domains.engine.lifecycle.replay import Phase, Replay, load
+from domains.engine.step import Step
+from domains.engine.upqueries import Sources
+from domains.operators.edges import Reader
+from domains.operators.operator import Vertex
+from domains.plan import graph
+from domains.plan.commands import (
+    Activate,
+    AddNodes,
+    AlterTable,
+    BuildIndex,
+    Command,
+    CreateTable,
+    DropTable,
+    ExtendNodes,
+    Feed,
+    Follow,
+    LoadState,
+    Progress,
+    RemoveNodes,
+    Route,
+    StartReplay,
+)
+from domains.plan.graph import Materialization, Node
+from domains.plan.packets import Effect, Filled, Read, Reply
+
+DONE = Progress(0, True)
+
+
+def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
+    """Perform one command as a step. Raises HeadraceError where the store refuses."""
+    step = Step(domain.index)
+    progress = DONE
+    match command:
+        case CreateTable(schema=schema):
+            domain.store.create_table(schema)
+            domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
+        case AlterTable(schema=schema):
+            domain.clocks.local.pop(domain.base_name(domain.store.table(schema.name).schema), None)
+            domain.store.alter_table(schema)
+            domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
+            _rewidth(domain, schema.name)
+        case DropTable(table=table):
+            domain.clocks.local.pop(domain.base_name(domain.store.table(table).schema), None)
+            domain.store.drop_table(table)
+        case AddNodes():
+            _add_nodes(domain, command, step)
+        case ExtendNodes(nodes=nodes):
+            for node in nodes:
+                domain.vertices.extend(node)
+                _index_base(domain, node)
+        case BuildIndex():
+            progress = _build_index(domain, command)
+        case Feed(limit=limit):
+            progress = _feed(domain, limit, step)
+        case LoadState():
+            progress = _load_state(domain, command, step)
+        case StartReplay():
+            progress = _start_replay(domain, command)
+        case Follow(limit=limit):
+            progress = _follow(domain, limit, step)
+        case Activate():
+            _activate(domain, step)
+        case RemoveNodes():
+            _remove_nodes(domain, command, step)
+        case _:
+            assert_never(command)
+    return progress, domain.close(step)
+
+
+def _rewidth(domain: Domain, table: str) -> None:
+    """Running bases keep their columns; only how they are cut out of the stored row is worked out anew."""
+    width = len(domain.store.table(table).schema.columns)
+    for vertex in domain.vertices.bases.get(table, ()):
+        assert isinstance(vertex.node.operator, graph.Base)
+        vertex.operator = type(vertex.operator)(vertex.node.operator, width)  # type: ignore[call-arg]
+        vertex.operator.bind(vertex)
+
+
+# --- adding -----------------------------------------------------------------------------------------------------
+
+
+def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
+    incoming: dict[graph.NodeIndex, list[Route]] = {}
+    for route in command.incoming:
+        incoming.setdefault(route.ingress, []).append(route)
+    added: list[Vertex] = []
+    for node in command.nodes:
+        vertex = domain.vertices.add(node)
+        added.append(vertex)
+        own: Origins = {}
+        if isinstance(node.operator, graph.Base):
+            own = {domain.base_name(domain.store.table(node.operator.table).schema): frozenset((None,))}
+        elif isinstance(node.operator, graph.Ingress):
+            routes = incoming.get(node.index, [])  # None in a task: it stands for state that is somewhere else.
+            links = tuple(route.link for route in routes)
+            domain.ingresses.sources[vertex] = Sources(links, node.operator.by)
+            domain.links.add_incoming(links)
+            for route in routes:
+                for base in route.bases:
+                    own[base] = own.get(base, frozenset()) | {route.link}
+        domain.clocks.add(vertex, own)
+        _index_base(domain, node)
+    for route in command.outgoing:
+        domain.links.add_route(route, domain.vertices[route.egress])
+    domain.held |= command.held
+    # Where nodes are known already, what is held is what is built again; the others are as if they ran before it.
+    building = _mark_building([vertex for vertex in added if vertex.index in command.held] if command.held else added)
+    if building:
+        _prepare_backfill(domain, building, step, bulk=command.bulk)
+
+
+def _index_base(domain: Domain, node: Node) -> None:
+    """Declare the indexes that a base needs; rows stored before enter them by ``BuildIndex``."""
+    if isinstance(node.operator, graph.Base):
+        table = domain.store.table(node.operator.table)
+        for columns in node.indexes:
+            stored = tuple(node.operator.columns[column] for column in columns)
+            if stored and not table.has_index(stored):
+                table.add_index(stored)
+
+
+def _mark_building(added: Iterable[Vertex]) -> list[Vertex]:
+    """The new full vertices, and the new ones that lead to them."""
+    new = set(added)
+    building: list[Vertex] = []
+    for vertex in sorted(new, key=lambda v: -v.rank):
+        leads = any(child.building for child in vertex.children)
+        full = vertex.node.materialization is Materialization.FULL
+        if (full or leads) and not vertex.is_base:
+            vertex.building = True
+            building.append(vertex)
+    return building
+
+
+def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step, *, bulk: bool) -> None:
+    """Find what feeds the building vertices: bases, and state that is full already, perhaps through stateless ones.
+
+    Nothing is fed before the first ``Feed``. By then all domains of the migration have their nodes, so what is sent
+    always meets its ingress; and a packet for an ingress that is not there is one for a node that was removed.
+    """
+    assert domain.backfill is None, "one migration at a time"
+    bases: dict[Vertex, None] = {}
+    full: dict[Vertex, None] = {}
+    above = [parent for vertex in building for parent in vertex.parents]
+    while above:
+        vertex = above.pop()
+        if vertex.building or vertex.feeds_building:
+            continue
+        if vertex.is_base:
+            bases[vertex] = None
+        elif vertex.indexes:
+            assert vertex.node.materialization is Materialization.FULL, f"{vertex} is partial above a full state"
+            full[vertex] = None
+        else:
+            vertex.feeds_building = True
+            above.extend(vertex.parents)
+    in_order = sorted(bases, key=lambda v: v.rank)
+    domain.backfill = (Replay if bulk else Backfill)(domain.store, in_order, list(full))
+    scalars = [index for vertex in building if (index := scalar_state(vertex)) is not None]
+    for index in scalars:
+        index.conceal()
+    for vertex in building:
+        if isinstance(vertex.operator, Reader):
+            vertex.operator.filled.fill((), ())
+            step.publish(vertex).filled.append(((), []))
+
+
+# --- slices and the end -----------------------------------------------------------------------------------------
+
+
+def _build_index(domain: Domain, command: BuildIndex) -> Progress:
+    table = domain.store.table(command.table)
+    table.add_index(command.columns)  # CREATE INDEX has declared it to nobody yet; else nothing happens here.
+    if table.has_index(command.columns):
+        return DONE
+    cursor = domain.index_cursors.get((command.table, command.columns))
+    following = table.build_index(command.columns, cursor, command.limit)
+    if following is None:
+        domain.index_cursors.pop((command.table, command.columns), None)
+        return Progress(command.limit, True)
+    domain.index_cursors[command.table, command.columns] = following
+    return Progress(command.limit, False)
+
+
+def _feed(domain: Domain, limit: int, step: Step) -> Progress:
+    backfill = domain.backfill
+    if backfill is None or backfill.finished:
+        return DONE
+    assert isinstance(backfill, Backfill), "what is loaded in bulk is not fed"
+    if not backfill.begun:
+        domain.begin_backfill(step)
+    return _slice(domain, backfill, limit, step)
+
+
+def _slice(domain: Domain, backfill: Backfill | Replay, limit: int, step: Step) -> Progress:
+    before = backfill.rows
+    sources = backfill.slice(limit)
+    act = domain.building_pass(step)
+    for vertex, rows in sources:
+        act.inject_output(vertex, rows)
+    act.run()
+    return Progress(backfill.rows - before, backfill.finished)
+
+
+def _load_state(domain: Domain, command: LoadState, step: Step) -> Progress:
+    vertex = domain.vertices[command.node]
+    backfill = domain.backfill
+    assert vertex.building, f"{vertex} is not being built"
+    assert isinstance(backfill, Replay), "state is loaded in bulk only"
+    assert backfill.phase is Phase.LOADING, "a state came after the replay had begun"
+    items = decode_block(command.items)
+    rows = load(vertex, items)
+    if isinstance(vertex.operator, Reader):
+        key_of = vertex.operator.key_of
+        step.publish(vertex).deltas.extend((key_of(delta[0]), delta) for delta in rows)
+    return Progress(len(items), True)
+
+
+def _start_replay(domain: Domain, command: StartReplay) -> Progress:
+    replay = domain.backfill
+    if replay is None:
+        return DONE
+    assert isinstance(replay, Replay), "what is fed in slices is not replayed"
+    rows = replay.start(command.positions, command.limit)
+    return Progress(rows, replay.phase is not Phase.READING)
+
+
+def _follow(domain: Domain, limit: int, step: Step) -> Progress:
+    replay = domain.backfill
+    if replay is None or replay.finished:
+        return DONE
+    assert isinstance(replay, Replay), "what is fed in slices is not replayed"
+    if not replay.begun:
+        domain.begin_backfill(step)
+    return _slice(domain, replay, limit, step)
+
+
+def _activate(domain: Domain, step: Step) -> None:
+    assert domain.backfill is None or domain.backfill.finished, "activated before the backfill was complete"
+    domain.backfill = None
+    domain.held.clear()
+    for vertex in domain.vertices:
+        vertex.building = vertex.feeds_building = False
+    waited, domain.awaiting = domain.awaiting, []
+    for packet in waited:
+        domain.answer(packet, step)
+
+
+def _remove_nodes(domain: Domain, command: RemoveNodes, step: Step) -> None:
+    """Children go before parents. A migration that is undone takes its backfill along.
+
+    A read that waits for what is removed is answered: its view is gone too, so whoever asked looks it up anew.
+    """
+    for index in sorted(command.nodes, key=lambda i: -domain.vertices[i].rank if i in domain.vertices else 0):
+        if index not in domain.vertices:
+            continue
+        vertex = domain.vertices.remove(index)
+        domain.clocks.remove(vertex)
+        domain.ingresses.forget(vertex)
+        domain.links.remove_egress(vertex)
+        domain.held.discard(index)
+        vertex.give_up()
+        gone = [read for read in domain.awaiting if isinstance(read, Read) and read.reader == index]
+        step.replies.extend(Reply(read.request, Filled()) for read in gone)
+        domain.awaiting = [packet for packet in domain.awaiting if packet not in gone]
+        for packet, waits in list(domain.parked.items()):
+            if any(hole[0] is vertex for hole in waits):
+                del domain.parked[packet]
+                if isinstance(packet, Read):
+                    step.replies.append(Reply(packet.request, Filled()))
+    if domain.backfill is not None and not any(vertex.building for vertex in domain.vertices):
+        domain.backfill = None
+        for vertex in domain.vertices:
+            vertex.feeds_building = False

@@ -1,0 +1,456 @@
+"""A domain: a deterministic state machine. ``handle(packet)`` is one step, run to completion; it answers effects.
+
+Nothing here touches a socket, a clock, a thread or randomness, and no file but through the store that it is given. The
+same code runs in a worker, in a seeded simulator and inside a Spark task.
+
+The dispatcher is short because each act is in a file of its own: ``write`` (constraints, deltas), ``forward`` (the
+topological pass), ``lookups`` (pulls), ``ingress`` (holes that wait for another domain), ``memory`` (eviction),
+``backfill`` (full state in slices), ``replay`` (in bulk), ``control`` (changing the graph).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from domains.engine.clock import Clocks
+from domains.engine.eviction import entry_pattern
+from domains.engine.forward import ForwardPass
+from domains.engine.lifecycle.backfill import Backfill
+from domains.engine.lifecycle.replay import Replay
+from domains.engine.links import Links
+from domains.engine.memory import evict_least_used, indexes_at
+from domains.engine.pulls import Pull
+from domains.engine.step import Counters, Step
+from domains.engine.upqueries import Hole, Ingresses, Sources
+from domains.engine.vertices import Vertices
+from domains.engine.write import NOTHING, change_table
+from domains.errors import HeadraceError, RowsRefused, TypeViolation
+from domains.language.types import Delta, Row, TableSchema
+from domains.operators.edges import Reader
+from domains.operators.operator import Vertex
+from domains.plan.deltas import consolidate
+from domains.plan.graph import Columns, DomainIndex, NodeIndex
+from domains.plan.packets import (
+    Effect,
+    Evicted,
+    EvictKeys,
+    EvictMemory,
+    Failed,
+    Fill,
+    Filled,
+    LinkId,
+    LinkUpdate,
+    Packet,
+    Pattern,
+    PeerReset,
+    Read,
+    Refused,
+    Reply,
+    Send,
+    Touch,
+    Unfilled,
+    Upquery,
+    Write,
+    Written,
+    sender_of,
+)
+from domains.plan.sharding import base_shard
+from domains.store.row_types import RowTypes
+from domains.store.storage import CommitLost, Store, TableStore, unknown_outcome
+from domains.store.streams import is_repeated
+
+
+class Domain:
+    """One shard of one domain. The caller hands it packets one at a time and performs the effects in order."""
+
+    def __init__(self, index: DomainIndex, store: Store, *, epoch: int = 1, shard: int = 0, shards: int = 1) -> None:
+        self.index = index
+        self.store = store
+        self.epoch = epoch
+        """Its incarnation: a domain that is opened anew has a greater one."""
+        self.shard = shard
+        self.shards = shards
+        self.vertices = Vertices(store)
+        self.clocks = Clocks()
+        self.links = Links(self.clocks, index, epoch)
+        self.ingresses = Ingresses()
+        self.parked: dict[Read | Upquery, set[Hole]] = {}
+        self.backfill: Backfill | Replay | None = None
+        self.index_cursors: dict[tuple[str, Columns], bytes] = {}
+        """How far the indexes of base tables that are being built have come."""
+        self.held: set[NodeIndex] = set()
+        """Nodes that are known already and not complete before ``Activate``."""
+        self.awaiting: list[Read | Upquery] = []
+        """Reads and upqueries of what is held, or being built."""
+        self.counters = Counters()
+        self._types: dict[str, RowTypes] = {}
+        self.broken: HeadraceError | None = None
+        """What broke a step off in the middle: rows are ahead of the state then, and it is to be opened again."""
+
+    def handle(self, packet: Packet) -> list[Effect]:
+        """Process one packet to completion.
+
+        What the store cannot read for a read, or for a write before it is committed, is told to whoever asked. Past
+        that a step must reach its end.
+
+        :raises HeadraceError: it could not. The domain takes nothing more.
+        """
+        if self.broken is not None:
+            raise self.broken
+        self.counters.steps += 1
+        step = Step(self.index)
+        try:
+            self._take_step(packet, step)
+            return self.close(step)
+        except HeadraceError as error:
+            self.broken = error
+            raise
+
+    def _take_step(self, packet: Packet, step: Step) -> None:
+        match packet:
+            case Write():
+                self._write(packet, step)
+            case LinkUpdate():
+                self._receive(packet, step)
+            case Read() | Upquery():
+                self.answer(packet, step)
+            case EvictKeys():
+                self._evict_keys(packet, step)
+            case EvictMemory(excess=excess):
+                act = self.forward_pass(step)
+                self.counters.evictions += evict_least_used(self.vertices, act, excess)
+                act.run()
+            case Touch(reader=reader, keys=keys):
+                if reader in self.vertices:
+                    self._touch(self.vertices[reader], keys)
+            case PeerReset():
+                self._reset(packet, step)
+            case _:
+                assert_never(packet)
+
+    def _touch(self, reader: Vertex, keys: Sequence[Row]) -> None:
+        for columns in reader.indexes:
+            for vertex, at in indexes_at(reader, columns):
+                for key in keys:
+                    vertex.indexes[at].touch(key)
+
+    def beat(self) -> list[Effect]:
+        """Tell the links how far the clocks have come, where no rows said it. Once for many steps is enough."""
+        return list(self.links.beat())
+
+    def link_epoch(self, link: LinkId) -> int:
+        """Packets of this link are to be handed over under this epoch and no other."""
+        return self.links.epoch(link)
+
+    def base_name(self, schema: TableSchema) -> str:
+        """Under which clocks count this domain's shard of a table."""
+        return base_shard(schema.name, schema.generation, self.shard, self.shards)
+
+    def log_needed(self, table: str) -> int | None:
+        """The position after which a table's log is still needed here; None where all of it may be trimmed."""
+        return self.backfill.needs(table) if isinstance(self.backfill, Replay) else None
+
+    def accounted_bytes(self) -> int:
+        """The bytes of all state and readers, as accounted."""
+        return self.vertices.accounted_bytes()
+
+    # --- writes and updates -----------------------------------------------------------------------------------
+
+    def _write(self, packet: Write, step: Step) -> None:
+        table, once = packet.operation.table, packet.once
+        try:
+            stored = self.store.table(table)
+            repeated = once is not None and is_repeated(stored, once)
+            if repeated:
+                deltas, affected, first = NOTHING
+            else:
+                shards = stored.schema.shards or self.shards
+                deltas, affected, first = change_table(stored, packet.operation, self.shard, shards)
+                if once is not None:
+                    stored.remember(once.stream, once.number)
+                if deltas or once is not None:
+                    self._check_types(stored, deltas)
+                    self._commit(table, deltas)
+        except HeadraceError as error:
+            self.store.rollback()
+            if isinstance(error, CommitLost):
+                error = unknown_outcome(error)
+            failed = Refused(error.rows) if isinstance(error, RowsRefused) else Failed(error)
+            step.replies.append(Reply(packet.request, failed))
+            return
+        self.counters.writes += 1
+        self.spread(table, deltas, step)
+        name = self.base_name(stored.schema)
+        position = {name: self.clocks.local.get(name, 0)}
+        step.replies.append(Reply(packet.request, Written(affected, position, first, repeated)))
+
+    def _check_types(self, stored: TableStore, deltas: Sequence[Delta]) -> None:
+        """Whoever sent the rows."""
+        types = self._types.get(stored.schema.name)
+        if types is None or types.schema is not stored.schema:
+            types = self._types[stored.schema.name] = RowTypes(stored.schema)
+        misfit = types.misfit([row for row, weight in deltas if weight > 0])
+        if misfit is not None:
+            raise TypeViolation(f'table "{stored.schema.name}": {misfit[1]}')
+
+    def _commit(self, table: str, deltas: Sequence[Delta]) -> None:
+        """Rows, index entries, log and position in one atomic write; operators then see the table's new state."""
+        if not deltas:  # A number of a stream, and no rows: nothing for the log.
+            self.store.commit(())
+            return
+        sequence, stored = self.store.position(table) + 1, self.store.table(table)
+        stored.stage(deltas)
+        self.store.commit([(table, sequence, deltas)])
+        self.clocks.write(self.base_name(stored.schema), sequence)
+
+    def spread(self, table: str, deltas: list[Delta], step: Step) -> None:
+        """Send a base table's deltas through the graph, and on to what is being backfilled."""
+        act = self.forward_pass(step)
+        for base in self.vertices.bases.get(table, ()):
+            act.inject_output(base, base.operator.cut(deltas))  # type: ignore[attr-defined]
+        act.run()
+        if self.backfill is not None:
+            building = self.building_pass(step)
+            for vertex, passed in self.backfill.passed(table, deltas):
+                building.inject_output(vertex, passed)
+            self.feed_full(act, building)
+            building.run()
+
+    def begin_backfill(self, step: Step) -> None:
+        assert self.backfill is not None
+        building = [vertex for vertex in self.vertices if vertex.building]
+        self.backfill.begin(building, lambda: self.building_pass(step))
+
+    def feed_full(self, act: ForwardPass, building: ForwardPass) -> None:
+        """State that was full before the backfill began has been fed whole: its changes go on as they are."""
+        assert self.backfill is not None
+        if not self.backfill.begun:
+            return
+        for vertex, deltas in act.deltas.items():
+            if vertex.indexes and not vertex.is_base and any(c.building or c.feeds_building for c in vertex.children):
+                building.inject_output(vertex, deltas)
+
+    def forward_pass(self, step: Step) -> ForwardPass:
+        act = ForwardPass(self.store)
+        step.passes.append(act)
+        return act
+
+    def building_pass(self, step: Step) -> ForwardPass:
+        assert self.backfill is not None
+        act = ForwardPass(self.store, building=True, seen=self.backfill)
+        step.passes.append(act)
+        return act
+
+    def _receive(self, packet: LinkUpdate, step: Step) -> None:
+        self.links.accept(packet, self.vertices)
+        deltas: dict[Vertex, list[Delta]] = {}
+        for index, sent in packet.deltas:
+            if index in self.vertices:
+                deltas.setdefault(self.vertices[index], []).extend(sent)
+        if any(vertex.building for vertex in deltas):
+            self.begin_backfill(step)
+        act = self.forward_pass(step)
+        building = self.building_pass(step) if self.backfill is not None else None
+        patterns: dict[Vertex, list[Pattern]] = {}
+        for index, pattern in packet.evictions:
+            if index in self.vertices:
+                patterns.setdefault(self.vertices[index], []).append(pattern)
+        for vertex, of_vertex in patterns.items():
+            self._ask_again(packet.link, self.ingresses.evicted(packet.link, vertex, of_vertex), step)
+        for vertex, rows in deltas.items():
+            self.ingresses.updated(packet.link, vertex, rows)
+        for vertex in {**patterns, **deltas}:
+            if vertex.building:
+                assert building is not None
+                building.inject(vertex, deltas.get(vertex, []))
+            else:
+                act.inject(vertex, deltas.get(vertex, []), patterns.get(vertex, ()))
+        act.run()
+        if building is not None:
+            self.feed_full(act, building)
+            building.run()
+        answers: tuple[Fill | Unfilled, ...] = (*packet.fills, *packet.unfilled)
+        answered = [hole for answer in answers if (hole := self._take(packet.link, answer, step)) is not None]
+        self._retry(answered, step)
+
+    # --- reads, upqueries and fills ---------------------------------------------------------------------------
+
+    def _take(self, link: LinkId, fill: Fill | Unfilled, step: Step) -> Hole | None:
+        """A fill has come; the hole that it closed, if it was the last piece."""
+        if fill.node not in self.vertices:
+            return None
+        vertex = self.vertices[fill.node]
+        material = self.ingresses.answered(link, vertex, fill)
+        hole = vertex, fill.columns, fill.key
+        if material is None:
+            return None
+        if isinstance(material, HeadraceError):
+            self._give_up(hole, material, step)
+            return None
+        vertex.indexes[fill.columns].fill(fill.key, material)
+        self.counters.fills += 1
+        return hole
+
+    def _retry(self, filled: Sequence[Hole], step: Step) -> None:
+        """Try the parked reads that waited for these holes again, each from its start."""
+        for packet in [packet for packet, waits in self.parked.items() if not waits.isdisjoint(filled)]:
+            del self.parked[packet]
+            self.answer(packet, step)
+
+    def _give_up(self, hole: Hole, error: HeadraceError, step: Step) -> None:
+        """Tell those who wait for a hole that another domain cannot fill."""
+        for packet in [packet for packet, waits in self.parked.items() if hole in waits]:
+            del self.parked[packet]
+            self._fail(packet, error, step)
+
+    def _fail(self, packet: Read | Upquery, error: HeadraceError, step: Step) -> None:
+        """Tell whoever asked why there is no answer; of several keys of an upquery, each by itself is tried again."""
+        if isinstance(packet, Read):
+            step.replies.append(Reply(packet.request, Failed(error)))
+        elif len(packet.keys) == 1:
+            unfilled = Unfilled(packet.node, packet.columns, packet.keys[0], error)
+            step.unfilled.setdefault(packet.link, []).append(unfilled)
+        else:
+            for key in packet.keys:
+                self.answer(replace(packet, keys=(key,)), step)
+
+    def answer(self, packet: Read | Upquery, step: Step) -> None:
+        pull = Pull(self.store)
+        try:
+            done = self._read(packet, pull, step) if isinstance(packet, Read) else self._upquery(packet, pull, step)
+        except HeadraceError as error:
+            # Nothing is wrong with the state: look-ups only fill, and each fill stands by itself.
+            self._fail(packet, error, step)
+            done = True
+        self.counters.fills += pull.filled
+        if done:
+            return
+        waits: set[Hole] = set()
+        for (vertex, columns), keys in pull.misses.items():
+            waits.update((vertex, columns, key) for key in keys)
+            for link, asked in self.ingresses.ask(vertex, columns, list(keys)):
+                self._ask(link, vertex, columns, asked, step)
+        self.parked[packet] = waits
+
+    def _ask(self, link: LinkId, vertex: Vertex, columns: Columns, keys: Sequence[Row], step: Step) -> None:
+        self.counters.upqueries += 1
+        epoch = self.links.epoch(link)
+        step.upqueries.append(Send(link, Upquery(link, epoch, vertex.index, columns, tuple(keys))))
+
+    def _ask_again(self, link: LinkId, holes: Sequence[Hole], step: Step) -> None:
+        for vertex, columns, key in holes:
+            self._ask(link, vertex, columns, [key], step)
+
+    def _read(self, packet: Read, pull: Pull, step: Step) -> bool:
+        """Fill a reader's holes; False where the read is to be parked for some of them."""
+        if packet.reader in self.held or (packet.reader in self.vertices and self.vertices[packet.reader].building):
+            self.awaiting.append(packet)
+            return True
+        if packet.reader not in self.vertices:
+            step.replies.append(Reply(packet.request, Filled()))  # dropped meanwhile: the caller looks it up anew
+            return True
+        vertex = self.vertices[packet.reader]
+        reader = vertex.operator
+        assert isinstance(reader, Reader)
+        filled = reader.filled
+        holes = [key for key in dict.fromkeys(packet.keys) if key not in filled]
+        found = pull.find(vertex.parents[0], reader.descriptor.key, holes) if holes else []
+        complete = True
+        for key, rows in zip(holes, found, strict=True):
+            if rows is None:
+                complete = False
+                continue
+            material = consolidate(rows)
+            filled.fill(key, material)
+            step.publish(vertex).filled.append((key, material))
+            self.counters.fills += 1
+        if complete:
+            step.replies.append(Reply(packet.request, Filled()))
+        return complete
+
+    def _upquery(self, packet: Upquery, pull: Pull, step: Step) -> bool:
+        assert packet.epoch == self.links.epoch(packet.link), f"an upquery of epoch {packet.epoch}"
+        route = self.links.route(packet.link, packet.node)
+        if route is None:
+            return True
+        egress, part = route
+        if egress.index in self.held:
+            self.awaiting.append(packet)
+            return True
+        found = pull.find(egress.parents[0], packet.columns, packet.keys)
+        if any(rows is None for rows in found):
+            return False
+        fills = step.fills.setdefault(packet.link, [])
+        for key, rows in zip(packet.keys, found, strict=True):
+            mine = consolidate(rows or ())
+            if part is not None:
+                mine = [delta for delta in mine if part.has(delta[0])]
+            fills.append(Fill(packet.node, packet.columns, key, tuple(mine)))
+        return True
+
+    # --- evictions --------------------------------------------------------------------------------------------
+
+    def _evict_keys(self, packet: EvictKeys, step: Step) -> None:
+        count = 0
+        if packet.node in self.vertices:
+            vertex = self.vertices[packet.node]
+            act = self.forward_pass(step)
+            for columns, index in vertex.indexes.items():
+                if index.partial:
+                    count += act.evict_keys(vertex, columns, [key for key in packet.keys if len(key) == len(columns)])
+            act.run()
+        self.counters.evictions += count
+        step.replies.append(Reply(packet.request, Evicted(count)))
+
+    def _reset(self, packet: PeerReset, step: Step) -> None:
+        """A peer lost its state: what it filled is void here, and what awaits it is asked for again.
+
+        What it had asked for it has forgotten.
+        """
+        again = self.links.reset(packet.peer, packet.epoch)
+        for parked in [p for p in self.parked if isinstance(p, Upquery) and p.link in again]:
+            del self.parked[parked]
+        self.awaiting = [p for p in self.awaiting if isinstance(p, Read) or p.link not in again]
+        links = {link for link in again if sender_of(link) == packet.peer}
+        act = self.forward_pass(step)
+        for vertex, sources in self.ingresses.sources.items():
+            if not links.isdisjoint(sources.links):
+                act.inject(vertex, [], _fed_by(links, vertex, sources))
+        act.run()
+        for link in sorted(links):
+            self._ask_again(link, self.ingresses.reset(link), step)
+
+    # --- the end of a step ------------------------------------------------------------------------------------
+
+    def close(self, step: Step) -> list[Effect]:
+        """Each reader publishes once, each link carries one packet at most; replies come last."""
+        for act in step.passes:
+            self._publish(act, step)
+        effects: list[Effect] = list(step.publishes.values())
+        effects.extend(self.links.close_step(step.passes, step.fills, step.unfilled))
+        effects.extend(step.upqueries)
+        effects.extend(step.replies)
+        return effects
+
+    def _publish(self, act: ForwardPass, step: Step) -> None:
+        for (vertex, _), keys in act.evicted.items():
+            if vertex.is_reader and keys:
+                step.publish(vertex).evicted.extend(keys)
+        for vertex, deltas in act.deltas.items():
+            if vertex.is_reader:
+                key_of = vertex.operator.key_of  # type: ignore[attr-defined]
+                changes = [(key_of(delta[0]), delta) for delta in consolidate(deltas)]
+                step.publish(vertex).deltas.extend(changes)
+                self.counters.published_deltas += len(changes)
+
+
+def _fed_by(links: set[LinkId], vertex: Vertex, sources: Sources) -> list[Pattern]:
+    """Patterns for the entries of an ingress that hold rows of these links, or would."""
+    patterns: list[Pattern] = []
+    for columns, index in vertex.indexes.items():
+        assert index.partial, f"{vertex} is full: it is to be removed before its source is reset"
+        keys = list(index.keys())
+        patterns.extend(entry_pattern(index, k) for k in keys if not links.isdisjoint(sources.of_key(columns, k)))
+    return patterns

@@ -1,0 +1,3 @@
+"""How new full state comes to life: fed in slices while updates flow (``backfill.py``), or loaded and led up
+(``replay.py``).
+"""

@@ -1,0 +1,125 @@
+"""The graph of one domain at run time: nodes become vertices, linked, ranked and given their state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import assert_never
+
+from domains.operators import edges, stateless
+from domains.operators.aggregate import Aggregate
+from domains.operators.join import Join
+from domains.operators.operator import Operator, Vertex
+from domains.operators.state import Index, RowIndex
+from domains.operators.topk import TopK
+from domains.plan import graph
+from domains.plan.graph import Columns, Materialization, Node, NodeIndex
+from domains.store.storage import Store
+
+_bytes = attrgetter("bytes")
+
+
+class Vertices:
+    """All vertices by node index, in topological order (a node's parents are added before it)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_index: dict[NodeIndex, Vertex] = {}
+        self._rank = 0
+        self.bases: dict[str, list[Vertex]] = {}
+        self._indexes: list[Index] = []
+        """Of all vertices, to add their bytes up."""
+
+    def __iter__(self) -> Iterator[Vertex]:
+        return iter(self._by_index.values())
+
+    def __len__(self) -> int:
+        return len(self._by_index)
+
+    def __getitem__(self, index: NodeIndex) -> Vertex:
+        return self._by_index[index]
+
+    def __contains__(self, index: NodeIndex) -> bool:
+        return index in self._by_index
+
+    def accounted_bytes(self) -> int:
+        """After each batch: 2 µs for 64 indexes of 150 vertices, where a walk over the vertices took 16."""
+        return sum(map(_bytes, self._indexes))
+
+    def full_bytes(self) -> int:
+        """Of these, what no eviction frees."""
+        return sum(index.bytes for index in self._indexes if not index.partial)
+
+    def add(self, node: Node) -> Vertex:
+        parents = [] if isinstance(node.operator, graph.Ingress) else [self._by_index[p] for p in node.parents]
+        self._rank += 1
+        vertex = Vertex(node, self._operator(node, parents), parents, self._rank)
+        vertex.operator.bind(vertex)
+        self._by_index[node.index] = vertex
+        for parent in dict.fromkeys(parents):
+            parent.children.append(vertex)
+        if isinstance(node.operator, graph.Base):
+            self.bases.setdefault(node.operator.table, []).append(vertex)
+        elif node.materialization is not Materialization.NONE:
+            partial = node.materialization is Materialization.PARTIAL
+            for columns in node.indexes:
+                self._keep(vertex, vertex.operator.make_index(columns, partial))
+        return vertex
+
+    def _keep(self, vertex: Vertex, index: Index) -> None:
+        vertex.indexes[index.columns] = index
+        self._indexes.append(index)
+
+    def extend(self, node: Node) -> Vertex:
+        """Give a running vertex the further indexes and drives that the node now names."""
+        vertex = self._by_index[node.index]
+        for columns in node.indexes:
+            if columns not in vertex.indexes and not vertex.is_base:
+                self._add_index(vertex, columns)
+        vertex.node = node
+        return vertex
+
+    def _add_index(self, vertex: Vertex, columns: Columns) -> None:
+        """A partial index begins with holes; a full one is made at once, of what another holds."""
+        partial = vertex.node.materialization is Materialization.PARTIAL
+        index = vertex.operator.make_index(columns, partial)
+        if not partial:
+            assert isinstance(index, RowIndex), "a full aggregate has its groups from the beginning"
+            index.adopt(next(iter(vertex.indexes.values())))
+        self._keep(vertex, index)
+
+    def remove(self, index: NodeIndex) -> Vertex:
+        vertex = self._by_index.pop(index)
+        assert not vertex.children, f"{vertex} still has children"
+        for parent in dict.fromkeys(vertex.parents):
+            parent.children.remove(vertex)
+        if isinstance(vertex.node.operator, graph.Base):
+            self.bases[vertex.node.operator.table].remove(vertex)
+        if vertex.indexes:
+            self._indexes = [index for each in self for index in each.indexes.values()]
+        return vertex
+
+    def _operator(self, node: Node, parents: list[Vertex]) -> Operator:
+        match node.operator:
+            case graph.Base() as base:
+                return edges.Base(base, len(self._store.table(base.table).schema.columns))
+            case graph.Filter() as filter_:
+                return stateless.Filter(filter_)
+            case graph.Project() as project:
+                return stateless.Project(project, len(parents[0].node.columns))
+            case graph.Union():
+                return stateless.Union()
+            case graph.Join() as join:
+                return Join(join, len(parents[0].node.columns), len(parents[1].node.columns))
+            case graph.Aggregate() as aggregate:
+                return Aggregate(aggregate, parents[0].node.columns)
+            case graph.TopK() as topk:
+                return TopK(topk)
+            case graph.Ingress():
+                return edges.Ingress()
+            case graph.Egress():
+                return edges.Egress()
+            case graph.Reader() as reader:
+                return edges.Reader(reader)
+            case _:
+                assert_never(node.operator)

@@ -1,0 +1,91 @@
+"""Scalar functions: every name that a ``Call`` may carry, how it is typed, and the Python that it becomes.
+
+A function is an entry of a theme's small table, and :data:`FUNCTIONS` is all of them. Its typing rule speaks of types
+alone; where a constant decides (ROUND's digits, an interval's unit) :func:`call` looks at the arguments, so a planner
+makes its calls with :func:`call`. Functions are deterministic (NOW, RAND and UUID are not here: the engine is pure),
+follow MySQL 8 with binary collation, and never raise for data: what has no value is NULL.
+
+::
+
+    type_rules   which type two types meet in           arithmetic  numeric  bits
+    conversion   one kind's value as another's          comparands  comparison  logic  matching  control
+    exact        DECIMAL without a context's surprises  text  text_search
+    source       Function, Emitter: writing Python      dates  date_format  intervals  casts
+
+Known differences from MySQL: INTEGER arithmetic does not overflow; a text with garbage behind a date is no date (NULL);
+DATETIME as a number drops its fraction; REGEXP reads a BLOB as UTF-8.
+"""
+
+from __future__ import annotations
+
+from domains.errors import Unsupported
+from domains.language.expressions import Call, Expression
+from domains.language.functions import (
+    arithmetic,
+    casts,
+    comparands,
+    comparison,
+    dates,
+    intervals,
+    logic,
+    matching,
+    numeric,
+    text,
+)
+from domains.language.functions.source import Emitter, Function
+from domains.language.functions.type_rules import UNSIGNED, common_type, comparison_type, numeric_type, quotient_scale
+from domains.language.types import SqlType
+
+__all__ = [
+    "FUNCTIONS",
+    "UNSIGNED",
+    "Emitter",
+    "Function",
+    "call",
+    "common_type",
+    "comparison_type",
+    "numeric_type",
+    "quotient_scale",
+    "result_type",
+]
+
+FUNCTIONS: dict[str, Function] = {
+    **arithmetic.FUNCTIONS,
+    **comparands.FUNCTIONS,
+    **comparison.FUNCTIONS,
+    **logic.FUNCTIONS,
+    **matching.FUNCTIONS,
+    **logic.CONTROL,
+    **numeric.FUNCTIONS,
+    **numeric.BITS,
+    **text.FUNCTIONS,
+    **text.TEXT_SEARCH,
+    **dates.FUNCTIONS,
+    **intervals.FUNCTIONS,
+    **casts.FUNCTIONS,
+}
+
+
+def _function(name: str, count: int) -> Function:
+    function = FUNCTIONS.get(name)
+    if function is None:
+        raise Unsupported(f'function "{name}" is not supported')
+    function.check(count)
+    return function
+
+
+def result_type(name: str, argument_types: tuple[SqlType, ...]) -> SqlType:
+    """The type of a call, from its arguments' types alone.
+
+    Raises Unsupported for an unknown name and TypeViolation for a wrong number of arguments.
+    """
+    return _function(name, len(argument_types)).result_type(argument_types)
+
+
+def call(name: str, *arguments: Expression, type: SqlType | None = None) -> Call:
+    """A typed call. ``type`` is CAST's target; any other call is converted to it where it differs from its own."""
+    function = _function(name, len(arguments))
+    if type is None:
+        types = tuple(argument.type for argument in arguments)
+        type = function.refine(arguments) if function.refine else function.result_type(types)
+    return Call(name, arguments, type)

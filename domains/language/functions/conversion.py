@@ -1,0 +1,243 @@
+"""Implicit conversion between kinds, as MySQL does it: lossy, and never an error.
+
+``converter(source, target)`` gives the function for one pair of types, None where the value can stay as it is. It is
+never called with NULL, and may answer NULL (a text that is no date). Text becomes a number by its leading numeric
+prefix, ``'12abc'`` is 12 and ``'abc'`` is 0. DOUBLE becomes an integer half to even (C's ``rint``), DECIMAL half up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from typing import Any
+
+from domains.language.functions.exact import MAX_DIGITS, rounded, rounded_integer
+from domains.language.temporal import canonical_date, canonical_datetime, datetime_of_number
+from domains.language.types import Kind, SqlType, Value
+
+Converter = Callable[[Any], Value]
+
+_NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
+_INTEGER = re.compile(r"\s*([+-]?)0*([0-9]+)")
+
+MAX_DOUBLE = 1.7976931348623157e308
+
+
+def clamped(value: float) -> float:
+    """A finite DOUBLE without a negative zero; infinities saturate."""
+    if -MAX_DOUBLE <= value <= MAX_DOUBLE:
+        return value + 0.0
+    return MAX_DOUBLE if value > 0 else -MAX_DOUBLE
+
+
+def double_of_text(text: str) -> float:
+    match = _NUMBER.match(text)
+    return clamped(float(match[1])) if match else 0.0
+
+
+def double_of_number(value: int | Decimal) -> float:
+    """A DOUBLE of an exact number; intermediate integers have no bounds, so this one may saturate."""
+    try:
+        return clamped(float(value))
+    except OverflowError:
+        return MAX_DOUBLE if value > 0 else -MAX_DOUBLE
+
+
+def integer_of_text(text: str) -> int:
+    match = _INTEGER.match(text)
+    if match is None:
+        return 0
+    digits = match[2]
+    magnitude = int(digits) if len(digits) <= MAX_DIGITS else 10**MAX_DIGITS - 1
+    return -magnitude if match[1] == "-" else magnitude
+
+
+def number_of_text(text: str) -> int | Decimal:
+    """The number that a text begins with, with all its digits; 0 where it begins with none."""
+    match = _NUMBER.match(text)
+    if match is None:
+        return 0
+    digits = match[1]
+    if len(digits) <= MAX_DIGITS and digits.lstrip("+-").isdigit():
+        return int(digits)
+    try:
+        return Decimal(digits)
+    except InvalidOperation:  # An exponent beyond what Decimal holds.
+        mantissa, _, exponent = digits.lower().partition("e")
+        return (
+            0
+            if exponent.startswith("-") or not Decimal(mantissa)
+            else Decimal(("-" if mantissa.startswith("-") else "") + _HUGE)
+        )
+
+
+_HUGE = "1e999999"
+"""Larger than any number of a column, and still one that Decimal compares at once."""
+
+
+def decimal_of_text(text: str, scale: int) -> Decimal:
+    match = _NUMBER.match(text)
+    return _saturated(Decimal(match[1]), scale) if match else rounded(0, scale)
+
+
+def decimal_of_double(value: float, scale: int) -> Decimal:
+    return _saturated(Decimal(repr(value)), scale)
+
+
+def _saturated(value: Decimal, scale: int) -> Decimal:
+    """MySQL's DECIMAL holds 65 digits; a text or a DOUBLE beyond them is the greatest there is."""
+    if value and value.adjusted() >= MAX_DIGITS:
+        value = Decimal((value.is_signed(), (9,) * MAX_DIGITS, 0))
+    return rounded(value, scale)
+
+
+def text_of_decimal(value: Decimal) -> str:
+    return format(value, "f")
+
+
+def text_of_double(value: float) -> str:
+    """MySQL's spelling: the shortest digits that read back, ``1e20`` beyond 15 places, no ``.0``."""
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    point = len(digits) + exponent
+    text = "".join(map(str, digits))
+    prefix = "-" if sign else ""
+    if point > 15 or point < -14:
+        fraction = f".{text[1:]}" if len(text) > 1 else ""
+        return f"{prefix}{text[0]}{fraction}e{point - 1}"
+    if point <= 0:
+        return f"{prefix}0.{'0' * -point}{text}" if value else "0"
+    if exponent >= 0:
+        return prefix + text + "0" * exponent
+    return f"{prefix}{text[:point]}.{text[point:]}"
+
+
+def text_of_blob(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def text_of(value: int | float | str | bytes | Decimal) -> str:
+    """A canonical value as CONCAT and GROUP_CONCAT show it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return text_of_blob(value)
+    if isinstance(value, float):
+        return text_of_double(value)
+    return text_of_decimal(value) if isinstance(value, Decimal) else str(value)
+
+
+def blob_of_text(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def integer_of_moment(text: str) -> int:
+    """2026-01-31 08:00:00 as 20260131080000; the fraction is dropped."""
+    return int(text[:19].translate(_NO_PUNCTUATION))
+
+
+_NO_PUNCTUATION = str.maketrans("", "", "-: ")
+
+
+def _date_of_number(value: int) -> str | None:
+    text = datetime_of_number(value)
+    return None if text is None else text[:10]
+
+
+def _first_ten(text: str) -> str:
+    return text[:10]
+
+
+def _at_midnight(text: str) -> str:
+    return f"{text} 00:00:00"
+
+
+_DIRECT: dict[tuple[Kind, Kind], Converter] = {
+    (Kind.DECIMAL, Kind.INTEGER): rounded_integer,
+    (Kind.DOUBLE, Kind.INTEGER): round,
+    (Kind.TEXT, Kind.INTEGER): integer_of_text,
+    (Kind.DATE, Kind.INTEGER): integer_of_moment,
+    (Kind.DATETIME, Kind.INTEGER): integer_of_moment,
+    (Kind.INTEGER, Kind.DOUBLE): double_of_number,
+    (Kind.DECIMAL, Kind.DOUBLE): double_of_number,
+    (Kind.TEXT, Kind.DOUBLE): double_of_text,
+    (Kind.INTEGER, Kind.TEXT): str,
+    (Kind.DOUBLE, Kind.TEXT): text_of_double,
+    (Kind.DECIMAL, Kind.TEXT): text_of_decimal,
+    (Kind.BLOB, Kind.TEXT): text_of_blob,
+    (Kind.TEXT, Kind.BLOB): blob_of_text,
+    (Kind.INTEGER, Kind.DATE): _date_of_number,
+    (Kind.DATETIME, Kind.DATE): _first_ten,
+    (Kind.TEXT, Kind.DATE): canonical_date,
+    (Kind.INTEGER, Kind.DATETIME): datetime_of_number,
+    (Kind.DATE, Kind.DATETIME): _at_midnight,
+    (Kind.TEXT, Kind.DATETIME): canonical_datetime,
+}
+
+_TEMPORAL = (Kind.DATE, Kind.DATETIME)
+
+_THROUGH: dict[tuple[Kind, Kind], Kind] = {
+    (Kind.BLOB, Kind.INTEGER): Kind.TEXT,
+    (Kind.BLOB, Kind.DOUBLE): Kind.TEXT,
+    (Kind.BLOB, Kind.DECIMAL): Kind.TEXT,
+    (Kind.BLOB, Kind.DATE): Kind.TEXT,
+    (Kind.BLOB, Kind.DATETIME): Kind.TEXT,
+    (Kind.DATE, Kind.DOUBLE): Kind.INTEGER,
+    (Kind.DATETIME, Kind.DOUBLE): Kind.INTEGER,
+    (Kind.DATE, Kind.DECIMAL): Kind.INTEGER,
+    (Kind.DATETIME, Kind.DECIMAL): Kind.INTEGER,
+    (Kind.DOUBLE, Kind.DATE): Kind.INTEGER,
+    (Kind.DECIMAL, Kind.DATE): Kind.INTEGER,
+    (Kind.DOUBLE, Kind.DATETIME): Kind.INTEGER,
+    (Kind.DECIMAL, Kind.DATETIME): Kind.INTEGER,
+    (Kind.INTEGER, Kind.BLOB): Kind.TEXT,
+    (Kind.DOUBLE, Kind.BLOB): Kind.TEXT,
+    (Kind.DECIMAL, Kind.BLOB): Kind.TEXT,
+    (Kind.DATE, Kind.BLOB): Kind.TEXT,
+    (Kind.DATETIME, Kind.BLOB): Kind.TEXT,
+}
+"""Pairs that MySQL itself converts in two steps."""
+
+
+def converter(source: SqlType, target: SqlType) -> Converter | None:
+    """What turns a value of ``source`` into the canonical value of ``target``; None if it is that already.
+
+    Declared bounds (integer range, text length) are not applied: that is CAST's and the column's business.
+    """
+    if Kind.NULL in (source.kind, target.kind):
+        return None
+    if target.kind is Kind.DECIMAL:
+        return _to_decimal(source, target.scale)
+    if source.kind is target.kind or (source.kind in _TEMPORAL and target.kind is Kind.TEXT):
+        return None
+    direct = _DIRECT.get((source.kind, target.kind))
+    if direct is not None:
+        return direct
+    middle = SqlType(_THROUGH[source.kind, target.kind], "")
+    first, second = converter(source, middle), converter(middle, target)
+    assert second is not None
+    return second if first is None else partial(_chain, first, second)
+
+
+def _chain(first: Converter, second: Converter, value: Any) -> Value:
+    middle = first(value)
+    return None if middle is None else second(middle)
+
+
+def _to_decimal(source: SqlType, scale: int) -> Converter | None:
+    if source.kind is Kind.DECIMAL:
+        return None if source.scale == scale else partial(rounded, scale=scale)
+    if source.kind is Kind.INTEGER:
+        return partial(rounded, scale=scale)
+    if source.kind is Kind.DOUBLE:
+        return partial(decimal_of_double, scale=scale)
+    if source.kind is Kind.TEXT:
+        return partial(decimal_of_text, scale=scale)
+    through = Kind.TEXT if source.kind is Kind.BLOB else Kind.INTEGER
+    middle = SqlType(through, "")
+    first, second = converter(source, middle), _to_decimal(middle, scale)
+    assert first is not None
+    assert second is not None
+    return partial(_chain, first, second)

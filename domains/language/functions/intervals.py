@@ -1,0 +1,159 @@
+"""DATE_ADD, DATE_SUB, TIMESTAMPDIFF, STR_TO_DATE: where a constant argument decides what the function does.
+
+A unit is a constant text: MICROSECOND, SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER or YEAR. A DATE moved by whole
+days stays a DATE, moved by hours it becomes a DATETIME; a text stays a text. Months end where the month ends
+(2024-01-31 + 1 MONTH is 2024-02-29); what leaves the years 1 to 9999 is NULL.
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from domains.errors import Unsupported
+from domains.language.expressions import Call, Constant, Expression
+from domains.language.functions.dates import cannot_read, moment, names_day, names_time, str_to_date
+from domains.language.functions.source import Emitter, Function, Types, registry
+from domains.language.temporal import canonical_date, canonical_datetime
+from domains.language.types import BIGINT, DATE, DATETIME, DOUBLE, TEXT, Kind, SqlType
+
+_MICROSECONDS = {
+    "MICROSECOND": 1,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_WHOLE_DAYS = frozenset({"DAY", "WEEK", *_MONTHS})
+
+
+def unit_of(e: Expression) -> str:
+    unit = e.value.upper() if isinstance(e, Constant) and isinstance(e.value, str) else ""
+    if unit not in _MICROSECONDS and unit not in _MONTHS:
+        raise Unsupported(
+            f'interval unit "{unit.lower()}" is not supported' if unit else "an interval unit must be a constant",
+            hint="use microsecond, second, minute, hour, day, week, month, quarter or year",
+        )
+    return unit
+
+
+def _in_months(at: datetime, months: int) -> datetime:
+    year, month = divmod(at.year * 12 + at.month - 1 + months, 12)
+    day = min(at.day, monthrange(year, month + 1)[1])
+    return at.replace(year=year, month=month + 1, day=day)
+
+
+def shift(at: datetime, amount: int | float, unit: str) -> datetime | None:
+    try:
+        if unit in _MONTHS:
+            return _in_months(at, int(amount) * _MONTHS[unit])
+        return at + timedelta(microseconds=round(amount * _MICROSECONDS[unit]))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _mover(unit: str, sign: int, source: Kind, result: Kind) -> Callable[[str, Any], str | None]:
+    """A function of (canonical moment or text, amount)."""
+
+    def move(text: str, amount: float) -> str | None:
+        start = canonical_datetime(text) if source is Kind.TEXT else text
+        if start is None:
+            return None
+        moved = shift(datetime.fromisoformat(start), sign * amount, unit)
+        if moved is None:
+            return None
+        if result is Kind.TEXT:
+            stays_day = unit in _WHOLE_DAYS and canonical_date(text) == text
+            return str(moved.date()) if stays_day else str(moved)
+        return str(moved.date()) if result is Kind.DATE else str(moved)
+
+    return move
+
+
+def _moved_type(types: Types) -> SqlType:
+    """Without knowing the unit: a DATE may become a DATETIME."""
+    return DATETIME if types[0].kind in (Kind.DATE, Kind.DATETIME) else TEXT
+
+
+def _moved_type_by_unit(arguments: tuple[Expression, ...]) -> SqlType:
+    by_days = unit_of(arguments[2]) in _WHOLE_DAYS
+    return DATE if by_days and arguments[0].type.kind is Kind.DATE else _moved_type((arguments[0].type,))
+
+
+def _moving(name: str, sign: int) -> Function:
+    def value(emitter: Emitter, call: Call) -> str:
+        start, amount, unit_argument = call.arguments
+        unit = unit_of(unit_argument)
+        # Only seconds take a fraction; every other amount is rounded as a cast to INTEGER rounds it.
+        amount_type = DOUBLE if unit == "SECOND" and amount.type.kind is not Kind.INTEGER else BIGINT
+        natural = _moved_type_by_unit(call.arguments)
+        source = moment(start.type) if start.type.kind in (Kind.DATE, Kind.DATETIME) else TEXT
+        mover = emitter.bind(_mover(unit, sign, source.kind, natural.kind))
+        sources = [emitter.as_type(start, source), emitter.as_type(amount, amount_type)]
+        moved = emitter.strict(sources, lambda text, count: f"{mover}({text}, {count})")
+        return emitter.converted(moved, natural, call.type)
+
+    return Function(name, (3, 3), _moved_type, value, by_target=True, refine=_moved_type_by_unit)
+
+
+# --- differences ----------------------------------------------------------------------------------------------------
+
+
+def _months_between(a: datetime, b: datetime) -> int:
+    """Whole months from a to b: the last one counts once its day and time are reached."""
+    if b < a:
+        return -_months_between(b, a)
+    months = (b.year - a.year) * 12 + b.month - a.month
+    return months - ((b.day, b.time()) < (a.day, a.time()))
+
+
+def difference(a: str, b: str, unit: str) -> int:
+    start, end = datetime.fromisoformat(a), datetime.fromisoformat(b)
+    if unit in _MONTHS:
+        months = _months_between(start, end)
+        return months // _MONTHS[unit] if months >= 0 else -(-months // _MONTHS[unit])
+    span = (end - start) // timedelta(microseconds=1)
+    size = _MICROSECONDS[unit]
+    return span // size if span >= 0 else -(-span // size)
+
+
+def _timestamp_difference(emitter: Emitter, call: Call) -> str:
+    unit = emitter.bind(unit_of(call.arguments[0]))
+    sources = [emitter.as_type(e, DATETIME) for e in call.arguments[1:]]
+    return emitter.strict(sources, lambda a, b: f"{emitter.bind(difference)}({a}, {b}, {unit})")
+
+
+# --- STR_TO_DATE ----------------------------------------------------------------------------------------------------
+
+
+def _type_by_format(arguments: tuple[Expression, ...]) -> SqlType:
+    """:raises Unsupported: the format asks for what there is no type for, a time of day, or for weeks."""
+    form = arguments[1]
+    if not isinstance(form, Constant) or not isinstance(form.value, str):
+        return DATETIME
+    unknown = min(cannot_read(form.value), default=None)
+    if unknown is not None:
+        raise Unsupported(f'STR_TO_DATE by "%{unknown}"', hint="read year, month and day, or the day of the year (%j)")
+    if not names_time(form.value):
+        return DATE
+    if not names_day(form.value):
+        raise Unsupported("STR_TO_DATE of a time of day", hint="there is no TIME type: read a day as well")
+    return DATETIME
+
+
+def _str_to_date(emitter: Emitter, call: Call) -> str:
+    sources = [emitter.as_type(e, TEXT) for e in call.arguments]
+    source = emitter.strict(sources, lambda text, form: f"{emitter.bind(str_to_date)}({text}, {form})")
+    return emitter.converted(source, TEXT, call.type)
+
+
+FUNCTIONS = registry(
+    _moving("date_add", 1),
+    _moving("date_sub", -1),
+    Function("timestampdiff", (3, 3), lambda _types: BIGINT, _timestamp_difference),
+    Function("str_to_date", (2, 2), lambda _types: DATETIME, _str_to_date, by_target=True, refine=_type_by_format),
+)

@@ -1,0 +1,283 @@
+"""Functions of text: building it, cutting it, padding it. Positions count characters from 1, and bytes in a BLOB.
+
+A result longer than MySQL's ``max_allowed_packet`` is NULL, so that no expression can ask for gigabytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, AnyStr
+
+from domains.language.expressions import Call
+from domains.language.functions.numeric import MASK
+from domains.language.functions.source import Emitter, Function, Parameter, Types, implemented, registry
+from domains.language.functions.type_rules import comparison_type
+from domains.language.types import BIGINT, BLOB, TEXT, Kind, SqlType
+
+MAX_TEXT = 64 * 1024 * 1024
+"""MySQL's default ``max_allowed_packet``."""
+
+
+def _upper(text: str) -> str:
+    """One character for each, as in MySQL: ``ß`` has no capital letter of its own."""
+    return text.upper() if text.isascii() else "".join(map(_capital, text))
+
+
+def _capital(character: str) -> str:
+    for mapped in (character.upper(), character.title()):  # U+1FB3 has a single letter only as a title's first.
+        if len(mapped) == 1:
+            return mapped
+    return character
+
+
+def _lower(text: str) -> str:
+    """One character for each, wherever it stands: no final sigma, and ``İ`` is ``i`` without a further dot."""
+    return text.lower() if text.isascii() else "".join([character.lower()[0] for character in text])
+
+
+def textual(
+    name: str,
+    parameters: Sequence[Parameter],
+    result: SqlType,
+    implementation: Callable[..., Any],
+    *,
+    optional: int = 0,
+    variadic: bool = False,
+    of_bytes: Callable[..., Any] | None = None,
+) -> Function:
+    """A function of texts that takes bytes, too, as MySQL its binary strings: where one of the texts is a BLOB all of
+    them are, a character is a byte, and the text that comes out is a BLOB. ``of_bytes`` does it where a byte is no
+    letter."""
+
+    def is_binary(types: Types) -> bool:
+        wanted = (parameters[min(i, len(parameters) - 1)] for i in range(len(types)))
+        return any(type.kind is Kind.BLOB and each == TEXT for type, each in zip(types, wanted, strict=True))
+
+    def result_type(types: Types) -> SqlType:
+        return BLOB if result == TEXT and is_binary(types) else result
+
+    def value(emitter: Emitter, call: Call) -> str:
+        types = tuple(argument.type for argument in call.arguments)
+        return (binary if is_binary(types) else plain).value(emitter, call)
+
+    bytewise = [BLOB if each == TEXT else each for each in parameters]
+    plain = implemented(name, parameters, result, implementation, optional=optional, variadic=variadic)
+    binary = implemented(name, bytewise, result, by_bytes(of_bytes or implementation), variadic=variadic)
+    return Function(name, plain.arity, result_type, value)
+
+
+def by_bytes(implementation: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of texts as one of bytes, each of which is a character to it."""
+
+    def of_bytes(*arguments: Any) -> Any:
+        found = implementation(*[a.decode("latin-1") if isinstance(a, bytes) else a for a in arguments])
+        return found.encode("latin-1") if isinstance(found, str) else found
+
+    return of_bytes
+
+
+def _text_or_bytes(type: SqlType) -> SqlType:
+    return BLOB if type.kind is Kind.BLOB else TEXT
+
+
+def _concat(*parts: str) -> str | None:
+    return bounded("".join(parts))
+
+
+def bounded(text: AnyStr) -> AnyStr | None:
+    return text if len(text) <= MAX_TEXT else None
+
+
+def substring(text: str, start: int, count: int | None = None) -> str:
+    """A negative start counts from the end; a start of 0, or before the text, gives the empty text."""
+    size = len(text)
+    if start == 0 or -start > size or start > size:
+        return ""
+    begin = start - 1 if start > 0 else size + start
+    return text[begin:] if count is None else text[begin : begin + max(0, count)]
+
+
+def _left(text: str, count: int) -> str:
+    return text[: max(0, count)]
+
+
+def _right(text: str, count: int) -> str:
+    return text[-count:] if count > 0 else ""
+
+
+def _ltrim(text: str, what: str = " ") -> str:
+    if len(what) == 1:
+        return text.lstrip(what)
+    start = 0
+    while what and text.startswith(what, start):
+        start += len(what)
+    return text[start:]
+
+
+def _rtrim(text: str, what: str = " ") -> str:
+    if len(what) == 1:
+        return text.rstrip(what)
+    end = len(text)
+    while what and text.endswith(what, 0, end):
+        end -= len(what)
+    return text[:end]
+
+
+def _trim(text: str, what: str = " ") -> str:
+    return _rtrim(_ltrim(text, what), what)
+
+
+def _replace(text: str, old: str, new: str) -> str | None:
+    if not old:
+        return text
+    if len(new) > len(old) and len(text) + text.count(old) * (len(new) - len(old)) > MAX_TEXT:
+        return None
+    return text.replace(old, new)
+
+
+def _repeat(text: str, count: int) -> str | None:
+    return text * min(max(0, count), MAX_TEXT) if len(text) * count <= MAX_TEXT else None
+
+
+def _padding(pad: str, missing: int) -> str:
+    return (pad * (missing // len(pad) + 1))[:missing]
+
+
+def _lpad(text: str, size: int, pad: str = " ") -> str | None:
+    if not 0 <= size <= MAX_TEXT:
+        return None
+    if size <= len(text):
+        return text[:size]
+    return _padding(pad, size - len(text)) + text if pad else ""
+
+
+def _rpad(text: str, size: int, pad: str = " ") -> str | None:
+    if not 0 <= size <= MAX_TEXT:
+        return None
+    if size <= len(text):
+        return text[:size]
+    return text + _padding(pad, size - len(text)) if pad else ""
+
+
+def _space(count: int) -> str | None:
+    return " " * max(0, count) if count <= MAX_TEXT else None
+
+
+def _substring_index(text: str, delimiter: str, count: int) -> str:
+    """What stands before the count-th delimiter, or after it, counted from the end, where the count is negative."""
+    if not delimiter or not count:
+        return ""
+    parts = text.split(delimiter) if count > 0 else text.rsplit(delimiter)
+    return delimiter.join(parts[:count] if count > 0 else parts[count:])
+
+
+def _length(value: str | bytes) -> int:
+    """In bytes of UTF-8."""
+    return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+
+
+FUNCTIONS = registry(
+    textual("concat", [TEXT], TEXT, _concat, variadic=True),
+    textual("lower", [TEXT], TEXT, _lower, of_bytes=str),
+    textual("upper", [TEXT], TEXT, _upper, of_bytes=str),
+    implemented("length", [_text_or_bytes], BIGINT, _length),
+    textual("char_length", [TEXT], BIGINT, len),
+    textual("substring", [TEXT, BIGINT, BIGINT], TEXT, substring, optional=1),
+    textual("left", [TEXT, BIGINT], TEXT, _left),
+    textual("right", [TEXT, BIGINT], TEXT, _right),
+    textual("trim", [TEXT, TEXT], TEXT, _trim, optional=1),
+    textual("ltrim", [TEXT, TEXT], TEXT, _ltrim, optional=1),
+    textual("rtrim", [TEXT, TEXT], TEXT, _rtrim, optional=1),
+    textual("replace", [TEXT, TEXT, TEXT], TEXT, _replace),
+    textual("reverse", [TEXT], TEXT, lambda text: text[::-1]),
+    textual("repeat", [TEXT, BIGINT], TEXT, _repeat),
+    textual("lpad", [TEXT, BIGINT, TEXT], TEXT, _lpad, optional=1),
+    textual("rpad", [TEXT, BIGINT, TEXT], TEXT, _rpad, optional=1),
+    implemented("space", [BIGINT], TEXT, _space),
+    textual("substring_index", [TEXT, TEXT, BIGINT], TEXT, _substring_index),
+)
+
+
+# Where a text stands in another, how two compare, and what identifies a text: INSTR, FIELD, STRCMP, MD5 …
+
+
+def locate(what: str, text: str, start: int = 1) -> int:
+    """1-based; 0 where it is not found."""
+    return text.find(what, start - 1) + 1 if 1 <= start <= len(text) + 1 else 0
+
+
+def _find_in_set(what: str, members: str) -> int:
+    if "," in what or not members:
+        return 0
+    parts = members.split(",")
+    return parts.index(what) + 1 if what in parts else 0
+
+
+def _strcmp(x: str, y: str) -> int:
+    return (x > y) - (x < y)
+
+
+def _ascii(value: bytes) -> int:
+    return value[0] if value else 0
+
+
+def _text_bytes_or_integer(type: SqlType) -> SqlType:
+    """HEX shows numbers as numbers and everything else byte by byte."""
+    return BIGINT if type.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE) else BLOB
+
+
+def _hex(value: int | bytes) -> str:
+    return value.hex().upper() if isinstance(value, bytes) else f"{value & MASK:X}"
+
+
+def _md5(value: bytes) -> str:
+    return hashlib.md5(value, usedforsecurity=False).hexdigest()
+
+
+def _sha1(value: bytes) -> str:
+    return hashlib.sha1(value, usedforsecurity=False).hexdigest()
+
+
+def _field(emitter: Emitter, call: Call) -> str:
+    """FIELD(x, a, b, …): the place of the first that equals x, else 0. Never NULL."""
+    common = call.arguments[0].type
+    for argument in call.arguments[1:]:
+        common = comparison_type(common, argument.type)
+    names = [emitter.as_type(e, common) for e in call.arguments]
+    return f"{emitter.bind(_place)}({', '.join(names)})"
+
+
+def _place(x: object, *others: object) -> int:
+    return others.index(x) + 1 if x is not None and x in others else 0
+
+
+def _concat_ws(emitter: Emitter, call: Call) -> str:
+    """Only a NULL separator makes the result NULL; other NULLs are left out."""
+    type = _joined_type(tuple(e.type for e in call.arguments))
+    separator, *parts = [emitter.as_type(e, type) for e in call.arguments]
+    tuple_source = f"({''.join(f'{part}, ' for part in parts)})"
+    return emitter.strict([separator], lambda name: f"{emitter.bind(_join)}({name}, {tuple_source})")
+
+
+def _joined_type(types: Types) -> SqlType:
+    return BLOB if any(type.kind is Kind.BLOB for type in types) else TEXT
+
+
+def _join(separator: AnyStr, parts: tuple[AnyStr | None, ...]) -> AnyStr | None:
+    return bounded(separator.join([part for part in parts if part is not None]))
+
+
+TEXT_SEARCH = registry(
+    Function("concat_ws", (2, None), _joined_type, _concat_ws),
+    textual("instr", [TEXT, TEXT], BIGINT, lambda text, what: text.find(what) + 1),
+    textual("locate", [TEXT, TEXT, BIGINT], BIGINT, locate, optional=1),
+    textual("position", [TEXT, TEXT], BIGINT, locate),
+    textual("find_in_set", [TEXT, TEXT], BIGINT, _find_in_set),
+    textual("strcmp", [TEXT, TEXT], BIGINT, _strcmp),
+    Function("field", (2, None), lambda _types: BIGINT, _field),
+    implemented("ascii", [BLOB], BIGINT, _ascii),
+    implemented("hex", [_text_bytes_or_integer], TEXT, _hex),
+    implemented("md5", [BLOB], TEXT, _md5),
+    implemented("sha1", [BLOB], TEXT, _sha1),
+)

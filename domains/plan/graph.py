@@ -1,0 +1,238 @@
+"""The dataflow graph as data: operators, nodes, and what is kept at each of them.
+
+An operator says *what* a node computes, by an equation over its parents; ``Materialization`` says what the node
+*keeps* of it. Column positions count from 0 in the node's output row.
+
+====================  ======================================================================================
+operator              equation
+====================  ======================================================================================
+Base(t)               the rows of base table t
+Filter(p)             σ_p(X): rows for which p is true (not false, not NULL)
+Project(e…)           π_e(X), a bag: duplicates stay
+Union()               X₁ ∪ X₂ ∪ …, a bag (UNION ALL)
+Join(inner)           L ⋈ R on left_on = right_on; output is the left row followed by the right row
+Join(left)            … and each left row without a match, followed by NULLs; ``residual`` is part of the match
+Aggregate(g; f…)      γ_{g; f}(X); output is the group columns followed by one column a function
+Aggregate(all; -)     DISTINCT
+TopK(g; o; k)         of each group of X, the ``limit`` first rows by ``order`` after ``offset``
+Ingress / Egress      a link from and to another domain
+Reader                the end of a view: keyed, ordered, published to the outside
+====================  ======================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+from domains.language.expressions import Expression
+from domains.language.types import Column, Row, SqlType
+
+NodeIndex = NewType("NodeIndex", int)
+DomainIndex = NewType("DomainIndex", int)
+Columns = tuple[int, ...]
+
+
+class JoinKind(StrEnum):
+    INNER = "inner"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """Where a node stands: in ``shards`` shards of its group, numbered from ``first``.
+
+    A row is at ``first + shard_of(row[c], shards)`` for every ``c`` of ``columns`` (an equi-join's output has the
+    column twice); with none of them it may be at any.
+    """
+
+    shards: int = 1
+    columns: frozenset[int] = frozenset()
+    first: int = 0
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + self.shards)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A base table, cut to ``columns`` (positions in the stored row).
+
+    ALTER TABLE only ever appends positions, so a running view keeps the Base node it was planned on.
+    """
+
+    table: str
+    columns: Columns
+    primary_key: Columns
+    """Positions in the node's output; () for a bag."""
+    generation: int = 0
+    """The table's (``TableSchema``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    predicate: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    expressions: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """``left_on[i] = right_on[i]`` for all i; both empty for a cross join. NULL equals nothing."""
+
+    kind: JoinKind
+    left_on: Columns
+    right_on: Columns
+    residual: Expression | None = None
+    """Left joins only: a further condition of the match, over left row ++ right row. (An inner join's residual is a
+    Filter above it.)"""
+
+
+class AggregateFunction(StrEnum):
+    COUNT_ROWS = "count_rows"
+    COUNT = "count"
+    COUNT_DISTINCT = "count_distinct"
+    SUM = "sum"
+    SUM_DISTINCT = "sum_distinct"
+    AVG = "avg"
+    AVG_DISTINCT = "avg_distinct"
+    MIN = "min"
+    MAX = "max"
+    GROUP_CONCAT = "group_concat"
+    GROUP_CONCAT_DISTINCT = "group_concat_distinct"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerm:
+    """One term of ORDER BY. NULL sorts first ascending and last descending, as in MySQL."""
+
+    column: int
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    function: AggregateFunction
+    argument: int | None
+    """The parent's column; None for COUNT(*)."""
+    type: SqlType
+    separator: str = ","
+    order: tuple[OrderTerm, ...] = ()
+    """GROUP_CONCAT … ORDER BY, over the parent's columns; else the values are sorted (MySQL leaves it open)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    group: Columns
+    calls: tuple[AggregateCall, ...]
+    scalar: bool = False
+    """No GROUP BY clause: the group () has its one row also over no input (COUNT(*) is 0, the rest NULL)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """Ties are broken by the whole row, so that the answer is a function of the input."""
+
+    group: Columns
+    order: tuple[OrderTerm, ...]
+    limit: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """Receives what ``source`` (a node of another domain) sends; the node's only parent edge crosses the link.
+
+    Where ``source`` is sharded, each of its shards has a link of its own, in the order of their numbers; a row comes
+    from the shard that column ``by`` decides (None: from any of them).
+    """
+
+    source: NodeIndex
+    by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """Sends its parent's deltas, evictions and fills down the links to ``ingress`` nodes of other domains."""
+
+
+class ParameterKind(StrEnum):
+    EQUAL = "="
+    IN = "in"
+    LESS = "<"
+    LESS_EQUAL = "<="
+    GREATER = ">"
+    GREATER_EQUAL = ">="
+    LIMIT = "limit"
+    OFFSET = "offset"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One ``?`` of a view: how it constrains the reader, in the order in which the statement names them."""
+
+    name: str
+    """The column's name (``limit``/``offset`` for those), made unique within the view."""
+    kind: ParameterKind
+    column: int | None
+    """The reader's column that it is compared with; None for LIMIT and OFFSET."""
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The end of a view. The node's rows are the parent's rows; ``visible`` of them are shown to the user.
+
+    ``key`` are the columns by which entries are filled and evicted (those equality parameters that have a
+    provenance). A look-up walks ``key ‖ seek ‖ order``: ``seek`` are the further equality columns and then at most one
+    range column; rows come out by ``order`` (ties by the row itself).
+    """
+
+    view: str
+    key: Columns
+    seek: Columns
+    order: tuple[OrderTerm, ...]
+    visible: int
+    """The first ``visible`` columns are shown; hidden ones (keys, order) follow them."""
+    parameters: tuple[Parameter, ...] = ()
+    limit: int | None = None
+    """A constant LIMIT that is applied when reading (IN lists, ranges); a TopK has applied it before where it can."""
+    offset: int = 0
+    empty: Row | None = None
+    """The visible row that a look-up answers where there are none (a COUNT(*) without GROUP BY is 0, not absent)."""
+
+
+Operator = Base | Filter | Project | Union | Join | Aggregate | TopK | Ingress | Egress | Reader
+
+
+class Materialization(StrEnum):
+    NONE = "none"
+    PARTIAL = "partial"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A vertex of the dataflow. ``indexes`` are the column sets that its state is held by (also for a Base)."""
+
+    index: NodeIndex
+    operator: Operator
+    parents: tuple[NodeIndex, ...]
+    columns: tuple[Column, ...]
+    materialization: Materialization = Materialization.NONE
+    indexes: tuple[Columns, ...] = ()
+    reason: str = ""
+    """Why the state is full, for EXPLAIN."""
+    domain: DomainIndex = DomainIndex(0)
+    drives: tuple[tuple[Columns, int], ...] = ()
+    """Joins: for each look-up that passes through, the side that it is pulled from (0 left, 1 right)."""

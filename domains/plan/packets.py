@@ -1,0 +1,289 @@
+"""What a domain is handed (data plane), and what it orders the worker to do.
+
+``Packet`` carries data, ``Command`` (``commands.py``) changes the graph: two vocabularies, each matched exhaustively.
+Every packet on a link carries the link's sequence number, the controller's epoch and the clock, from the first format
+on: the receiver refuses gaps and stale epochs, and a view's clock advances also where no rows come.
+
+::
+
+    client ── Write ──► ┌────────┐ ── Send(Update) ──► next domain
+    reader ── Read ───► │ domain │ ── Send(Upquery) ─► previous domain (answered by fills inside an Update)
+    worker ── Evict ──► └────────┘ ── Publish ──► reader map        ── Reply ──► whoever asked
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NewType
+
+from domains.errors import HeadraceError
+from domains.language.expressions import Expression
+from domains.language.types import Delta, Row
+from domains.plan.graph import Columns, DomainIndex, NodeIndex
+
+LinkId = NewType("LinkId", int)
+RequestId = NewType("RequestId", int)
+FIRST_DOMAIN = DomainIndex(0)
+DOMAINS_MAX = 65_536
+LANES_MAX = 64
+"""A link's id is (sender × DOMAINS_MAX + receiver) × LANES_MAX + lane: the same in every plan, and its ends can be told
+from it. The lane is how many links a path has crossed before. Two domains that feed each other would otherwise wait for
+each other's clocks for ever: a clock on one lane depends on those of lower lanes only."""
+
+
+def link_between(sender: DomainIndex, receiver: DomainIndex, lane: int = 0) -> LinkId:
+    assert lane < LANES_MAX, f"a path crosses more than {LANES_MAX} links"
+    return LinkId((sender * DOMAINS_MAX + receiver) * LANES_MAX + lane)
+
+
+def sender_of(link: LinkId) -> DomainIndex:
+    return DomainIndex(link // LANES_MAX // DOMAINS_MAX)
+
+
+def receiver_of(link: LinkId) -> DomainIndex:
+    return DomainIndex(link // LANES_MAX % DOMAINS_MAX)
+
+
+def lane_of(link: LinkId) -> int:
+    return link % LANES_MAX
+
+
+Clock = dict[str, int]
+"""Base shard (its table's name) → the latest sequence number that is reflected."""
+
+
+# --- writes -----------------------------------------------------------------------------------------------------
+
+Access = tuple[tuple[Columns, tuple[Row, ...]], ...]
+"""What a WHERE ties to constants: every row that it is true for has, in each part's columns, one of the part's keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Rows of the table's stored width, already coerced, defaults filled in; None in an AUTO_INCREMENT column asks
+    for the next value."""
+
+    table: str
+    rows: tuple[Row, ...]
+    on_conflict: str = "error"
+    """``error``, ``ignore`` (INSERT IGNORE), ``replace`` (REPLACE) or ``update`` (ON DUPLICATE KEY UPDATE);
+    or ``list``, which is ``error`` where every row that is refused is told of, not the first (:class:`Refused`)."""
+    assignments: tuple[tuple[int, Expression], ...] = ()
+    """For ``update``: (position, expression over the old row ++ the row that was to be inserted)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE table SET … WHERE …; expressions over the stored row."""
+
+    table: str
+    where: Expression | None
+    assignments: tuple[tuple[int, Expression], ...]
+    access: Access = ()
+    """The engine picks an index by it."""
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: str
+    where: Expression | None
+    access: Access = ()
+    limit: int | None = None
+
+
+Operation = Insert | Update | Delete
+
+
+# --- packets ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A write's place in a stream of writes, whose numbers begin at 1 (``streams.py``).
+
+    Number 0 has no rows and says that the stream is at its beginning: what is known of it is forgotten.
+    """
+
+    stream: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    request: RequestId
+    operation: Operation
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Fill these keys of a reader; replied to when all of them are filled."""
+
+    request: RequestId
+    reader: NodeIndex
+    keys: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictKeys:
+    request: RequestId
+    node: NodeIndex
+    keys: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictMemory:
+    """Free at least ``excess`` accounted bytes of what is used least. A step of its own, never mixed into another."""
+
+    excess: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Keys that were read: a sample, and others that were not told of lately. For the order of eviction."""
+
+    reader: NodeIndex
+    keys: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What an eviction says to those below: entries that agree with ``values`` may hold no longer.
+
+    ``columns[i]`` are the columns that all carry ``values[i]`` (an equi-join's output has a join column twice).
+    ``strict``: an entry with this key was evicted above, so only entries whose key contains every value are meant.
+    Else a *row* named it: entries agree on those of their key columns that it knows, of which there is at least one.
+    """
+
+    columns: tuple[Columns, ...]
+    values: Row
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """The answer to an upquery: all rows of the sending shard that have ``key`` in ``columns``."""
+
+    node: NodeIndex
+    columns: Columns
+    key: Row
+    rows: tuple[Delta, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfilled:
+    """The answer to an upquery of a key that the sending shard cannot read: the hole stays one."""
+
+    node: NodeIndex
+    columns: Columns
+    key: Row
+    error: HeadraceError
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUpdate:
+    """What one step of the sending domain says on one link. Evictions come first, then deltas, then fills."""
+
+    link: LinkId
+    sequence: int
+    epoch: int
+    clock: Clock
+    evictions: tuple[tuple[NodeIndex, Pattern], ...] = ()
+    """By receiving ingress."""
+    deltas: tuple[tuple[NodeIndex, tuple[Delta, ...]], ...] = ()
+    fills: tuple[Fill, ...] = ()
+    ended: tuple[NodeIndex, ...] = ()
+    """Receiving ingresses for which no more comes over this link: what fed them was removed. Their clock stands."""
+    unfilled: tuple[Unfilled, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Upquery:
+    """Against the link's direction: fill ``keys`` of the receiving ingress ``node`` over ``link``."""
+
+    link: LinkId
+    epoch: int
+    node: NodeIndex
+    columns: Columns
+    keys: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReset:
+    """Another domain has started anew, as incarnation ``epoch``.
+
+    What came from it is void, and fills that await it are asked for again; links to it begin at sequence 1.
+    """
+
+    peer: DomainIndex
+    epoch: int
+
+
+Packet = Write | Read | EvictKeys | EvictMemory | Touch | LinkUpdate | Upquery | PeerReset
+
+
+# --- effects ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    rows_affected: int
+    clock: Clock
+    """The position of the write, which a token carries."""
+    first_id: int | None = None
+    """The first AUTO_INCREMENT value that was generated for a row which was inserted."""
+    repeated: bool = False
+    """Its number was done before: nothing was changed now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was changed, because of these rows: (number, from 1, and why)."""
+
+    rows: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: HeadraceError
+
+
+Outcome = Written | Refused | Filled | Evicted | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    link: LinkId
+    packet: LinkUpdate | Upquery
+
+
+@dataclass(slots=True)
+class Publish:
+    """One reader's changes of one step, to be applied in one transaction: evictions, then fills, then deltas."""
+
+    reader: NodeIndex
+    evicted: list[Row] = field(default_factory=list)
+    filled: list[tuple[Row, list[Delta]]] = field(default_factory=list)
+    deltas: list[tuple[Row, Delta]] = field(default_factory=list)
+    domain: DomainIndex = FIRST_DOMAIN
+    """Whose reader it is: shards of one reader are published apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    request: RequestId
+    outcome: Outcome
+
+
+Effect = Send | Publish | Reply

@@ -1,0 +1,1 @@
+"""Base state as the engine sees it: the protocol of a store, its twin in memory, and what the steps ask of either."""

@@ -1,0 +1,284 @@
+"""The Store made of dicts: what the simulator and Spark tasks give a domain in place of RocksDB.
+
+It keeps the same promises as ``worker/rocks`` and is tested by the same suite: a step is staged, then committed as a
+whole or rolled back; a look-up sees committed steps only; scans go in storage order. Nothing is durable. Rows are
+kept by content with their weight, and each index (the primary key is one) maps a key to the rows that have it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+
+from domains.errors import AlreadyExists, NotFound
+from domains.language.encoding import encode_key
+from domains.language.types import Delta, Row, TableSchema
+from domains.plan.deltas import at_most
+from domains.plan.graph import Columns
+from domains.store.storage import added_values, best_key, declared_indexes
+
+_Weights = dict[Row, int]
+
+
+def _add(weights: _Weights, row: Row, weight: int) -> None:
+    total = weights.get(row, 0) + weight
+    assert total >= 0, f"retraction of a row that is not stored: {row!r}"
+    if total:
+        weights[row] = total
+    else:
+        del weights[row]
+
+
+class MemoryTable:
+    """One table's rows; see :class:`domains.store.storage.TableStore`."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self.schema = schema
+        self._rows: _Weights = {}
+        self._indexes: dict[Columns, dict[Row, _Weights]] = {columns: {} for columns in declared_indexes(schema)}
+        if schema.primary_key:
+            self._indexes[schema.primary_key] = {}
+        self._building: set[Columns] = set()
+        self._staged: list[Delta] = []
+        self._count = 0
+        self._auto_increment = self._committed_auto_increment = 0
+        self._streams: dict[str, int] = {}
+        self._staged_streams: dict[str, int] = {}
+        self._ordered: list[tuple[bytes, Row]] | None = None
+        """The rows in storage order, made when a scan needs it and dropped by the next commit."""
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def find(self, columns: Columns, key: Row) -> list[Delta]:
+        assert not self._staged, "look-up with uncommitted staged deltas"
+        if not columns:
+            return list(self._rows.items())
+        index = self._index(columns)
+        if index is None:
+            wanted = list(zip(columns, key, strict=True))
+            return [(row, n) for row, n in self._rows.items() if all(row[at] == value for at, value in wanted)]
+        taken, rows_by_key = index
+        return list(rows_by_key.get(tuple(key[columns.index(at)] for at in taken), {}).items())
+
+    def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
+        if columns not in self._indexes:
+            return [self.find(columns, key) for key in keys]
+        assert not self._staged, "look-up with uncommitted staged deltas"
+        found = self._indexes[columns].get
+        return [list(rows.items()) if (rows := found(key)) else [] for key in keys]
+
+    def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
+        return [at_most(self.find(columns, key), most) for key in keys]
+
+    def _index(self, columns: Columns) -> tuple[Columns, dict[Row, _Weights]] | None:
+        """The index of exactly these columns in whatever order, with its own order of them.
+
+        A dict has no order of keys, so first columns of the primary key have an index from when they are asked for.
+        """
+        if columns in self._indexes:
+            return columns, self._indexes[columns]
+        wanted = sorted(columns)
+        for item in self._indexes.items():
+            if sorted(item[0]) == wanted:
+                return item
+        first = self.schema.primary_key[: len(columns)]
+        if not columns or sorted(first) != wanted:
+            return None
+        self._indexes[first] = self._fill(first)
+        return first, self._indexes[first]
+
+    def scan(self, after: bytes | None, limit: int) -> tuple[list[Delta], bytes | None]:
+        assert not self._staged, "scan with uncommitted staged deltas"
+        if self._ordered is None:
+            self._ordered = sorted((self._place(row), row) for row in self._rows)
+        start = 0 if after is None else bisect_right(self._ordered, after, key=lambda item: item[0])
+        part = self._ordered[start : start + limit]
+        deltas = [(row, self._rows[row]) for _, row in part]
+        return deltas, part[-1][0] if start + limit < len(self._ordered) else None
+
+    def before(self, row: Row, cursor: bytes | None) -> bool:
+        return cursor is None or self._place(row) <= cursor
+
+    def _place(self, row: Row) -> bytes:
+        return encode_key(tuple(row[at] for at in self.schema.primary_key) if self.schema.primary_key else row)
+
+    @property
+    def row_count(self) -> int:
+        return self._count + sum(weight for _, weight in self._staged)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def stage(self, deltas: Sequence[Delta]) -> None:
+        self._staged += [delta for delta in deltas if delta[1] < 0]
+        self._staged += [delta for delta in deltas if delta[1] > 0]
+
+    def next_auto_increment(self, count: int) -> int:
+        first = self._auto_increment + 1
+        self._auto_increment += count
+        return first
+
+    def raise_auto_increment(self, at_least: int) -> None:
+        self._auto_increment = max(self._auto_increment, at_least)
+
+    def last_number(self, stream: str) -> int:
+        return self._streams.get(stream, 0)
+
+    def streams(self) -> dict[str, int]:
+        return self._streams
+
+    def remember(self, stream: str, number: int) -> None:
+        self._staged_streams[stream] = number
+
+    def commit(self) -> None:
+        """Apply what was staged (the store's doing)."""
+        for stream, number in self._staged_streams.items():
+            if number:
+                self._streams[stream] = number
+            else:
+                self._streams.pop(stream, None)
+        self._staged_streams.clear()
+        staged, self._staged = self._staged, []
+        for row, weight in staged:
+            _add(self._rows, row, weight)
+            for columns, rows_by_key in self._indexes.items():
+                key = tuple(row[at] for at in columns)
+                weights = rows_by_key.setdefault(key, {})
+                _add(weights, row, weight)
+                if not weights:
+                    del rows_by_key[key]
+            self._count += weight
+        if staged:
+            self._ordered = None
+        self._committed_auto_increment = self._auto_increment
+
+    def rollback(self) -> None:
+        """Forget what was staged (the store's doing)."""
+        self._staged.clear()
+        self._staged_streams.clear()
+        self._auto_increment = self._committed_auto_increment
+
+    def alter(self, schema: TableSchema) -> None:
+        """Take a wider schema: every row is padded with the new columns' defaults."""
+        added = added_values(self.schema, schema)
+        self.schema = schema
+        if added:
+            self._rows = {row + added: weight for row, weight in self._rows.items()}
+            self._indexes = {columns: self._fill(columns) for columns in self._indexes}
+            self._ordered = None
+
+    # --- indexes ------------------------------------------------------------------------------------------------
+
+    def has_index(self, columns: Columns) -> bool:
+        return self._index(columns) is not None
+
+    def best_key(self, tied: Collection[int]) -> Columns:
+        return best_key(self.schema, self._indexes, tied)
+
+    def add_index(self, columns: Columns) -> None:
+        if self.has_index(columns) or columns in self._building:
+            return
+        if self._rows:
+            self._building.add(columns)
+        else:
+            self._indexes[columns] = {}
+
+    def build_index(self, columns: Columns, after: bytes | None, limit: int) -> bytes | None:
+        if columns not in self._building:
+            return None
+        # Slices only keep the caller's pace the same as on disk: the index is made whole by the last one.
+        _, cursor = self.scan(after, limit)
+        if cursor is None:
+            self._building.discard(columns)
+            self._indexes[columns] = self._fill(columns)
+        return cursor
+
+    def drop_index(self, columns: Columns) -> None:
+        assert columns != self.schema.primary_key, "the primary key is not dropped as an index"
+        self._building.discard(columns)
+        self._indexes.pop(columns, None)
+
+    def _fill(self, columns: Columns) -> dict[Row, _Weights]:
+        rows_by_key: dict[Row, _Weights] = {}
+        for row, weight in self._rows.items():
+            rows_by_key.setdefault(tuple(row[at] for at in columns), {})[row] = weight
+        return rows_by_key
+
+
+class MemoryStore:
+    """See :class:`domains.store.storage.Store`; ``log`` and ``trim_log`` as in the store on disk."""
+
+    def __init__(self, *, keep_log: bool = True) -> None:
+        self._keep_log = keep_log
+        self._tables: dict[str, MemoryTable] = {}
+        self._positions: dict[str, int] = {}
+        self._log: dict[str, list[tuple[int, list[Delta]]]] = {}
+
+    def create_table(self, schema: TableSchema) -> MemoryTable:
+        if schema.name in self._tables:
+            raise AlreadyExists(f'table "{schema.name}" exists')
+        table = self._tables[schema.name] = self.make_table(schema)
+        self._positions[schema.name] = 0
+        self._log[schema.name] = []
+        return table
+
+    def make_table(self, schema: TableSchema) -> MemoryTable:
+        """What a new table is made of."""
+        return MemoryTable(schema)
+
+    def alter_table(self, schema: TableSchema) -> MemoryTable:
+        table = self.table(schema.name)
+        added = added_values(table.schema, schema)
+        self._log[schema.name] = [
+            (sequence, [(row + added, weight) for row, weight in deltas]) for sequence, deltas in self._log[schema.name]
+        ]
+        table.alter(schema)
+        return table
+
+    def drop_table(self, name: str) -> None:
+        self.table(name)
+        del self._tables[name], self._positions[name], self._log[name]
+
+    def table(self, name: str) -> MemoryTable:
+        table = self._tables.get(name)
+        if table is None:
+            raise NotFound(f'no table "{name}"')
+        return table
+
+    def tables(self) -> list[TableSchema]:
+        """The schemas of all tables, in the order of their creation."""
+        return [table.schema for table in self._tables.values()]
+
+    def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
+        for name, sequence, deltas in log:
+            assert sequence > self.position(name), f'position of "{name}" goes back to {sequence}'
+            self._positions[name] = sequence
+            if self._keep_log:
+                self._log[name].append((sequence, list(deltas)))
+        for table in self._tables.values():
+            table.commit()
+
+    def rollback(self) -> None:
+        for table in self._tables.values():
+            table.rollback()
+
+    def position(self, table: str) -> int:
+        self.table(table)
+        return self._positions[table]
+
+    def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
+        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first.
+
+        Rows have the table's present width.
+        """
+        self.table(table)
+        entries = self._log[table]
+        return list(islice(entries, (start := bisect_right(entries, after, key=lambda entry: entry[0])), start + limit))
+
+    def flush(self) -> None:
+        """There are no files."""
+
+    def trim_log(self, table: str, up_to: int) -> None:
+        """Forget the log's entries up to and including sequence ``up_to``."""
+        self.table(table)
+        self._log[table] = [entry for entry in self._log[table] if entry[0] > up_to]

@@ -1,0 +1,102 @@
+"""Which stored rows the WHERE of an UPDATE or DELETE means.
+
+Nearly every such statement names a row by its key. Compiling ``id = 7 AND kind = 1`` takes 300 µs and is of no use for
+the next one, so conditions that are nothing but ``column = constant`` are compared as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from domains.language.compile import compile_predicate
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.types import Delta, Row, Value
+from domains.plan.deltas import key_function
+from domains.plan.graph import Columns
+from domains.plan.packets import Access, Delete, Update
+from domains.store.storage import TableStore
+
+
+def selected(table: TableStore, operation: Update | Delete) -> list[Delta]:
+    """The stored rows that the WHERE is true for, at most ``limit`` of them, by an index where one serves."""
+    where = predicate_of(operation.where) if operation.where is not None else None
+    left = operation.limit
+    found: list[Delta] = []
+    for row, weight in _candidates(table, operation):
+        if where is not None and not where(row):
+            continue
+        if left is not None:
+            weight = min(weight, left)
+            left -= weight
+        if weight:
+            found.append((row, weight))
+    return found
+
+
+def _candidates(table: TableStore, operation: Update | Delete) -> Iterable[Delta]:
+    access = operation.access
+    if not all(keys for _, keys in access):
+        return ()
+    columns = table.best_key({column for tied, _ in access for column in tied})
+    while columns:
+        keys = keys_of(access, columns, max(table.row_count, 1))
+        if keys is not None:
+            return [delta for rows in table.find_many(columns, keys) for delta in rows]
+        columns = columns[:-1]
+    return table.find((), ())
+
+
+def keys_of(access: Access, columns: Columns, most: int) -> list[Row] | None:
+    """The keys of ``columns`` that all parts of ``access`` leave, each once; None where they are more than ``most``.
+
+    Every one of the columns is tied by a part.
+    """
+    known: Columns = ()
+    keys: list[Row] = [()]
+    for tied, rows in access:
+        shared = tuple([column for column in tied if column in known])
+        added = tuple([column for column in tied if column in columns and column not in known])
+        place_of = key_function(tuple(map(known.index, shared)))
+        places: dict[Row, list[Row]] = {}
+        for key in keys:
+            places.setdefault(place_of(key), []).append(key)
+        parts = dict.fromkeys(map(key_function(tuple(map(tied.index, shared + added))), rows))
+        joined = [(places.get(part[: len(shared)], []), part[len(shared) :]) for part in parts]
+        if sum([len(some) for some, _ in joined]) > most:
+            return None
+        keys = [key + new for some, new in joined for key in some]
+        known += added
+    in_order = key_function(tuple(map(known.index, columns)))
+    return [in_order(key) for key in keys]
+
+
+def predicate_of(where: Expression) -> Callable[[Row], bool]:
+    """Whether the condition is true for a row."""
+    equalities = _equalities(where)
+    if equalities is None:
+        return compile_predicate(where)
+
+    def holds(row: Row) -> bool:
+        return all(row[position] == value for position, value in equalities)
+
+    return holds
+
+
+def _equalities(where: Expression) -> list[tuple[int, Value]] | None:
+    """(position, value) of each part, where all of them are ``column = constant`` of one kind, which Python compares as
+    SQL does; None where any is something else."""
+    if not isinstance(where, Call):
+        return None
+    found: list[tuple[int, Value]] = []
+    for part in where.arguments if where.function == "and" else (where,):
+        if not isinstance(part, Call) or part.function != "eq":
+            return None
+        column, constant = part.arguments
+        if isinstance(column, Constant):
+            column, constant = constant, column
+        if not isinstance(column, Field) or not isinstance(constant, Constant):
+            return None
+        if constant.value is None or constant.type.kind is not column.type.kind:
+            return None
+        found.append((column.position, constant.value))
+    return found

@@ -1,0 +1,177 @@
+"""Base state as the engine sees it: a synchronous storage object that the domain is given.
+
+A worker gives RocksDB (``worker/rocks``), the simulator and Spark tasks a dict (``memory_store.py``). A step that
+writes first checks its constraints by look-ups, then stages its deltas, then commits them with their log entries as
+one atomic write, and only then lets the operators look up: they see the base tables as they are after the step. A
+look-up between ``stage`` and ``commit`` is a mistake of the caller and is asserted against. ``commit`` writes but does
+not wait for the disk: what makes a step durable, and holds its effects back until it is, is the worker's business.
+
+::
+
+    find … find │ stage, stage, … commit │ find … find │ (worker) sync, effects go out
+     constraints │      one step's write  │  operators  │
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Protocol
+
+from domains.errors import HeadraceError, OutcomeUnknown, StorageFailure
+from domains.language.types import Delta, Row, TableSchema
+from domains.plan.graph import Columns
+
+DISK_RESERVE = 256 * 2**20
+"""Bytes that stay free: what is in memory must find room on disk (32 MB a shard), and so must what merges files."""
+
+
+class CommitLost(StorageFailure):
+    """The disk failed a commit. Its step is rolled back, but may be there when the store is opened again."""
+
+
+def unknown_outcome(why: HeadraceError) -> OutcomeUnknown:
+    """What whoever has written hears where this came between the write and its answer."""
+    return OutcomeUnknown(why.message, hint="the write may be there or not: look before it is sent again")
+
+
+class TableStore(Protocol):
+    """One shard of one base table: rows by primary key, secondary indexes, in stored (full) width."""
+
+    schema: TableSchema
+
+    def find(self, columns: Columns, key: Row) -> list[Delta]:
+        """The rows whose ``columns`` equal ``key`` (no NULLs in it), with weights; () finds every row.
+
+        ``columns`` is the primary key, one of the indexes, or the first columns of one of these, else this scans.
+        Weights are 1 where there is a primary key.
+        """
+
+    def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
+        """``find`` for many keys at once, in their order."""
+
+    def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
+        """How many rows each key has, equal ones counted, but no more than ``most``: no more than that are read."""
+
+    def scan(self, after: bytes | None, limit: int) -> tuple[list[Delta], bytes | None]:
+        """At most ``limit`` rows in storage order after the cursor, and the next cursor (None at the end)."""
+
+    def before(self, row: Row, cursor: bytes | None) -> bool:
+        """Whether ``row`` stands at or before ``cursor`` in storage order (None: everything does).
+
+        For a bag the order is that of the row's content, so that equal rows are on one side.
+        """
+
+    def stage(self, deltas: Sequence[Delta]) -> None:
+        """Put deltas into the step's write; retractions of one call are applied before its insertions.
+
+        They are found after ``commit`` and not before it. Constraints were checked: an inserted primary key is free
+        (or its row is retracted in the same step), a retracted row is stored.
+        """
+
+    def has_index(self, columns: Columns) -> bool:
+        """Whether ``find`` by these columns is a look-up, and stays one whichever other index is dropped: they are the
+        primary key, its first columns, or an index."""
+
+    def best_key(self, tied: Collection[int]) -> Columns:
+        """Which of the columns ``tied`` (positions) ``find`` reads least by; see :func:`best_key`."""
+
+    def add_index(self, columns: Columns) -> None:
+        """Declare an index; rows staged from now on enter it. ``build_index`` brings in the older ones.
+
+        On an empty table it is in use at once. Nothing happens if these columns have an index. Not within a step.
+        """
+
+    def build_index(self, columns: Columns, after: bytes | None, limit: int) -> bytes | None:
+        """Index the next ``limit`` rows after the cursor; the next cursor, None when it is complete and in use."""
+
+    def drop_index(self, columns: Columns) -> None: ...
+
+    def next_auto_increment(self, count: int) -> int:
+        """Reserve ``count`` consecutive values and return the first. Durable with the step."""
+
+    def raise_auto_increment(self, at_least: int) -> None:
+        """The next reserved value will be greater than ``at_least`` (an explicit value was inserted)."""
+
+    def last_number(self, stream: str) -> int:
+        """The number that was last remembered of a stream of writes, 0 where none was (``streams.py``)."""
+
+    def streams(self) -> Mapping[str, int]:
+        """All streams that are remembered, with their last numbers."""
+
+    def remember(self, stream: str, number: int) -> None:
+        """The stream has come to this number with this step; 0 forgets it. Seen after ``commit``."""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows the table holds (a bag counts duplicates)."""
+
+
+class Store(Protocol):
+    """The base shards of one domain, and their log."""
+
+    def create_table(self, schema: TableSchema) -> TableStore: ...
+
+    def alter_table(self, schema: TableSchema) -> TableStore:
+        """The same table with columns appended or marked dropped; stored rows are padded with the new defaults."""
+
+    def drop_table(self, name: str) -> None: ...
+
+    def table(self, name: str) -> TableStore: ...
+
+    def tables(self) -> list[TableSchema]:
+        """The schemas of all tables."""
+
+    def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
+        """Close the step: log entries (table, sequence, deltas) go with the staged rows into one atomic write.
+
+        The write is seen by look-ups at once. Raises StorageFailure, and then the step is rolled back: surely, but
+        where it is CommitLost.
+        """
+
+    def rollback(self) -> None:
+        """Forget what was staged since the last commit."""
+
+    def position(self, table: str) -> int:
+        """The sequence number of the table's last committed step (0: none)."""
+
+    def log(self, table: str, after: int, limit: int) -> list[tuple[int, list[Delta]]]:
+        """At most ``limit`` log entries (sequence, deltas) with a sequence above ``after``, oldest first.
+
+        Rows have the table's present width. What was trimmed is not there; nobody asks for it (``Domain.log_needed``).
+        """
+
+    def flush(self) -> None:
+        """Write out what closing would have to write else. Any thread may call it, and steps go on meanwhile."""
+
+
+def declared_indexes(schema: TableSchema) -> tuple[Columns, ...]:
+    """The secondary indexes that a new table has: one for each declared index and UNIQUE that is not the primary key.
+
+    An index answers for its columns in any order, so two declarations of the same columns are one index.
+    """
+    seen = {tuple(sorted(schema.primary_key))}
+    indexes: list[Columns] = []
+    for columns in (*schema.unique, *schema.indexes):
+        if tuple(sorted(columns)) not in seen:
+            seen.add(tuple(sorted(columns)))
+            indexes.append(columns)
+    return tuple(indexes)
+
+
+def best_key(schema: TableSchema, indexes: Iterable[Columns], tied: Collection[int]) -> Columns:
+    """The first columns of the primary key or of an index, all of them ``tied``: a whole unique key if there is one,
+    else as many as possible; () where none begins with one of them."""
+    best: Columns = ()
+    for columns in (schema.primary_key, *indexes):
+        run = tuple(takewhile(tied.__contains__, columns))
+        if run and run == columns and (columns == schema.primary_key or columns in schema.unique):
+            return run
+        if len(run) > len(best):
+            best = run
+    return best
+
+
+def added_values(old: TableSchema, new: TableSchema) -> Row:
+    """What ALTER TABLE puts behind each stored row: the defaults of the appended columns, else NULL."""
+    return tuple(column.default for column in new.columns[len(old.columns) :])

@@ -1,0 +1,1 @@
+"""``headrace bench scale``: what a request costs on clusters of several sizes, and the model drawn from the counts."""

@@ -1,0 +1,56 @@
+"""The one place that chooses the deployment that settings ask for: the embedded one."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+
+from controller.deployment import Deployment
+from controller.embedded.opening import Opening
+from headrace.settings import Settings
+from migrations.backfill.runner import BulkRunner, Folder
+from worker.service.archiving import ArchiveOptions
+
+NO_SPARK = "none"
+"""The setting ``spark_master`` where full state is never computed by Spark."""
+
+
+def bulk_runners(settings: Settings) -> tuple[BulkRunner, ...]:
+    """Who computes full state from the archive: Spark, or where that cannot or must not be, a process without it."""
+    from controller.migrating.bulk.local_runner import LocalRunner  # Late, for the same reason.
+    from migrations.backfill.spark.runner import SparkRunner
+
+    local = LocalRunner()
+    return (local,) if settings.spark_master == NO_SPARK else (SparkRunner(settings.spark()), local)
+
+
+def rebuild_folder(settings: Settings) -> Folder | None:
+    """Who folds the archive of a cluster's lost shards, where that is much."""
+    from migrations.backfill.spark.runner import SparkFolder  # Late, for the same reason.
+
+    return None if settings.spark_master == NO_SPARK else SparkFolder(settings.spark())
+
+
+async def open_deployment(settings: Settings, opening: Opening | None = None) -> Deployment:
+    """Raises StorageFailure, or OSError where the data directory cannot be made.
+
+    ``opening`` hears how far it is; then full state is built when this has returned, and reads of it wait.
+    """
+    # Late: it loads the storage libraries, which a client has no use for. In a thread, since others are answered.
+    runners = await asyncio.to_thread(bulk_runners, settings)
+    await asyncio.to_thread(import_module, "controller.embedded.local")
+    from controller.embedded.local import LocalDeployment
+
+    return await LocalDeployment.open(
+        settings.data,
+        memory_limit=settings.memory_limit,
+        disk_reserve=settings.disk_reserve,
+        domains=settings.domains,
+        shards=settings.shards,
+        read_timeout=settings.read_timeout,
+        partial=settings.state == "partial",
+        archive=ArchiveOptions.of(settings),
+        runners=runners,
+        spark_threshold=settings.spark_threshold,
+        opening=opening,
+    )

@@ -1,0 +1,164 @@
+"""Runs a deployment behind uvicorn in this process, from a free port to a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from api.app import create_app
+from api.doors.opening import Door
+from api.doors.wire_http import ShortProtocol
+from controller.deployment import Deployment
+from controller.embedded.opening import Opening
+from domains.errors import Cancelled
+from headrace.errors import HeadraceError
+from headrace.serving.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error
+from headrace.serving.opening import open_deployment
+from headrace.settings import Settings
+from worker.service.allocator import expect_long_lives, give_back_early
+from worker.service.stopping import end_at_once, stop_signals
+
+KEEP_ALIVE_SECONDS = 75
+"""Longer than clients and proxies keep an idle connection (5 to 60 s), so that it is they who close it: a server that
+closes first may do so while a request is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that takes requests."""
+
+    url: str
+    stop: Callable[[], None]
+    """Begins a clean stop, as a signal does."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but it says when it serves, and a signal that stopped it is not raised again: the exit code is 0."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        url: str,
+        started: Callable[[Running], None],
+        stopping: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(config)
+        self._tell_stopping = stopping
+        self._running = Running(url, self._stop)
+        self._tell_started = started
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell_started(self._running)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._tell_stopping()  # First: a request that waits for a migration would be waited for.
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        before = {each: signal.signal(each, self.handle_exit) for each in stop_signals()}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                # A second signal, while all is closed, is not a start that is given up.
+                signal.signal(each, signal.SIG_DFL if handler is end_at_once else handler)
+
+
+def config(app: object, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http=ShortProtocol,
+        loop="auto",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        proxy_headers=False,
+        log_config=None,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(settings.read_timeout) + GRACE_SECONDS,
+    )
+
+
+def serve(settings: Settings, started: Callable[[Running], None]) -> None:
+    """Serve until SIGINT, SIGTERM, SIGHUP or ``Running.stop``; ``started`` is called once, when the deployment serves.
+
+    Raises StartFailed. On a stop no new connections are taken, migrations are cancelled, other requests under way are
+    finished, and the deployment is closed.
+    """
+    give_back_early()
+    log_to_standard_error(settings)
+    loop_factory = config(None, settings).get_loop_factory()
+    with listen(settings.host, settings.port) as listening, asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(_serve(settings, listening, started))
+
+
+async def _serve(settings: Settings, listening: socket.socket, started: Callable[[Running], None]) -> None:
+    try:
+        opening = Opening()
+        await answer(settings, listening, started, opening, lambda: open_deployment(settings, opening))
+    except HeadraceError as error:
+        raise StartFailed(str(error)) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StartFailed(f'cannot use the data directory "{settings.data}": {reason}') from error
+
+
+async def answer(
+    settings: Settings,
+    listening: socket.socket,
+    started: Callable[[Running], None],
+    opening: Opening,
+    open_it: Callable[[], Awaitable[Deployment]],
+) -> None:
+    """Answer from the first moment on: how far the start is, and once a deployment is open, for that.
+
+    Raises what keeps it from being opened. A stop before that gives the start up, which is no error.
+    """
+    door = Door(opening)
+    tasks: list[asyncio.Task[Deployment]] = []
+
+    async def open_behind(running: Running) -> Deployment:
+        try:
+            deployment = await open_it()
+        except BaseException:
+            running.stop()
+            raise
+        if not opening.given_up:
+            door.app = create_app(deployment, max_body=settings.max_body_size, slow=settings.slow_request)
+            expect_long_lives()
+            started(running)
+        return deployment
+
+    def stopping() -> None:
+        opening.give_up()
+        for task in tasks:
+            if task.done() and task.exception() is None:
+                task.result().stopping()
+
+    server = Server(
+        config(door, settings),
+        address(listening),
+        lambda running: tasks.append(asyncio.create_task(open_behind(running))),
+        stopping,
+    )
+    try:
+        await server.serve([listening])
+    finally:
+        opening.give_up()
+        for task in tasks:
+            try:
+                deployment = await task
+            except Cancelled:
+                continue
+            await deployment.close()

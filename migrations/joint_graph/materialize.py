@@ -1,0 +1,188 @@
+"""Which nodes keep state, by which columns, and which of it must be full.
+
+Needs flow from the readers up, children before parents:
+
+* a reader is partial by those of its key columns that have a provenance; with none of them it is full;
+* a partial state hands each of its look-ups on to its parents (that is how its holes are filled);
+* a join needs both inputs by the join columns, as *state*: filters and unions over state will do, a join will not
+  (nor will a projection of a join, which then keeps its own, narrower rows), unless it rests on base tables alone;
+* whatever a full state is computed from must be *complete*: no partial state above it, or it would miss updates;
+* a look-up that has no provenance, or is by no columns at all, needs a full state.
+
+Every full state gets a reason, which EXPLAIN shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from domains.plan.graph import (
+    Aggregate,
+    Base,
+    Columns,
+    Egress,
+    Filter,
+    Ingress,
+    Join,
+    Node,
+    NodeIndex,
+    Project,
+    Reader,
+    TopK,
+    Union,
+)
+from domains.plan.graph import Materialization as Kept
+from migrations.joint_graph.provenance import NodeOf, driving_side, route
+
+BELOW = " is full below it"
+"""How a reason that comes from further down ends: it is handed up as it is, so that it names where it began."""
+
+
+@dataclass(slots=True)
+class Need:
+    """What is asked of one node."""
+
+    lookups: dict[Columns, None] = field(default_factory=dict)
+    stateful: bool = False
+    """A join consults it: it has to be state, or filters, projections and unions over state."""
+    complete: str = ""
+    """Not empty: everything must come through, and why."""
+
+
+class Needs:
+    """The needs of all nodes of a plan, filled from the children up."""
+
+    def __init__(self) -> None:
+        self._of: dict[NodeIndex, Need] = {}
+
+    def __getitem__(self, index: NodeIndex) -> Need:
+        return self._of.setdefault(index, Need())
+
+    def __contains__(self, index: NodeIndex) -> bool:
+        return index in self._of
+
+    def spread(self, node: Node, node_of: NodeOf) -> None:
+        """Hand a node's needs on to its parents. All its children have been spread before."""
+        need = self[node.index]
+        operator = node.operator
+        if isinstance(operator, Base):
+            if () in need.lookups:
+                need.complete = need.complete or "it is looked up as a whole"
+            return
+        if isinstance(operator, Reader):
+            need.complete = need.complete or ("" if operator.key else _reader_reason(operator))
+            if operator.key:
+                need.lookups[operator.key] = None
+        for columns in need.lookups:
+            if not columns:
+                need.complete = need.complete or "it is looked up as a whole"
+            elif route(node, columns, node_of) is None:
+                need.complete = need.complete or f"its column {_names(node, columns)} is computed"
+        if need.complete:
+            inherited = need.complete if need.complete.endswith(BELOW) else f"{_described(node)}{BELOW}"
+            for parent in node.parents:
+                self[parent].complete = self[parent].complete or inherited
+        for columns in need.lookups:
+            self._pass_on(node, columns, node_of)
+        if isinstance(operator, Join):
+            for parent, on in zip(node.parents, (operator.left_on, operator.right_on), strict=True):
+                self[parent].lookups[on] = None
+                self[parent].stateful = True
+        elif need.stateful and not has_own_state(node) and not holds_for_join(node, node_of):
+            for parent in node.parents:
+                self[parent].stateful = True
+        if need.complete and isinstance(operator, TopK):
+            # It may have to be computed anew from its parent (rule 8); the group of NULLs from all of it.
+            self[node.parents[0]].lookups.update({operator.group: None, (): None})
+
+    def _pass_on(self, node: Node, columns: Columns, node_of: NodeOf) -> None:
+        if keeps(node, self[node.index], node_of) is Kept.FULL:
+            return
+        for step in route(node, columns, node_of) or ():
+            self[node.parents[step.parent]].lookups[step.columns] = None
+
+
+def has_own_state(node: Node) -> bool:
+    """Operators that keep state wherever they stand."""
+    return isinstance(node.operator, Aggregate | TopK | Ingress | Reader)
+
+
+def holds_for_join(node: Node, node_of: NodeOf) -> bool:
+    """Whether this is where state is kept for a join further down: at a join, or at what narrows a join's rows."""
+    if isinstance(node.operator, Project):
+        return _rests_on_join(node_of(node.parents[0]), node_of)
+    return isinstance(node.operator, Join)
+
+
+def _rests_on_join(node: Node, node_of: NodeOf) -> bool:
+    """Seen through links too, so that a node is told the same of before it is placed and after."""
+    if isinstance(node.operator, Filter | Project | Union | Ingress | Egress):
+        return any(_rests_on_join(node_of(parent), node_of) for parent in node.parents)
+    return isinstance(node.operator, Join)
+
+
+def keeps(node: Node, need: Need, node_of: NodeOf) -> Kept:
+    """What a new node with these needs keeps."""
+    if isinstance(node.operator, Base):
+        return Kept.NONE
+    if has_own_state(node):
+        return Kept.FULL if need.complete else Kept.PARTIAL
+    lost = any(columns and route(node, columns, node_of) is None for columns in need.lookups)
+    if lost or (need.stateful and holds_for_join(node, node_of)):
+        return Kept.FULL if need.complete else Kept.PARTIAL
+    return Kept.NONE
+
+
+def rests_on_bases(ancestors: Iterable[Node]) -> bool:
+    """Whether a node with these ancestors is computed from base tables by operators that keep nothing.
+
+    Then a join needs no state of it: a look-up there is never a hole and is exact as of this step, and so is every
+    delta that comes from it, so that what it was before the step is what it is now without them.
+    """
+    stateless = (Base, Filter, Project, Union, Join)
+    return all(isinstance(each.operator, stateless) and each.materialization is Kept.NONE for each in ancestors)
+
+
+def indexes_of(node: Node, need: Need, kept: Kept) -> tuple[Columns, ...]:
+    """The indexes of a node's state (of a base: what it must be looked up by)."""
+    if isinstance(node.operator, Base):
+        key = set(node.operator.primary_key)
+        return tuple(columns for columns in need.lookups if columns and not (key and key <= set(columns)))
+    if kept is Kept.NONE:
+        return ()
+    if isinstance(node.operator, Reader):
+        return (node.operator.key,)
+    indexes: dict[Columns, None] = {}
+    if kept is Kept.FULL:
+        if isinstance(node.operator, Aggregate):
+            indexes[tuple(range(len(node.operator.group)))] = None
+        elif isinstance(node.operator, TopK):
+            indexes[node.operator.group] = None
+        elif not need.lookups:
+            indexes[()] = None
+    indexes.update(dict.fromkeys(need.lookups))
+    return tuple(indexes)
+
+
+def drives_of(node: Node, need: Need, node_of: NodeOf) -> tuple[tuple[Columns, int], ...]:
+    """For a join, from which side each look-up is pulled."""
+    if not isinstance(node.operator, Join):
+        return ()
+    return tuple((columns, driving_side(node, columns, node_of)) for columns in need.lookups)
+
+
+def _reader_reason(reader: Reader) -> str:
+    if any(parameter.column is not None for parameter in reader.parameters):
+        return "none of its parameters can be followed up to a base table"
+    return "it has no parameter to be partial by"
+
+
+def _names(node: Node, columns: Iterable[int]) -> str:
+    return ", ".join(f'"{node.columns[column].name}"' for column in columns)
+
+
+def _described(node: Node) -> str:
+    if isinstance(node.operator, Reader):
+        return f'the view "{node.operator.view}"'
+    return f"node {node.index}"

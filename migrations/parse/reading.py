@@ -1,0 +1,341 @@
+"""SQL text in, statements as trees out; an error says where it is and what was expected, and nothing else.
+
+The rest of this room says ``from migrations.parse.reading import exp`` and knows sqlglot only by its tree. No tree
+leaves here that holds anything but what ``grammar.py`` knows, and every ``?`` knows where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from domains.errors import LimitExceeded, SqlSyntaxError, Unsupported
+from migrations.parse.grammar import KNOWN, refuse_unknown
+from migrations.parse.syntax import DIALECT, ErrorLevel, ParseError, Parser, Refusal, Token, TokenError, TokenType, exp
+from migrations.parse.writing import quote, same_tree, text_of, too_deep
+
+__all__ = [
+    "MAXIMUM_TEXT",
+    "Parsed",
+    "deed",
+    "exp",
+    "faithful",
+    "parse",
+    "parse_select",
+    "place",
+    "position",
+    "quote",
+    "refuse_unfaithful",
+    "same_tree",
+    "text_of",
+    "too_deep",
+]
+
+MAXIMUM_TEXT = 16 * 2**20
+"""Characters of SQL in one request: room for bulk INSERTs, and parsing it stays within seconds and a gigabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingClause:
+    """``SHARD BY (column) [SHARDS n]``; 0 shards: as many as the deployment has."""
+
+    column: str
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One statement. ``sql`` is its own text, without the ``;`` and what stands around it."""
+
+    expression: exp.Expr
+    sql: str
+    external: bool = False
+    """``CREATE EXT VIEW``: the view is to be read from outside (sqlglot's tree has no place for it)."""
+    query: str = ""
+    """The text of the SELECT in ``CREATE VIEW … AS SELECT …`` (sqlglot's tree does not say where it stands)."""
+    sharding: ShardingClause | None = None
+    """``CREATE TABLE … SHARD BY …`` (sqlglot's tree has no place for it either)."""
+
+
+def parse(sql: str) -> list[Parsed]:
+    """The statements of a text, in order; empty ones are left out.
+
+    :raises SqlSyntaxError: with line and column (both from 1).
+    :raises LimitExceeded: the text is too long or nests too deep.
+    """
+    if len(sql) > MAXIMUM_TEXT:
+        raise LimitExceeded(f"SQL text of {len(sql)} characters is longer than the limit of {MAXIMUM_TEXT}")
+    if "\0" in sql:
+        raise _syntax_error(sql, sql.index("\0"), "unexpected NUL character")
+    try:
+        tokens = DIALECT.tokenize(sql)
+    except TokenError as error:
+        raise _token_error(sql, error) from None
+    return [_statement(sql, chunk) for chunk in _split(tokens)]
+
+
+def parse_select(sql: str) -> exp.Query:
+    """The one SELECT (or UNION …) of a text.
+
+    :raises SqlSyntaxError: it is something else, or not one statement.
+    """
+    statements = parse(sql)
+    if len(statements) != 1 or not isinstance(statements[0].expression, exp.Query):
+        raise SqlSyntaxError("expected one SELECT statement")
+    return statements[0].expression
+
+
+def faithful(query: exp.Query) -> str:
+    """The query as a text to be kept, which reads back as this very tree.
+
+    :raises Unsupported: it has none.
+    """
+    text = text_of(query)
+    refuse_unfaithful(query, parse_select(text))
+    return text
+
+
+def refuse_unfaithful(query: exp.Query, back: exp.Query) -> None:
+    """:raises Unsupported: a text that was written for a query reads back as another one."""
+    if not same_tree(query, back):
+        raise Unsupported("this query cannot be kept as a text", hint="CREATE EXT VIEW it, and read the view")
+
+
+def position(node: exp.Expr) -> int:
+    """Where a placeholder, name or literal starts in its statement's text (−1: unknown)."""
+    return int(node.meta.get("start", -1)) if node._meta else -1
+
+
+def place(node: exp.Expr) -> tuple[int | None, int | None]:
+    """The line and column (from 1) where a name stands, as far as sqlglot knows them."""
+    for part in (node, *node.iter_expressions()):
+        if part._meta and "line" in part._meta:
+            meta = part._meta
+            return int(meta["line"]), max(1, int(meta["col"]) - int(meta["end"]) + int(meta["start"]))
+    return None, None
+
+
+def deed(parsed: Parsed) -> str:
+    """What a definition has done: ``table stories created``, ``view v dropped``."""
+    tree = parsed.expression
+    verbs: dict[type[exp.Expr], str] = {exp.Create: "created", exp.Alter: "altered", exp.Drop: "dropped"}
+    named = tree.this if isinstance(tree.this, exp.Index) else tree.find(exp.Table)
+    name = named.name if named is not None else ""
+    return f"{str(tree.args.get('kind') or '').lower()} {name} {verbs[type(tree)]}"
+
+
+def _split(tokens: list[Token]) -> list[list[Token]]:
+    chunks: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            chunks.append([])
+        else:
+            chunks[-1].append(token)
+    return [chunk for chunk in chunks if chunk]
+
+
+def _statement(sql: str, tokens: list[Token]) -> Parsed:
+    text = sql[tokens[0].start : tokens[-1].end + 1]
+    external = _external(tokens)
+    if external is not None:
+        tokens = [token for token in tokens if token is not external]
+    _refuse_foreign_tokens(sql, tokens)
+    tokens = _without_priorities(tokens)
+    tokens, sharding = _without_sharding(sql, tokens)
+    tokens = _with_plain_values(tokens)
+    parser = Parser(error_level=ErrorLevel.IMMEDIATE, dialect=DIALECT)
+    try:
+        trees = parser.parse(tokens, sql)
+    except Refusal as refusal:
+        raise _syntax_error(sql, refusal.start, _wording(refusal)) from None
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        raise SqlSyntaxError(
+            _expectation(str(first.get("description", error))), line=first.get("line"), column=first.get("col")
+        ) from None
+    except RecursionError:
+        raise too_deep() from None
+    except (LookupError, TypeError, AttributeError):
+        # sqlglot trips over some texts that are no SQL (SHOW TABLE); how far it came is where they go wrong.
+        raise _syntax_error(sql, *_stumbled(parser, tokens)) from None
+    tree = trees[0] if len(trees) == 1 else None
+    if tree is None:
+        raise _syntax_error(sql, tokens[0].start, f'unexpected "{tokens[0].text}"')
+    if type(tree) not in KNOWN or isinstance(tree, (exp.Alias, exp.Column, exp.Command, exp.Kill)):
+        raise Unsupported(f"the statement {tokens[0].text.upper()}")
+    refuse_unknown(tree)
+    query = sql[slice(*parser.ddl_query)] if parser.ddl_query is not None and isinstance(tree, exp.Create) else ""
+    return Parsed(tree, text, external is not None, query, sharding)
+
+
+_PRIORITIES = {
+    "INSERT": ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED"),
+    "REPLACE": ("LOW_PRIORITY", "DELAYED"),
+    "UPDATE": ("LOW_PRIORITY",),
+    "DELETE": ("LOW_PRIORITY", "QUICK", "IGNORE"),
+}
+"""Words behind a verb that say when and how MySQL works, and not what it does. IGNORE makes warnings of errors that a
+DELETE has none of here."""
+
+
+def _without_priorities(tokens: list[Token]) -> list[Token]:
+    def stands(at: int, words: tuple[str, ...]) -> bool:
+        return at < len(tokens) and tokens[at].token_type not in _SPELLED and tokens[at].text.upper() in words
+
+    verb, at = tokens[0].text.upper(), 1
+    while stands(at, _PRIORITIES.get(verb, ())):
+        at += 1
+    if verb == "UPDATE" and stands(at, ("IGNORE",)):
+        raise Unsupported("UPDATE IGNORE", hint="leave IGNORE out: where a new key is taken, nothing is changed")
+    return [tokens[0], *tokens[at:]]
+
+
+_SPELLED = frozenset((TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER))
+_FOREIGN = ("==", "|>", "ISNULL", "NOTNULL")
+
+
+def _refuse_foreign_tokens(sql: str, tokens: list[Token]) -> None:
+    """What leaves no trace in the tree: spellings of other dialects, and comments that MySQL executes."""
+    for at, token in enumerate(tokens):
+        if token.comments and "/*!" in sql and any(comment.startswith("!") for comment in token.comments):
+            raise Unsupported(
+                "a comment that is executed (/*! … */)", hint="write it without the comment, or leave it out"
+            )
+        if token.token_type not in _SPELLED and token.text.upper() in _FOREIGN:
+            called = at + 1 < len(tokens) and tokens[at + 1].token_type == TokenType.L_PAREN
+            if not called:
+                raise _syntax_error(sql, token.start, f'unexpected "{token.text}"')
+
+
+def _stumbled(parser: Parser, tokens: list[Token]) -> tuple[int, str]:
+    """Where a parser that failed had come to, and what stands there."""
+    current = parser._curr
+    if not current or current.token_type == TokenType.SENTINEL:
+        return tokens[-1].end + 1, "unexpected end of the text"
+    return current.start, f'unexpected "{current.text}"'
+
+
+def _with_plain_values(tokens: list[Token]) -> list[Token]:
+    """``VALUES(c)`` behind ON DUPLICATE KEY UPDATE is a function; sqlglot would read ``(VALUES(c) + 1)`` as rows."""
+    starts = [i for i, token in enumerate(tokens) if token.text.upper() == "DUPLICATE"]
+    if not starts or not any(token.token_type == TokenType.VALUES for token in tokens[starts[-1] :]):
+        return tokens
+
+    def plain(token: Token) -> Token:
+        if token.token_type != TokenType.VALUES:
+            return token
+        return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+    return [*tokens[: starts[-1]], *(plain(token) for token in tokens[starts[-1] :])]
+
+
+def _external(tokens: list[Token]) -> Token | None:
+    """The word in ``CREATE [OR REPLACE] EXT VIEW``, the thesis's for a view that clients read."""
+    words = [token.text.upper() for token in tokens[:5]]
+    at = 3 if words[1:3] == ["OR", "REPLACE"] else 1
+    return tokens[at] if words[:1] == ["CREATE"] and words[at : at + 2] == ["EXT", "VIEW"] else None
+
+
+def _without_sharding(sql: str, tokens: list[Token]) -> tuple[list[Token], ShardingClause | None]:
+    """``SHARD BY (column) [SHARDS n]``, ours, after the columns of a CREATE TABLE and among its options."""
+    words = [token.text.upper() for token in tokens]
+    if words[0] != "CREATE" or "TABLE" not in words[1:3]:
+        return tokens, None
+    at = next((i for i in range(len(tokens) - 1) if words[i : i + 2] == ["SHARD", "BY"]), None)
+    if at is None:
+        return tokens, None
+    if len(tokens) < at + 5 or words[at + 2] != "(" or words[at + 4] != ")":
+        raise _syntax_error(sql, tokens[at].start, "expected SHARD BY (column)")
+    if len(tokens) == at + 5 or words[at + 5] != "SHARDS":
+        return [*tokens[:at], *tokens[at + 5 :]], ShardingClause(tokens[at + 3].text, 0)
+    if len(tokens) == at + 6 or not words[at + 6].isdecimal() or int(words[at + 6]) < 1:
+        raise _syntax_error(sql, tokens[at + 5].start, "expected SHARDS and a number from 1")
+    return [*tokens[:at], *tokens[at + 7 :]], ShardingClause(tokens[at + 3].text, int(words[at + 6]))
+
+
+def _syntax_error(sql: str, start: int, message: str) -> SqlSyntaxError:
+    before = sql[:start]
+    return SqlSyntaxError(message, line=before.count("\n") + 1, column=start - (before.rfind("\n") + 1) + 1)
+
+
+def _wording(refusal: Refusal) -> str:
+    expected = _expectation(refusal.message)
+    if refusal.found is None:
+        return f"{expected}, but the text ends" if expected.startswith("expected") else "unexpected end of the text"
+    found = refusal.found if len(refusal.found) <= 40 else refusal.found[:37] + "…"
+    return f'{expected}, found "{found}"' if expected.startswith("expected") else f'unexpected "{found}"'
+
+
+def _expectation(message: str) -> str:
+    """sqlglot's description in our words: ``Expecting )`` → ``expected ")"``."""
+    if message.startswith("Required keyword"):
+        return "expected an expression"
+    for prefix in ("Expecting ", "Expected "):
+        if message.startswith(prefix):
+            wanted = message.removeprefix(prefix).partition(" but got")[0].strip()
+            return f'expected "{wanted}"' if len(wanted) <= 2 else f"expected {wanted}"
+    return "unexpected token"
+
+
+def _token_error(sql: str, error: TokenError) -> SqlSyntaxError:
+    """The tokenizer only fails where something was opened and never closed, so its place is the last opening."""
+    opened = _unclosed(sql)
+    if opened is None:
+        reason = str(error.__cause__ or error).split("\n", 1)[0]
+        return SqlSyntaxError(f"the text cannot be read as SQL: {reason[:80]}")
+    start, what = opened
+    return _syntax_error(sql, start, f"{what} is not closed")
+
+
+def _unclosed(sql: str) -> tuple[int, str] | None:
+    """Where the quote or comment starts that never ends, and what it is."""
+    at, size = 0, len(sql)
+    while at < size:
+        character = sql[at]
+        start = at
+        if character in "'\"`":
+            at += 1
+            while at < size and sql[at] != character:
+                at += 2 if sql[at] == "\\" and character != "`" else 1
+            if at >= size:
+                return start, "identifier" if character == "`" else "string"
+        elif sql.startswith("/*", at):
+            end = sql.find("*/", at + 2)
+            if end < 0:
+                return start, "comment"
+            at = end + 1
+        elif character == "#" or sql.startswith("-- ", at):
+            end = sql.find("\n", at)
+            at = size if end < 0 else end
+        at += 1
+    return None
+
+
+# Walks over sqlglot's trees, without the identifiers: half of all nodes, below which is nothing.
+#
+# A new view's tree is gone through again and again, in search of parameters, aggregates, tables and hints. With
+# sqlglot's own walks planning takes a tenth more.
+
+_PLAIN = frozenset({str, bool, int, type(None), exp.Identifier})
+"""Classes of most values in a tree's ``args``, where there is nothing to go down to: told faster than by isinstance."""
+
+
+def children(node: exp.Expr) -> list[exp.Expr]:
+    """What stands directly below, in the order of the text."""
+    found: list[exp.Expr] = []
+    for value in node.args.values():
+        if type(value) in _PLAIN:
+            continue
+        if type(value) is list:
+            found += [each for each in value if type(each) not in _PLAIN and isinstance(each, exp.Expr)]
+        elif isinstance(value, exp.Expr):
+            found.append(value)
+    return found
+
+
+def nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """All of a tree, the nearer ones first."""
+    found = [tree]
+    for node in found:  # It grows meanwhile.
+        found += children(node)
+        yield node

@@ -1,0 +1,202 @@
+"""Aggregate functions: from their syntax to calls of a γ over columns of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from domains.errors import SqlError, Unsupported
+from domains.language.expressions import Constant, Expression
+from domains.language.functions import call, quotient_scale
+from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
+from domains.plan.graph import AggregateFunction
+from migrations.parse.reading import exp, text_of
+from migrations.query.expressions.calls import AGGREGATES, spelled
+from migrations.query.expressions.literals import LARGEST_SCALE, precise
+from migrations.query.expressions.parameters import own_nodes
+from migrations.query.relation import Sorting
+
+_NODES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.GroupConcat)
+_DISTINCT = {
+    AggregateFunction.COUNT: AggregateFunction.COUNT_DISTINCT,
+    AggregateFunction.SUM: AggregateFunction.SUM_DISTINCT,
+    AggregateFunction.AVG: AggregateFunction.AVG_DISTINCT,
+    AggregateFunction.GROUP_CONCAT: AggregateFunction.GROUP_CONCAT_DISTINCT,
+}
+_FUNCTIONS: dict[type[exp.Expr], AggregateFunction] = {
+    exp.Min: AggregateFunction.MIN,
+    exp.Max: AggregateFunction.MAX,
+    exp.Sum: AggregateFunction.SUM,
+    exp.Avg: AggregateFunction.AVG,
+}
+"""Those of one argument."""
+Translate = Callable[[exp.Expr], Expression]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """An aggregate over expressions of the input's row."""
+
+    function: AggregateFunction
+    argument: Expression | None
+    type: SqlType
+    separator: str = ","
+    order: tuple[Sorting, ...] = ()
+    shown: SqlType | None = None
+    """The type without the digits that are only computed with; None: it is ``type``."""
+
+    @property
+    def of_nothing(self) -> Value:
+        """Its value over no rows."""
+        match self.function:
+            case AggregateFunction.COUNT_ROWS | AggregateFunction.COUNT | AggregateFunction.COUNT_DISTINCT:
+                return 0
+            case AggregateFunction.SUM | AggregateFunction.SUM_DISTINCT | AggregateFunction.MIN | AggregateFunction.MAX:
+                return None
+            case AggregateFunction.AVG | AggregateFunction.AVG_DISTINCT:
+                return None
+            case AggregateFunction.GROUP_CONCAT | AggregateFunction.GROUP_CONCAT_DISTINCT:
+                return None
+            case _:
+                assert_never(self.function)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    return isinstance(node, _NODES) or (isinstance(node, exp.Anonymous) and spelled(node)[0] in AGGREGATES)
+
+
+def is_operand(node: exp.Expr) -> bool:
+    """Whether a node's value is an operand of arithmetic, or rounded, be it by way of a COALESCE."""
+    above = node.parent
+    while isinstance(above, (exp.Paren, exp.Coalesce, exp.Case, exp.If)):
+        above = above.parent
+    if isinstance(above, exp.Anonymous):
+        return spelled(above)[0] in ("round", "truncate")
+    return isinstance(above, (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg))
+
+
+def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The aggregates of an expression, without those of its subqueries.
+
+    :raises Unsupported: one of them is a window function.
+    """
+    for part in own_nodes(node):
+        if isinstance(part, exp.Window):
+            raise Unsupported("window functions (OVER)", hint="use GROUP BY in a subquery, or ORDER BY with LIMIT")
+        if is_aggregate(part):
+            yield part
+
+
+def summary(node: exp.Expr, translate: Translate, *, is_operand: bool = False) -> Summary:
+    """The aggregate that a node means; ``translate`` gives expressions over the input's row.
+
+    ``is_operand``: it is computed with further, so that a mean has more digits than it would show.
+
+    :raises Unsupported: an aggregate that is not done.
+    """
+    if isinstance(node, exp.Count):
+        return _count(node, translate)
+    if isinstance(node, exp.GroupConcat):
+        return _group_concat(node, translate)
+    if isinstance(node, exp.Anonymous):
+        return _any_value(node, translate)
+    parts, is_distinct = _arguments(node)
+    if len(parts) != 1 or isinstance(parts[0], exp.Star):
+        raise SqlError(f"{text_of(node)}: one argument is wanted")
+    argument = translate(parts[0])
+    function = _FUNCTIONS[node.__class__]
+    if function in (AggregateFunction.MIN, AggregateFunction.MAX):
+        fine = precise(argument)
+        return Summary(function, fine, fine.type, shown=argument.type)
+    argument = _number(argument)
+    fine, shown = precise(argument), _sum_type(function, argument.type)
+    type = _sum_type(function, fine.type)
+    if is_operand and function is AggregateFunction.AVG and type.kind is Kind.DECIMAL:
+        type = decimal_type(max(type.scale, quotient_scale(fine.type.scale, 0)))
+    return Summary(_DISTINCT[function] if is_distinct else function, fine, type, shown=shown)
+
+
+def _arguments(node: exp.Expr) -> tuple[list[exp.Expr], bool]:
+    inner = node.this
+    is_distinct = isinstance(inner, exp.Distinct)
+    parts = list(inner.expressions) if is_distinct else [inner, *node.expressions]
+    if not parts or parts[0] is None:
+        raise SqlError(f"{text_of(node)}: an argument is wanted")
+    return parts, is_distinct
+
+
+def _number(argument: Expression) -> Expression:
+    """What SUM and AVG add up: exact numbers as they are, text and dates as DOUBLE."""
+    if argument.type.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE):
+        return argument
+    return call("cast", argument, type=DOUBLE)
+
+
+def _sum_type(function: AggregateFunction, argument: SqlType) -> SqlType:
+    if argument.kind is Kind.DOUBLE:
+        return DOUBLE
+    if function is AggregateFunction.SUM:
+        return BIGINT if argument.kind is Kind.INTEGER else decimal_type(argument.scale)
+    return decimal_type(min(argument.scale + 4, LARGEST_SCALE))
+
+
+def _count(node: exp.Expr, translate: Translate) -> Summary:
+    parts, is_distinct = _arguments(node)
+    if isinstance(parts[0], exp.Star):
+        return Summary(AggregateFunction.COUNT_ROWS, None, BIGINT)
+    arguments = [translate(part) for part in parts]
+    if not is_distinct:
+        if len(arguments) > 1:
+            raise SqlError("COUNT of several columns wants DISTINCT")
+        if isinstance(arguments[0], Constant) and arguments[0].value is not None:
+            return Summary(AggregateFunction.COUNT_ROWS, None, BIGINT)
+        return Summary(AggregateFunction.COUNT, arguments[0], BIGINT)
+    return Summary(AggregateFunction.COUNT_DISTINCT, _combined(arguments), BIGINT)
+
+
+def _combined(arguments: list[Expression]) -> Expression:
+    """Several values as one that differs where any of them does, and is NULL where any of them is."""
+    if len(arguments) == 1:
+        return arguments[0]
+    parts: list[Expression] = []
+    for argument in arguments:
+        text = call("hex", argument) if argument.type.kind is Kind.BLOB else call("cast", argument, type=TEXT)
+        parts += [call("char_length", text), Constant(":", TEXT), text]
+    return call("concat", *parts)
+
+
+def _group_concat(node: exp.Expr, translate: Translate) -> Summary:
+    separator, inner = node.args.get("separator"), node.this
+    if separator is not None and not isinstance(separator, exp.Literal):
+        raise SqlError("the SEPARATOR of GROUP_CONCAT must be a text")
+    order: list[Sorting] = []
+    if isinstance(inner, exp.Order):
+        order = [Sorting(translate(term.this), bool(term.args.get("desc"))) for term in inner.expressions]
+        order = [term for term in order if not isinstance(term.expression, Constant)]
+        inner = inner.this
+    is_distinct = isinstance(inner, exp.Distinct)
+    parts = list(inner.expressions) if is_distinct else [inner]
+    if not parts or parts[0] is None:
+        raise SqlError("GROUP_CONCAT wants an argument")
+    arguments = [translate(part) for part in parts]
+    argument = arguments[0] if len(arguments) == 1 else call("concat", *arguments)
+    if is_distinct and any(term.expression != argument for term in order):
+        raise Unsupported(
+            "GROUP_CONCAT(DISTINCT x ORDER BY y) with another y than x", hint="order by x, or leave out DISTINCT"
+        )
+    if argument.type.kind is Kind.BLOB:
+        raise Unsupported("GROUP_CONCAT of a BLOB", hint="GROUP_CONCAT(HEX(x)), or of CAST(x AS CHAR) where it is text")
+    text = argument if argument.type.kind is Kind.TEXT else call("cast", argument, type=TEXT)
+    function = AggregateFunction.GROUP_CONCAT_DISTINCT if is_distinct else AggregateFunction.GROUP_CONCAT
+    return Summary(function, text, TEXT, "," if separator is None else separator.name, tuple(order))
+
+
+def _any_value(node: exp.Anonymous, translate: Translate) -> Summary:
+    name, parts = spelled(node)
+    if name != "any_value" or len(parts) != 1:
+        raise Unsupported(
+            f"the aggregate {name.upper()}", hint="COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT and ANY_VALUE are there"
+        )
+    argument = translate(parts[0])
+    return Summary(AggregateFunction.MIN, argument, argument.type)

@@ -1,0 +1,134 @@
+"""Which conditions are parameters: ``column = ?`` and its like, told from all other uses of a ``?``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from domains.errors import Unsupported
+from domains.language.types import SqlType
+from domains.plan.graph import ParameterKind
+from migrations.parse.reading import children, exp, position, text_of
+from migrations.query.relation import Slot
+
+_KINDS: dict[type[exp.Expr], ParameterKind] = {
+    exp.EQ: ParameterKind.EQUAL,
+    exp.LT: ParameterKind.LESS,
+    exp.LTE: ParameterKind.LESS_EQUAL,
+    exp.GT: ParameterKind.GREATER,
+    exp.GTE: ParameterKind.GREATER_EQUAL,
+}
+_MIRRORED = {
+    ParameterKind.EQUAL: ParameterKind.EQUAL,
+    ParameterKind.LESS: ParameterKind.GREATER,
+    ParameterKind.LESS_EQUAL: ParameterKind.GREATER_EQUAL,
+    ParameterKind.GREATER: ParameterKind.LESS,
+    ParameterKind.GREATER_EQUAL: ParameterKind.LESS_EQUAL,
+}
+HINT = "a parameter is compared with a column by =, IN, <, <=, >, >= or BETWEEN, in a condition that AND joins"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``operand kind ?``."""
+
+    operand: exp.Expr
+    kind: ParameterKind
+    placeholder: exp.Placeholder
+
+    def slot(self, column: str, type: SqlType) -> Slot:
+        """The parameter of a comparison with a column of that name and type."""
+        written = self.placeholder.this
+        marks = ((position(self.placeholder),),)
+        return Slot(str(written or column), self.kind, type, marks, bool(written))
+
+
+def is_parameterised(node: exp.Expr) -> bool:
+    """Whether a condition has a ``?`` of its own (those of its subqueries are theirs)."""
+    return any(isinstance(part, exp.Placeholder) for part in own_nodes(node))
+
+
+def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The nodes of an expression in the order of the text, without identifiers and what is inside its subqueries."""
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        yield part
+        if not isinstance(part, exp.Query):
+            pending += reversed(children(part))
+
+
+def read_comparisons(node: exp.Expr) -> tuple[list[Comparison], list[exp.Expr]]:
+    """A condition with a ``?`` as comparisons, and conditions without one that are left of it (of BETWEEN).
+
+    :raises Unsupported: the ``?`` stands where no parameter can.
+    """
+    kind = _KINDS.get(type(node))
+    if kind is not None:
+        one, other = _bare(node.this), _bare(node.args["expression"])
+        if isinstance(one, exp.Tuple) and isinstance(other, exp.Tuple) and kind is ParameterKind.EQUAL:
+            return _row_comparisons(one.expressions, other.expressions)
+        if isinstance(other, exp.Placeholder) and not is_parameterised(one):
+            return [Comparison(one, kind, other)], []
+        if isinstance(one, exp.Placeholder) and not is_parameterised(other):
+            return [Comparison(other, _MIRRORED[kind], one)], []
+    if isinstance(node, exp.In) and node.args.get("query") is None and not is_parameterised(node.this):
+        values = [_bare(value) for value in node.expressions]
+        if len(values) == 1 and isinstance(values[0], exp.Placeholder):
+            return [Comparison(node.this, ParameterKind.IN, values[0])], []
+        if any(isinstance(value, exp.Placeholder) for value in values):
+            raise Unsupported("a parameter beside others in an IN list", hint="IN (?) alone takes a list of any length")
+    if isinstance(node, exp.Between) and not is_parameterised(node.this):
+        return _bounds(node)
+    raise _refusal(node)
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _row_comparisons(ours: Sequence[exp.Expr], theirs: Sequence[exp.Expr]) -> tuple[list[Comparison], list[exp.Expr]]:
+    comparisons: list[Comparison] = []
+    rest: list[exp.Expr] = []
+    for one, other in zip(ours, theirs, strict=False):
+        pair = exp.EQ(this=one.copy(), expression=other.copy())
+        if is_parameterised(pair):
+            found, _ = read_comparisons(pair)
+            comparisons += found
+        else:
+            rest.append(pair)
+    return comparisons, rest
+
+
+def _bounds(node: exp.Between) -> tuple[list[Comparison], list[exp.Expr]]:
+    comparisons: list[Comparison] = []
+    rest: list[exp.Expr] = []
+    sides = (("low", ParameterKind.GREATER_EQUAL, exp.GTE), ("high", ParameterKind.LESS_EQUAL, exp.LTE))
+    for side, kind, operator in sides:
+        bound = _bare(node.args[side])
+        if isinstance(bound, exp.Placeholder):
+            comparisons.append(Comparison(node.this, kind, bound))
+        elif is_parameterised(bound):
+            raise _refusal(node)
+        else:
+            rest.append(operator(this=node.this.copy(), expression=bound.copy()))
+    return comparisons, rest
+
+
+def _refusal(node: exp.Expr) -> Unsupported:
+    if isinstance(node, exp.Or):
+        return Unsupported("a parameter under OR", hint="write a UNION of queries, each with the same :name")
+    if isinstance(node, (exp.Not, exp.NEQ)):
+        return Unsupported(f"a parameter in a negated condition ({_short(node)})", hint=HINT)
+    if isinstance(node, (exp.Like, exp.Escape, exp.RegexpLike)):
+        return Unsupported("a parameter as the pattern of LIKE or REGEXP", hint=HINT)
+    if isinstance(node, exp.NullSafeEQ):
+        return Unsupported("a parameter compared by <=>", hint="use =; NULL is asked for by IS NULL")
+    return Unsupported(f"a parameter in {_short(node)}", hint=HINT)
+
+
+def _short(node: exp.Expr) -> str:
+    text = text_of(node)
+    return text if len(text) <= 60 else text[:57] + "…"

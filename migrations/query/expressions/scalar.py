@@ -1,0 +1,346 @@
+"""SQL expressions to typed expressions over one row.
+
+One table from sqlglot's node classes to functions of ``domains/functions`` does most of it. What depends on where the
+expression stands is asked of the caller through :class:`Setting`: what a ``?`` is, what an aggregate or a subquery
+has become, what time it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from domains.errors import SqlError, Unsupported
+from domains.language import functions
+from domains.language.expressions import Call, Constant, Expression
+from domains.language.types import DATETIME, Kind, decimal_type
+from migrations.parse.reading import exp, text_of
+from migrations.query.expressions import calls, literals
+from migrations.query.expressions.literals import call, precise
+from migrations.query.expressions.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an expression may use besides columns and constants."""
+
+    replace: Callable[[exp.Expr], Expression | None] | None = None
+    """Asked first, at every node: what the node has already become (a group's column, an aggregate, a subquery)."""
+    placeholder: Callable[[exp.Placeholder], Expression] | None = None
+    """What a ``?`` stands for; without it a ``?`` is refused."""
+    now: str | None = None
+    """The time that NOW() gives, ``2026-01-31 08:00:00``; without it NOW() is refused."""
+    place: str = "this place"
+    """Named in errors: ``?`` in the SELECT list."""
+
+
+PLAIN = Setting()
+
+_BINARY: dict[type[exp.Expr], str] = {
+    exp.Add: "add",
+    exp.Sub: "subtract",
+    exp.Mul: "multiply",
+    exp.Div: "divide",
+    exp.IntDiv: "int_divide",
+    exp.Mod: "modulo",
+    exp.EQ: "eq",
+    exp.NEQ: "ne",
+    exp.LT: "lt",
+    exp.LTE: "le",
+    exp.GT: "gt",
+    exp.GTE: "ge",
+    exp.NullSafeEQ: "null_safe_eq",
+    exp.Xor: "xor",
+    exp.RegexpLike: "regexp",
+    exp.BitwiseAnd: "bit_and",
+    exp.BitwiseOr: "bit_or",
+    exp.BitwiseXor: "bit_xor",
+    exp.BitwiseLeftShift: "shift_left",
+    exp.BitwiseRightShift: "shift_right",
+}
+_UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negate", exp.BitwiseNot: "bit_not"}
+_NUMBERS = frozenset((Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE))
+_ARITHMETIC = frozenset(("add", "subtract", "multiply", "divide", "int_divide", "modulo"))
+_ROW_COMPARISONS = {"eq": "and", "ne": "or"}
+
+_REFUSED: dict[type[exp.Expr], tuple[str, str | None]] = {
+    exp.Parameter: ("user variables (@name)", "use a parameter: ?"),
+    exp.SessionParameter: ("session variables (@@name)", None),
+    exp.Interval: ("INTERVAL outside of date arithmetic", None),
+}
+
+
+def scalar(node: exp.Expr, scope: Scope, setting: Setting = PLAIN) -> Expression:
+    """The typed expression that ``node`` means over ``scope``'s row.
+
+    :raises UnknownName: a column is not there.
+    :raises SqlError: the text is wrong.
+    :raises Unsupported: a construct that is not done; named, with a hint.
+    """
+    if setting.replace is not None:
+        known = setting.replace(node)
+        if known is not None:
+            return known
+    if isinstance(node, (exp.Paren, exp.Alias)):
+        return scalar(node.this, scope, setting)
+    if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+        return scope.resolve(node)
+    constant = literals.literal(node)
+    if constant is not None:
+        return constant
+    name = _BINARY.get(type(node))
+    if name is not None:
+        return _binary(name, node, scope, setting)
+    handler = _HANDLERS.get(type(node))
+    if handler is not None:
+        return handler(node, scope, setting)
+    raise _refusal(node)
+
+
+def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions that AND joins, from left to right."""
+    return _operands(node, exp.And)
+
+
+def _operands(node: exp.Expr, connective: type[exp.Expr]) -> Iterator[exp.Expr]:
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        while isinstance(part, exp.Paren):
+            part = part.this
+        if isinstance(part, connective):
+            pending.extend((part.args["expression"], part.this))
+        else:
+            yield part
+
+
+def _connective(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    name = "and" if isinstance(node, exp.And) else "or"
+    return call(name, *(scalar(part, scope, setting) for part in _operands(node, type(node))))
+
+
+def _binary(name: str, node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    left, right = node.this, node.args["expression"]
+    if name in ("add", "subtract") and (isinstance(left, exp.Interval) or isinstance(right, exp.Interval)):
+        moment, interval = (right, left) if isinstance(left, exp.Interval) else (left, right)
+        if name == "subtract" and interval is left:
+            raise SqlError("an INTERVAL has nothing to be subtracted from")
+        value = scalar(moment, scope, setting)
+        return calls.shifted(value, _amount(interval, scope, setting), interval, back=name == "subtract")
+    ours, theirs = _row(left), _row(right)
+    if ours is None and theirs is None:
+        return call(name, *_operands_of(name, (left, right), scope, setting))
+    if ours is None or theirs is None or len(ours) != len(theirs):
+        raise SqlError("a row is compared with a row of another length")
+    if name not in _ROW_COMPARISONS:
+        raise Unsupported("comparison of rows with anything but = and <>", hint="compare column by column")
+    pairs = zip(ours, theirs, strict=True)
+    return call(
+        _ROW_COMPARISONS[name], *(call(name, scalar(a, scope, setting), scalar(b, scope, setting)) for a, b in pairs)
+    )
+
+
+def _operands_of(name: str, nodes: Sequence[exp.Expr], scope: Scope, setting: Setting) -> list[Expression]:
+    """What the operands mean; a hexadecimal literal is a number in arithmetic, and where it meets a number."""
+    found = [scalar(node, scope, setting) for node in nodes]
+    if name not in _ARITHMETIC and all(e.type.kind not in _NUMBERS for e in found):
+        return found
+    pairs = zip(nodes, found, strict=True)
+    return [literals.among_numbers(e) if isinstance(node, exp.HexString) else e for node, e in pairs]
+
+
+def _row(node: exp.Expr) -> list[exp.Expr] | None:
+    if isinstance(node, exp.Tuple):
+        return list(node.expressions)
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "row":
+        return list(node.expressions)
+    return None
+
+
+def _unary(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    argument = scalar(node.this, scope, setting)
+    if isinstance(node, exp.Neg) and isinstance(argument, Constant) and argument.type.kind is Kind.DECIMAL:
+        value = argument.value
+        if argument.type.scale == 0 and isinstance(value, Decimal):
+            return literals.integer(-int(value))  # -9223372036854775808 is a BIGINT, without its sign it is none.
+    if isinstance(argument, Call) and isinstance(node, exp.Not) and argument.function == "is_null":
+        return call("is_not_null", *argument.arguments)
+    return call(_UNARY[type(node)], argument)
+
+
+def _is(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    argument, what = scalar(node.this, scope, setting), node.args["expression"]
+    if isinstance(what, exp.Boolean):
+        return call("is_true" if what.this else "is_false", argument)
+    if isinstance(what, exp.Not) and isinstance(what.this, (exp.Null, exp.Boolean)):
+        return call("not", _is(exp.Is(this=node.this, expression=what.this), scope, setting))
+    if not isinstance(what, exp.Null):
+        raise SqlError("IS wants NULL, TRUE, FALSE or UNKNOWN")
+    return call("is_null", argument)
+
+
+def _in(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    if node.args.get("query") is not None:
+        raise Unsupported(f"IN (SELECT …) in {setting.place}", hint="join with the subquery")
+    if not node.expressions:
+        raise SqlError("IN wants a list in parentheses, or a SELECT")
+    row = _row(node.this)
+    if row is None:
+        return call("in", *_operands_of("in", (node.this, *node.expressions), scope, setting))
+    return call("or", *(scalar(exp.EQ(this=node.this, expression=v), scope, setting) for v in node.expressions))
+
+
+def _between(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    """A text that has a text and a number as its bounds is compared with two numbers, so that ``'10' BETWEEN '9' AND
+    11`` is true."""
+    value, *bounds = _operands_of("between", (node.this, node.args["low"], node.args["high"]), scope, setting)
+    if value.type.kind is Kind.TEXT and any(bound.type.kind in _NUMBERS for bound in bounds):
+        number = decimal_type(literals.LARGEST_SCALE)
+        bounds = [functions.call("cast", b, type=number) if b.type.kind is Kind.TEXT else b for b in bounds]
+    return call("between", value, *bounds)
+
+
+def _like(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    escape = []
+    if isinstance(node, exp.Escape):
+        escape = [scalar(node.args["expression"], scope, setting)]
+        node = node.this
+    if type(node) is not exp.Like:
+        raise _refusal(node)
+    matched = call("like", scalar(node.this, scope, setting), scalar(node.args["expression"], scope, setting), *escape)
+    return call("not", matched) if node.args.get("negate") else matched
+
+
+def _case(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    arguments: list[Expression] = []
+    base = scalar(node.this, scope, setting) if node.this is not None else None
+    for branch in node.args["ifs"]:
+        condition = scalar(branch.this, scope, setting)
+        arguments.append(condition if base is None else call("eq", base, condition))
+        arguments.append(scalar(branch.args["true"], scope, setting))
+    default = node.args.get("default")
+    arguments.append(literals.NOTHING if default is None else scalar(default, scope, setting))
+    return call("case", *arguments)
+
+
+def _if(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    otherwise = node.args.get("false")
+    if otherwise is None:
+        raise SqlError("IF wants three arguments")
+    return call("if", *(scalar(part, scope, setting) for part in (node.this, node.args["true"], otherwise)))
+
+
+def _coalesce(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    parts = [part for part in (node.this, *node.expressions) if part is not None]
+    return call("coalesce", *(scalar(part, scope, setting) for part in parts))
+
+
+def _cast(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    target = literals.cast_target(node.args["to"])
+    argument = scalar(node.this, scope, setting)
+    if target.kind in _NUMBERS:
+        argument = literals.among_numbers(argument) if isinstance(node.this, exp.HexString) else precise(argument)
+    return functions.call("cast", argument, type=target)
+
+
+def _function(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    name, parts = calls.spelled(node)
+    if isinstance(node, exp.Anonymous) and node.name.lower() in calls.OPERATORS - calls.AGGREGATES:
+        raise Unsupported(f"function {node.name.upper()}", hint="write the operator")
+    if name == "values":
+        raise Unsupported("VALUES(column) outside of ON DUPLICATE KEY UPDATE")
+    if name in calls.CLOCK:
+        return _now(name, parts, setting)
+    if name in calls.AGGREGATES:
+        raise _misplaced(node, setting)
+    calls.check(name)
+    if name in calls.SHIFTS:
+        if len(parts) != 2:
+            raise SqlError(
+                f"{name.upper()} takes 2 arguments, not {len(parts)}", hint=f"{name.upper()}(date, INTERVAL 1 DAY)"
+            )
+        value, by = scalar(parts[0], scope, setting), parts[1]
+        return calls.shifted(value, _amount(by, scope, setting), by, back=calls.SHIFTS[name])
+    unit = calls.leading_unit(name, parts)
+    arguments = [scalar(part, scope, setting) for part in (parts if unit is None else parts[1:])]
+    name, arguments = calls.ordered(name, unit, arguments)
+    return call(name, *arguments)
+
+
+def _amount(by: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    amount = by.this if isinstance(by, exp.Interval) else by
+    return scalar(amount, scope, setting)
+
+
+def _now(name: str, parts: list[exp.Expr], setting: Setting) -> Expression:
+    if setting.now is None:
+        raise Unsupported(
+            f"{name.upper()}() in a view: its answer would change without a write",
+            hint="compare with a parameter and pass the time when reading",
+        )
+    if any(not isinstance(part, exp.Literal) for part in parts):
+        raise SqlError(f"{name.upper()}() takes a number of digits at most")
+    return calls.clock(name, Constant(setting.now, DATETIME))
+
+
+def _placeholder(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    assert isinstance(node, exp.Placeholder)
+    if setting.placeholder is None:
+        raise Unsupported(
+            f"a parameter in {setting.place}",
+            hint="parameters stand in WHERE, joined by AND, as column = ?, column IN (?), column < ? and the like",
+        )
+    return setting.placeholder(node)
+
+
+def _subquery(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    raise Unsupported(f"a subquery in {setting.place}", hint="move it into FROM or WHERE")
+
+
+def _concatenation(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    return call("concat", *(scalar(part, scope, setting) for part in node.expressions))
+
+
+def _aggregate(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    raise _misplaced(node, setting)
+
+
+def _collate(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
+    name = node.args["expression"].name.lower()
+    if name != "binary" and not name.endswith("_bin"):
+        raise Unsupported(f'collation "{name}"', hint="text is compared by code point; use LOWER() on both sides")
+    return scalar(node.this, scope, setting)
+
+
+def _misplaced(node: exp.Expr, setting: Setting) -> SqlError:
+    return SqlError(f"the aggregate {text_of(node)} cannot stand in {setting.place}")
+
+
+def _refusal(node: exp.Expr) -> SqlError | Unsupported:
+    if isinstance(node, exp.Tuple):
+        return SqlError("a row of values can only be compared with a row")
+    if isinstance(node, (exp.Star, exp.Column)):
+        return SqlError("* can only stand in the SELECT list and in COUNT(*)")
+    construct, hint = _REFUSED.get(type(node), (f'"{text_of(node)[:60]}"', None))
+    return Unsupported(construct, hint=hint)
+
+
+_HANDLERS: dict[type[exp.Expr], Callable[[exp.Expr, Scope, Setting], Expression]] = {
+    **dict.fromkeys(_UNARY, _unary),
+    **dict.fromkeys((exp.And, exp.Or), _connective),
+    **dict.fromkeys((exp.Like, exp.Escape), _like),
+    **dict.fromkeys(calls.NODES, _function),
+    **dict.fromkeys((exp.Subquery, exp.Exists, exp.Select, exp.Union), _subquery),
+    **dict.fromkeys((exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.GroupConcat), _aggregate),
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Coalesce: _coalesce,
+    exp.Cast: _cast,
+    exp.Concat: _concatenation,
+    exp.Collate: _collate,
+    exp.Placeholder: _placeholder,
+}

@@ -1,0 +1,216 @@
+"""CREATE and DROP of tables and views."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from domains.errors import AlreadyExists, LimitExceeded, SqlError, Unsupported
+from domains.language.types import TableSchema
+from migrations.catalog import Catalog, ViewDefinition, unknown
+from migrations.parse.grammar import words
+from migrations.parse.reading import Parsed, exp
+from migrations.query.view import frozen
+from migrations.statements.definitions.columns import (
+    ColumnDeclaration,
+    check_collation,
+    column_declaration,
+    key_columns,
+)
+from migrations.statements.definitions.sharded import sharded
+from migrations.statements.names import checked, located, new_relation_name, refuse_existing, relation_name
+from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView
+
+MOST_COLUMNS = 1_017
+"""Columns of a table, as in MySQL's InnoDB; dropped ones count, because rows keep their places."""
+MOST_INDEXES = 64
+"""Secondary indexes of a table, as in InnoDB: each one is written with every row."""
+
+
+def create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
+    """With IF NOT EXISTS also where the table exists: whoever performs it then does nothing."""
+    create = parsed.expression
+    _refuse_properties(create, "TABLE")
+    name = new_relation_name(create.this, "table")
+    if create.args.get("replace"):
+        raise Unsupported("CREATE OR REPLACE TABLE", hint=f'DROP TABLE IF EXISTS "{name}" first')
+    if create.args.get("expression") is not None:
+        raise Unsupported("CREATE TABLE … AS SELECT", hint="CREATE TABLE, then INSERT … SELECT; or CREATE VIEW")
+    if not isinstance(create.this, exp.Schema) or not create.this.expressions:
+        raise SqlError(f'table "{name}" has no columns')
+    if_not_exists = bool(create.args.get("exists"))
+    if not if_not_exists or name.lower() not in catalog.tables:
+        refuse_existing(catalog, name)
+    schema = _schema(name, create.this.expressions)
+    return CreateTable(sharded(schema, parsed.sharding, catalog.shards), if_not_exists)
+
+
+def drop_table(parsed: Parsed, catalog: Catalog) -> DropTable:
+    name, if_exists = _dropped(parsed)
+    if name.lower() in catalog.tables:
+        return DropTable(catalog.tables[name.lower()].name, if_exists)
+    if if_exists:
+        return DropTable(name, if_exists)
+    if name.lower() in catalog.views:
+        raise SqlError(f'"{name}" is a view', hint=f"DROP VIEW {name}")
+    known = (table.name for table in catalog.tables.values())
+    raise located(unknown("table", name, known), parsed.expression.args["tables"][0])
+
+
+def create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
+    """With IF NOT EXISTS also where the view exists: whoever performs it then does nothing."""
+    create = parsed.expression
+    _refuse_properties(create, "VIEW")
+    name = new_relation_name(create.this, "view")
+    query = create.args.get("expression")
+    if not isinstance(query, exp.Query):
+        raise SqlError(f'view "{name}" has no SELECT')
+    columns: tuple[str, ...] = ()
+    if isinstance(create.this, exp.Schema):
+        columns = tuple(checked(column.name, "column") for column in create.this.expressions)
+        _refuse_duplicates(columns)
+    or_replace, if_not_exists = bool(create.args.get("replace")), bool(create.args.get("exists"))
+    if name.lower() in catalog.tables or not (or_replace or if_not_exists):
+        refuse_existing(catalog, name)
+    # Played again, the text meets the catalog of that moment, and is the same query again.
+    kept, meaning = frozen(catalog, query)
+    definition = ViewDefinition(name, parsed.query, parsed.external, ad_hoc=False, relation=kept, columns=columns)
+    return CreateView(definition, or_replace, if_not_exists, meaning)
+
+
+def drop_view(parsed: Parsed, catalog: Catalog) -> DropView:
+    name, if_exists = _dropped(parsed)
+    if name.lower() in catalog.views:
+        return DropView(catalog.views[name.lower()].name, if_exists)
+    if if_exists:
+        return DropView(name, if_exists)
+    if name.lower() in catalog.tables:
+        raise SqlError(f'"{name}" is a table', hint=f"DROP TABLE {name}")
+    known = (view.name for view in catalog.views.values() if not view.ad_hoc)
+    raise located(unknown("view", name, known), parsed.expression.args["tables"][0])
+
+
+def _dropped(parsed: Parsed) -> tuple[str, bool]:
+    drop = parsed.expression
+    if len(drop.args.get("tables") or ()) != 1:
+        raise SqlError("DROP wants one name")
+    if drop.args.get("temporary"):
+        raise Unsupported("temporary tables")
+    return relation_name(drop.args["tables"][0]), bool(drop.args.get("exists"))
+
+
+def _refuse_properties(create: exp.Expr, what: str) -> None:
+    """ENGINE, CHARSET, COMMENT, ALGORITHM, DEFINER and their like say nothing here; a few change the meaning."""
+    properties = create.args.get("properties")
+    for found in properties.expressions if properties is not None else ():
+        if isinstance(found, exp.TemporaryProperty):
+            raise Unsupported(f"CREATE TEMPORARY {what}")
+        if isinstance(found, exp.LikeProperty):
+            raise Unsupported("CREATE TABLE … LIKE", hint="write the columns out")
+        if isinstance(found, exp.MaterializedProperty):
+            raise Unsupported("CREATE MATERIALIZED VIEW", hint="every view is kept up to date: CREATE EXT VIEW")
+        if isinstance(found, exp.CollateProperty):
+            check_collation(found.this.name)
+
+
+# --- the schema of a table ----------------------------------------------------------------------------------------
+
+
+def _schema(name: str, items: list[exp.Expr]) -> TableSchema:
+    declared = [column_declaration(item) for item in items if isinstance(item, exp.ColumnDef)]
+    if not declared:
+        raise SqlError(f'table "{name}" has no columns')
+    columns = tuple(declaration.column for declaration in declared)
+    _refuse_duplicates([column.name for column in columns])
+    if len(columns) > MOST_COLUMNS:
+        raise LimitExceeded(f'table "{name}" has {len(columns)} columns', hint=f"at most {MOST_COLUMNS}")
+    schema = _with_column_keys(TableSchema(name, columns), declared)
+    for item in items:
+        if not isinstance(item, exp.ColumnDef):
+            for part in item.expressions if isinstance(item, exp.Constraint) else [item]:
+                schema = _with_key(schema, part, item.name if isinstance(item, exp.Constraint) else "")
+    schema = _with_not_null_key(schema)
+    _check_auto_increment(schema)
+    if len(schema.unique) + len(schema.indexes) > MOST_INDEXES:
+        raise LimitExceeded(f'table "{name}" has too many indexes', hint=f"at most {MOST_INDEXES}")
+    return schema
+
+
+def _with_column_keys(schema: TableSchema, declared: list[ColumnDeclaration]) -> TableSchema:
+    primary = tuple(at for at, declaration in enumerate(declared) if declaration.primary)
+    if len(primary) > 1:
+        raise SqlError(f'table "{schema.name}" has two primary keys', hint="write PRIMARY KEY (a, b) after the columns")
+    unique = tuple((at,) for at, declaration in enumerate(declared) if declaration.unique)
+    return replace(schema, primary_key=primary, unique=unique)
+
+
+def _with_key(schema: TableSchema, item: exp.Expr, name: str) -> TableSchema:
+    """The schema with one PRIMARY KEY, UNIQUE or KEY clause of CREATE TABLE."""
+    if isinstance(item, exp.PrimaryKey):
+        if schema.primary_key:
+            raise SqlError(f'table "{schema.name}" has two primary keys')
+        return replace(schema, primary_key=key_columns(schema, item.expressions, "PRIMARY KEY"))
+    if isinstance(item, exp.UniqueColumnConstraint):
+        columns = key_columns(schema, item.this.expressions if item.this is not None else [], "UNIQUE")
+        return schema if columns in schema.unique else replace(schema, unique=(*schema.unique, columns))
+    if isinstance(item, exp.IndexColumnConstraint):
+        return with_index(schema, index_clause(schema, item), name or item.name)
+    if isinstance(item, exp.ForeignKey):
+        return schema
+    if isinstance(item, exp.CheckColumnConstraint):
+        raise Unsupported("CHECK", hint="check the value before it is written")
+    if isinstance(item, exp.Identifier):
+        raise SqlError(f'column "{item.name}" has no type')
+    raise Unsupported(f"{words(item)} in CREATE TABLE")
+
+
+def index_clause(schema: TableSchema, item: exp.IndexColumnConstraint) -> tuple[int, ...]:
+    """The columns of a ``KEY name (…)`` clause."""
+    kind = item.args.get("kind")
+    if kind:
+        raise Unsupported(f"{str(kind).upper()} index", hint="use KEY; LIKE scans")
+    return key_columns(schema, item.expressions, "index")
+
+
+def with_index(schema: TableSchema, columns: tuple[int, ...], name: str) -> TableSchema:
+    """The schema with one more index; one without a name is called after its first column, as in MySQL.
+
+    :raises AlreadyExists: an index has this name.
+    """
+    taken = {known.lower() for known in schema.index_names}
+    if name and name.lower() in taken:
+        raise AlreadyExists(f'index "{name}" of table "{schema.name}" exists')
+    base, number = schema.columns[columns[0]].name, 2
+    name = checked(name, "index") if name else base
+    while name.lower() in taken:
+        name, number = f"{base}_{number}", number + 1
+    return replace(schema, indexes=(*schema.indexes, columns), index_names=(*schema.index_names, name))
+
+
+def _with_not_null_key(schema: TableSchema) -> TableSchema:
+    columns = list(schema.columns)
+    for at in schema.primary_key:
+        column = columns[at]
+        if column.has_default and column.default is None:
+            raise SqlError(f'primary key column "{column.name}" cannot have DEFAULT NULL')
+        columns[at] = replace(column, nullable=False)
+    return replace(schema, columns=tuple(columns))
+
+
+def _check_auto_increment(schema: TableSchema) -> None:
+    found = [at for at, column in enumerate(schema.columns) if column.auto_increment]
+    if len(found) > 1:
+        raise SqlError(f'table "{schema.name}" has two AUTO_INCREMENT columns')
+    keys = (schema.primary_key, *schema.unique, *schema.indexes)
+    if found and not any(key and key[0] == found[0] for key in keys):
+        raise SqlError(
+            f'AUTO_INCREMENT column "{schema.columns[found[0]].name}" is not the first column of a key',
+            hint="make it the PRIMARY KEY",
+        )
+
+
+def _refuse_duplicates(names: list[str] | tuple[str, ...]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise SqlError(f'column "{name}" is named twice')
+        seen.add(name.lower())

@@ -1,0 +1,8 @@
+"""The dataflow of one process: one thread runs its domains, a group commit makes their steps durable and visible::
+
+    inbox ──► thread ──► domain host ──► Domain.handle ──► effects ──► group commit: sync, publish, answer, send
+
+``domain_host.py`` has no thread, socket or clock, so the simulator runs it too. ``pacing.py`` sizes the slices of long
+commands, ``memory_limiter.py`` obeys the memory limit after each batch, and ``token_waits.py`` keeps reads that carry a
+token until their reader reflects it.
+"""

@@ -1,0 +1,85 @@
+"""What a run of steps orders to be done outside: held until it is durable, and then done in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from domains.errors import HeadraceError, OutcomeUnknown
+from domains.plan.commands import Progress
+from domains.plan.graph import DomainIndex
+from domains.plan.packets import Clock, Failed, LinkUpdate, Outcome, Upquery, Written
+from domains.store.storage import unknown_outcome
+from worker.reader_map import ReaderLayout
+from worker.reader_map.writer import Publication
+
+Answerer = Callable[[Outcome | Progress], None]
+"""Hands an outcome to whoever asked."""
+
+LinkPacket = LinkUpdate | Upquery
+"""What goes over links, to wherever the other end is hosted."""
+
+
+@dataclass(slots=True)
+class Look:
+    """A read that waited for its keys: ``look`` reads them in the reader map, at the place where this stands.
+
+    Whatever is published before it is visible to it, and whatever evicts is not. That is how a read that waits is
+    always answered: its step filled all of its keys, and no eviction, be it by memory, by a write or by hand, comes
+    between the fill and the look, however small the memory limit is.
+    """
+
+    look: Callable[[], Any]
+    found: Any = None
+    error: Exception | None = None
+
+    def take(self) -> None:
+        try:
+            self.found = self.look()
+        except Exception as error:  # It is the reader's own; those behind it are not to suffer.
+            self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Reveal:
+    """A full reader is complete: from here on it is found."""
+
+    layout: ReaderLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A reader is gone, with all its keys. Another of the same number may follow."""
+
+    layout: ReaderLayout
+
+
+@dataclass(slots=True)
+class Batch:
+    """The gathered effects of the steps since the last batch."""
+
+    syncs: dict[Callable[[], None], None] = field(default_factory=dict)
+    """Of the stores that were written to: only these need one."""
+    visible: list[Publication | Look | Reveal | Drop] = field(default_factory=list)
+    """What is done to the reader map, in the order of the steps."""
+    holds: list[Callable[[], Look]] = field(default_factory=list)
+    """Asked at the end of the batch, on the dataflow thread; their looks see what the batch publishes, and no more."""
+    positions: dict[DomainIndex, Clock] = field(default_factory=dict)
+    """What readers reflect of the bases that were written to, once this batch is published."""
+    answers: list[tuple[Answerer, Outcome | Progress]] = field(default_factory=list)
+    sends: list[tuple[DomainIndex, LinkPacket]] = field(default_factory=list)
+    """To domains that are not hosted here, last of all: what leaves the process is durable."""
+
+    def fail(self, error: HeadraceError) -> None:
+        """It is not performed. A write of it may be on the disk all the same, and whoever waits for it hears that."""
+        answers, self.answers = self.answers, []
+        for answer, outcome in answers:
+            lost = isinstance(outcome, Written) or (
+                isinstance(outcome, Failed) and isinstance(outcome.error, OutcomeUnknown)
+            )
+            answer(Failed(unknown_outcome(error) if lost else error))
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do: a sample of read keys leaves nothing."""
+        return bool(self.syncs or self.visible or self.positions or self.answers or self.sends)

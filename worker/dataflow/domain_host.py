@@ -1,0 +1,495 @@
+"""All domains of a worker on one thread of control: no thread, no socket, no clock, no disk but through their stores.
+
+The dataflow thread runs it (``dataflow.py``), and so does the simulator of a whole cluster. What comes in is handled to
+its end, the links between the domains that are hosted here included; what is to be done outside is gathered in a
+:class:`Batch`, which the caller makes durable, then visible, then answers, then sends. :meth:`Hosted.finish` ends it::
+
+    write, read, evict, touch ─┐                     ┌─► batch.visible   (reader map)
+    perform, open, close ──────┤ Domain ⇄ Domain ⇄ … ├─► batch.answers
+    receive, reconfigure ──────┘                     └─► batch.sends     (domains of other workers)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from domains.engine.control import perform
+from domains.engine.domain import Domain
+from domains.errors import HeadraceError, NotFound, OutcomeUnknown
+from domains.language.types import Row
+from domains.plan.commands import Activate, AddNodes, Command, Progress, RemoveNodes
+from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex, Reader
+from domains.plan.packets import (
+    Clock,
+    Effect,
+    EvictKeys,
+    EvictMemory,
+    Failed,
+    Once,
+    Operation,
+    Packet,
+    PeerReset,
+    Publish,
+    Read,
+    Reply,
+    Send,
+    Touch,
+    Upquery,
+    Write,
+    receiver_of,
+    sender_of,
+)
+from domains.store.storage import Store
+from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Look, Reveal
+from worker.dataflow.hosted_domain import HostedDomain, Reception, Requests, TokenWait, TokenWaits
+from worker.dataflow.memory_limiter import Pressure, relieve
+from worker.protocol.messages import NotHere, StaleEpoch
+from worker.protocol.schema_version import version_of
+from worker.reader_map import ReaderLayout
+from worker.reader_map.layout import reader_id
+
+# The readers of the domains of one worker: how each lies in the reader map, and which are not to be found yet.
+
+
+class HostedReaders(dict[tuple[DomainIndex, NodeIndex], ReaderLayout]):
+    """Layouts by domain and node. Other threads look up in it."""
+
+    def add(self, host: HostedDomain, nodes: Sequence[Node]) -> None:
+        """A full reader is concealed while it is built: its marker would say that it has no more than came so far."""
+        domain = host.domain
+        for node in nodes:
+            if isinstance(node.operator, Reader):
+                layout = ReaderLayout(reader_id(node.index, domain.shard), node.operator, node.columns)
+                layout.concealed = node.materialization is Materialization.FULL
+                if layout.concealed:
+                    host.concealed.append(layout)
+                self[domain.index, node.index] = layout
+
+    def reveal(self, host: HostedDomain, batch: Batch) -> None:
+        """What was built is complete."""
+        batch.visible.extend(map(Reveal, host.concealed))
+        host.concealed.clear()
+
+    def remove(self, host: HostedDomain, nodes: Sequence[NodeIndex], batch: Batch) -> None:
+        for node in nodes:
+            layout = self.pop((host.domain.index, node), None)
+            if layout is not None:
+                batch.visible.append(Drop(layout))
+                host.concealed = [other for other in host.concealed if other is not layout]
+
+    def remove_all(self, index: DomainIndex, batch: Batch) -> None:
+        """The domain leaves."""
+        for key in [key for key in self if key[0] == index]:
+            batch.visible.append(Drop(self.pop(key)))
+
+
+_log = logging.getLogger("headrace.worker")
+
+
+class StepBroken(Exception):
+    """A domain could not end a step that had begun to change it, and nobody would open it again (``Hosted.led``). Not
+    an error that whoever asked is told as his own: what he wrote may be there."""
+
+
+@dataclass(slots=True)
+class LinkCounters:
+    """Of packets of links; all only grow."""
+
+    packets: int = 0
+    """Sent by the domains here, to each other or to other workers."""
+    beats: int = 0
+    """Of these, such as only tell a clock."""
+    stale: int = 0
+    """Dropped: of a link that has begun again."""
+    held: int = 0
+    """Of an incarnation that the domain had not heard of yet, or for a domain that was not linked."""
+    unhosted: int = 0
+    """Dropped: for a domain that is not here."""
+
+
+class Hosted:
+    """See the module. ``hosts`` is replaced and never changed in place: other threads may walk over it."""
+
+    def __init__(self, *, memory_limit: int, reserve: int = 0, led: bool = False) -> None:
+        self.memory_limit = memory_limit
+        self.led = led
+        """A leader opens a domain again that has broken (``broken``), and the others go on; else none does."""
+        self.reserve = reserve
+        """See ``relief.py``: for hosts that share links with others."""
+        self.epoch = 0
+        """The latest leader's that was heard of."""
+        self.hosts: dict[DomainIndex, HostedDomain] = {}
+        self.layouts = HostedReaders()
+        self.known: dict[DomainIndex, int] = {}
+        """The incarnations of all domains, as far as this worker was told."""
+        self._given_up: dict[DomainIndex, int] = {}
+        """Domains of which nothing counts that was sent before these incarnations, until they are known."""
+        self.counters = LinkCounters()
+        self.waits = TokenWaits()
+        self._on_links: deque[LinkPacket] = deque()
+        self.requests = Requests()
+        self._pressure = Pressure()
+        self._moved: set[DomainIndex] = set()
+        """Domains whose bases may have other positions than when the last batch ended."""
+
+    # --- leaders ------------------------------------------------------------------------------------------------
+
+    def fence(self, epoch: int) -> None:
+        """A message of the leader of this epoch has come. Raises StaleEpoch where there is a later one."""
+        self.check(epoch)
+        self.epoch = epoch
+
+    def check(self, epoch: int | None) -> None:
+        """What waited since it came is not to be done any more if a later leader has been heard of meanwhile."""
+        if epoch is not None and epoch < self.epoch:
+            raise StaleEpoch(
+                f"epoch {epoch} is over, this worker follows {self.epoch}", hint="another leads", epoch=self.epoch
+            )
+
+    # --- what is hosted -----------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        index: DomainIndex,
+        store: Store,
+        *,
+        incarnation: int = 1,
+        shard: int = 0,
+        shards: int = 1,
+        linked: bool = False,
+        sync: Callable[[], None] | None = None,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        """Host a domain, without nodes, over the tables that are in its store.
+
+        ``sync`` makes what was committed durable, ``close`` closes the store; where there is no disk there are none.
+        """
+        assert index not in self.hosts, f"domain {index} is hosted already"
+        domain = Domain(index, store, epoch=incarnation, shard=shard, shards=shards)
+        for schema in store.tables():
+            domain.clocks.write(domain.base_name(schema), store.position(schema.name))
+        self.hosts = {**self.hosts, index: HostedDomain(domain, linked, sync, close)}
+        self._moved.add(index)
+
+    def close(self, index: DomainIndex, batch: Batch) -> Callable[[], None] | None:
+        """Give a domain up. What this answers closes its store, once the batch is durable: not on the way of other
+        domains' batches, since it takes a tenth of a second."""
+        host = self.hosts.get(index)
+        if host is None:
+            return None
+        self.hosts = {each: other for each, other in self.hosts.items() if each != index}
+        self._withdraw(index, f"domain {index} has left this worker", batch)
+        for vertex in host.domain.vertices:
+            vertex.give_up()
+        return host.close
+
+    def _withdraw(self, index: DomainIndex, why: str, batch: Batch) -> None:
+        """Nobody reads a domain any more, or waits for it here."""
+        self.layouts.remove_all(index, batch)
+        error = NotHere(why, epoch=self.epoch, unlinked=True)
+        self.requests.fail(index, error, batch)
+        self.waits.fail(index, error, batch)
+        self._moved.discard(index)
+
+    @property
+    def broken(self) -> dict[DomainIndex, int]:
+        """The domains that serve nothing until they are opened again, with their incarnations. Any thread."""
+        return {index: host.domain.epoch for index, host in self.hosts.items() if host.is_broken}
+
+    def reconfigure(
+        self,
+        incarnations: Mapping[DomainIndex, int],
+        removals: Mapping[DomainIndex, Sequence[NodeIndex]],
+        batch: Batch,
+    ) -> None:
+        """Learn which incarnation of each domain is the present one, and link those of them that are here.
+
+        A domain of which a later incarnation is elsewhere is not to be used any more.
+        """
+        for index, nodes in removals.items():
+            if index in self.hosts and not self.hosts[index].is_broken:
+                self.perform(index, RemoveNodes(tuple(nodes)), batch)
+        for index, incarnation in incarnations.items():
+            self.known[index] = max(incarnation, self.known.get(index, 0))
+        for index, host in self.hosts.items():
+            if index in self.known:
+                host.linked = self.known[index] == host.domain.epoch and not host.is_broken
+        for host in self.hosts.values():
+            self._meet(host, batch)
+        # What is known all have met: older is stale. Who is opened later meets it when linked, and holds until then.
+        self._given_up = {each: of for each, of in self._given_up.items() if self.known.get(each, 0) < of}
+        for host in self.hosts.values():
+            if host.linked:
+                self._on_links.extend(host.outgoing)
+                host.outgoing.clear()
+            self._release(host, batch)
+        self._drain(batch)
+
+    def give_up(self, incarnations: Mapping[DomainIndex, int]) -> None:
+        """Take nothing more that domains have sent before these incarnations, of which there is none yet. What stands
+        on them stays as it is until they come again: only then is there something to put in its place."""
+        for index, incarnation in incarnations.items():
+            self._given_up[index] = max(incarnation, self._given_up.get(index, 0))
+
+    def _meet(self, host: HostedDomain, batch: Batch) -> None:
+        """Tell a domain which of its peers are others than it knew."""
+        peers = host.domain.links.peers
+        host.beaten = -1
+        for peer, incarnation in self.known.items():
+            if peer != host.domain.index and incarnation > peers.get(peer, 0):
+                self._handle(host, PeerReset(peer, incarnation), batch)
+
+    def _release(self, host: HostedDomain, batch: Batch) -> None:
+        held, host.held = host.held, []
+        for packet in held:
+            match host.reception(packet):
+                case Reception.PROCESS:
+                    self._handle(host, packet, batch)
+                case Reception.STALE:
+                    self.counters.stale += 1
+                case Reception.HOLD:
+                    host.held.append(packet)
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        index: DomainIndex,
+        operation: Operation,
+        answer: Answerer,
+        batch: Batch,
+        schema: int | None = None,
+        once: Once | None = None,
+    ) -> None:
+        """``schema`` is the version of the table that the operation was made for, where that may be another by now."""
+        host = self._linked(index)
+        if schema is not None:
+            self._check_schema(host, operation.table, schema)
+        self._moved.add(index)
+        if host.sync is not None:
+            batch.syncs[host.sync] = None
+        self._handle(host, Write(self.requests.new(index, answer), operation, once), batch)
+        self._drain(batch)
+
+    def _check_schema(self, host: HostedDomain, name: str, schema: int) -> None:
+        try:
+            known = version_of(host.domain.store.table(name).schema)
+        except NotFound:
+            known = None
+        if known != schema:
+            what = "is not here" if known is None else "has another schema here"
+            raise NotHere(f'table "{name}" {what} in domain {host.domain.index}', epoch=self.epoch)
+
+    def read(
+        self, index: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], look: Look, answer: Answerer, batch: Batch
+    ) -> None:
+        """Have the keys of a reader filled; ``look`` is taken when they are visible, and before any eviction."""
+        host = self._linked(index)
+        self._handle(host, Read(self.requests.new(index, answer, look), reader, keys), batch)
+        self._drain(batch)
+
+    def evict(self, index: DomainIndex, node: NodeIndex, keys: tuple[Row, ...], answer: Answerer, batch: Batch) -> None:
+        host = self._linked(index)
+        self._handle(host, EvictKeys(self.requests.new(index, answer), node, keys), batch)
+        self._drain(batch)
+
+    def evict_here(self, index: DomainIndex, reader: NodeIndex, keys: Sequence[Row] | None, batch: Batch) -> None:
+        """What a reader no longer has in the map; None: nothing. Nobody waits for it."""
+        host = self.hosts.get(index)
+        if host is None or reader not in host.domain.vertices:
+            return
+        if keys is None:
+            keys = [key for held in host.domain.vertices[reader].indexes.values() for key in list(held.keys())]
+        self._handle(host, EvictKeys(self.requests.new(index, lambda outcome: None), reader, tuple(keys)), batch)
+        self._drain(batch)
+
+    def shrink(self, excess: int, batch: Batch) -> None:
+        """Evict so many accounted bytes of what is used least."""
+        held = sum(host.weigh() for host in self.hosts.values())
+        relieve(self.hosts, held - excess, lambda host, over: self._evict(host, over, batch), reserve=self.reserve)
+
+    def touch(self, index: DomainIndex, reader: NodeIndex, keys: tuple[Row, ...], batch: Batch) -> None:
+        host = self.hosts.get(index)
+        if host is not None:
+            self._handle(host, Touch(reader, keys), batch)
+
+    def reached(self, index: DomainIndex, wait: TokenWait) -> None:
+        """Answer when what the reader publishes reflects a clock."""
+        self._linked(index)
+        self.waits.add(index, wait)
+
+    def receive(self, packets: Sequence[LinkPacket], batch: Batch) -> None:
+        """What another worker's domains have sent, in order."""
+        for packet in packets:
+            host = self.hosts.get(destination(packet))
+            if host is None:
+                self.counters.unhosted += 1
+            else:
+                self._take(host, packet, batch)
+        self._drain(batch)
+
+    def _linked(self, index: DomainIndex) -> HostedDomain:
+        host = self.hosts.get(index)
+        if host is None or not host.linked:
+            how = "hosted" if host is None else "linked yet"
+            raise NotHere(f"domain {index} is not {how} here", hint="look it up again", epoch=self.epoch, unlinked=True)
+        return host
+
+    def check_reader(self, index: DomainIndex, reader: NodeIndex) -> None:
+        """Raises NotHere where the reader does not stand in that domain here."""
+        self._linked(index)
+        if (index, reader) not in self.layouts:
+            raise NotHere(f"reader {reader} of domain {index} is not here", epoch=self.epoch)
+
+    def clock_of(self, index: DomainIndex, reader: NodeIndex) -> Clock:
+        """What a reader reflects now; {} where it has gone since it was looked for."""
+        host = self.hosts.get(index)
+        gone = host is None or reader not in host.domain.vertices
+        return {} if gone or host is None else host.domain.clocks.of(host.domain.vertices[reader])
+
+    def fail(self, error: HeadraceError) -> None:
+        """Nothing goes on: answer everybody who waits."""
+        self.requests.fail_all(error)
+        lost = Batch()
+        for index in self.hosts:
+            self.waits.fail(index, error, lost)
+        for answer, outcome in lost.answers:
+            answer(outcome)
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def perform(self, index: DomainIndex, command: Command, batch: Batch) -> Progress:
+        """Change a domain's graph, whether it is linked or not. Raises NotHere, and what its store refuses."""
+        host = self.hosts.get(index)
+        if host is None or host.is_broken:
+            how = "hosted" if host is None else "whole"
+            raise NotHere(f"domain {index} is not {how} here", epoch=self.epoch)
+        if isinstance(command, AddNodes):
+            self.layouts.add(host, command.nodes)
+        progress, effects = perform(host.domain, command)
+        if isinstance(command, Activate):
+            self.layouts.reveal(host, batch)
+        host.weighed, host.beaten = False, -1
+        self._moved.add(index)
+        self.waits.recheck(index)
+        self._perform(host, effects, batch)
+        if isinstance(command, RemoveNodes):
+            self.layouts.remove(host, command.nodes, batch)
+        self._drain(batch)
+        return progress
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _handle(self, host: HostedDomain, packet: Packet, batch: Batch) -> None:
+        if host.is_broken:
+            return
+        host.weighed = False
+        try:
+            effects = host.domain.handle(packet)
+        except HeadraceError as error:
+            if not self.led:
+                raise StepBroken(error) from error
+            self._break(host, packet, error, batch)
+        else:
+            self._perform(host, effects, batch)
+
+    def _break(self, host: HostedDomain, packet: Packet, error: HeadraceError, batch: Batch) -> None:
+        """The step's effects are not performed: for its peers it is as if the domain were lost before it, and its next
+        incarnation begins with what is stored, as after a crash."""
+        index = host.domain.index
+        _log.error("domain %d broke off a step, and serves nothing until it is opened again: %s", index, error)
+        host.linked = False
+        host.outgoing.clear()
+        host.held.clear()
+        if isinstance(packet, Write):
+            unknown = OutcomeUnknown(error.message, hint="the write may be there or not: look before it is sent again")
+            self.requests.reply(packet.request, Failed(unknown), batch)
+        self._withdraw(index, f"domain {index} has broken, and is to be opened again", batch)
+
+    def _perform(self, host: HostedDomain, effects: list[Effect], batch: Batch) -> None:
+        for effect in effects:
+            match effect:
+                case Publish():
+                    batch.visible.append((self.layouts[effect.domain, effect.reader], effect))
+                case Reply(request=request, outcome=outcome):
+                    self.requests.reply(request, outcome, batch)
+                case Send(packet=packet):
+                    self.counters.packets += 1
+                    (self._on_links if host.linked else host.outgoing).append(packet)
+                case _:
+                    assert_never(effect)
+
+    def _drain(self, batch: Batch) -> None:
+        """Deliver what is on the links between the domains that are here, in order."""
+        while self._on_links:
+            packet = self._on_links.popleft()
+            receiver = destination(packet)
+            host = self.hosts.get(receiver)
+            if host is None:
+                batch.sends.append((receiver, packet))
+            else:
+                self._take(host, packet, batch)
+
+    def _take(self, host: HostedDomain, packet: LinkPacket, batch: Batch) -> None:
+        if self._given_up and packet.epoch < self._given_up.get(source(packet), 0):
+            self.counters.stale += 1
+            return
+        match host.reception(packet):
+            case Reception.PROCESS:
+                self._handle(host, packet, batch)
+            case Reception.STALE:
+                self.counters.stale += 1
+            case Reception.HOLD:
+                self.counters.held += 1
+                host.held.append(packet)
+
+    # --- the end of a batch -------------------------------------------------------------------------------------
+
+    def finish(self, batch: Batch) -> None:
+        """Obey the memory limit, tell the clocks to all links, and answer the waits that are over."""
+        evicted = relieve(
+            self.hosts,
+            self.memory_limit,
+            lambda host, excess: self._evict(host, excess, batch),
+            reserve=self.reserve,
+        )
+        if evicted:
+            self._pressure.add(evicted, self.memory_limit)
+        self._beat(batch)
+        self.waits.check(self.hosts, batch)
+        batch.visible.extend(hold() for hold in batch.holds)
+        for index in self._moved:
+            batch.positions[index] = self.hosts[index].positions()
+        self._moved.clear()
+
+    def _beat(self, batch: Batch) -> None:
+        """Until nothing comes of it: what is told may move the clocks of the next domain."""
+        said = True
+        while said:
+            said = False
+            for host in self.hosts.values():
+                if host.linked and host.beaten != host.domain.clocks.version:
+                    host.beaten = host.domain.clocks.version
+                    beats = host.domain.beat()
+                    self.counters.beats += len(beats)
+                    self._perform(host, beats, batch)
+                    said = said or bool(self._on_links)
+            self._drain(batch)
+
+    def _evict(self, host: HostedDomain, excess: int, batch: Batch) -> None:
+        self._handle(host, EvictMemory(excess), batch)
+        self._drain(batch)
+
+
+def destination(packet: LinkPacket) -> DomainIndex:
+    """Which domain a packet is for: an upquery goes against its link."""
+    return sender_of(packet.link) if isinstance(packet, Upquery) else receiver_of(packet.link)
+
+
+def source(packet: LinkPacket) -> DomainIndex:
+    """Which domain has sent a packet."""
+    return receiver_of(packet.link) if isinstance(packet, Upquery) else sender_of(packet.link)

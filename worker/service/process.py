@@ -1,0 +1,271 @@
+"""The worker as a process: from its settings to a port that answers, and to the end.
+
+Everything that others can reach is there before the worker registers. From then on it needs neither ZooKeeper nor a
+controller to go on: it answers, and its domains send to each other, until somebody who leads says otherwise. It ends
+
+* when it is asked to (SIGTERM, SIGINT, SIGHUP): what has come is done and answered, and the shards are closed;
+* when a step met a bug, or the disk let a sync down: then nothing that it holds can be trusted any more. It says why
+  and ends with an error, so that others take its domains over. (A step that could not read on breaks its own domain,
+  which the leader opens again: ``Hosted.broken``);
+* when a newer process has registered as the same worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from domains.errors import BadRequest, Cancelled, HeadraceError, StorageFailure, Unavailable
+from worker.belonging import claim
+from worker.dataflow.thread import Dataflow
+from worker.protocol.messages import Role
+from worker.service import archiving
+from worker.service.allocator import expect_long_lives
+from worker.service.archiving import ArchiveOptions, start_archiver
+from worker.service.server import WorkerServer
+from worker.service.stopping import stop_signals, unless
+from worker.wire import Peers, Server, greeting, serve
+from zookeeper.authority import ClusterAuthority
+from zookeeper.errors import AuthorityError, WrongDeployment
+from zookeeper.kazoo_authority import KazooAuthority
+from zookeeper.registration import WorkerDescriptor, advertised, check_name
+
+RESERVE = 8 * 2**20
+"""Bytes of partial state that a memory limit leaves, however much of it full state takes: some 20,000 keys, which is
+more than the reads that are under way at any time ask for. Less would save nothing that counts."""
+LAST_TURNS = 20
+"""Of the event loop, between the end of the dataflow and that of the connections. The last answers are all in memory
+then; each goes through a future or two until it is written."""
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Settings(archiving.Settings, Protocol):
+    """What a worker must be told; ``headrace.settings`` has it all."""
+
+    @property
+    def name(self) -> str | None:
+        """Of its own in the deployment, and the same after a restart. None: host and port."""
+
+    @property
+    def data(self) -> Path:
+        """Where the shards are. Workers of one machine may share it, and then take over each other's shards."""
+
+    @property
+    def host(self) -> str:
+        """To listen on."""
+
+    @property
+    def worker_port(self) -> int:
+        """0: any that is free."""
+
+    @property
+    def advertise(self) -> str | None:
+        """Where others reach it, if that is not ``host``."""
+
+    @property
+    def memory_limit(self) -> int: ...
+
+    @property
+    def disk_reserve(self) -> int: ...
+
+    @property
+    def zookeeper(self) -> str | None: ...
+
+    @property
+    def zookeeper_auth(self) -> str | None: ...
+
+    @property
+    def deployment(self) -> str: ...
+
+    @property
+    def session_timeout(self) -> float: ...
+
+
+async def run(settings: Settings) -> None:
+    """Be a worker until a signal says that it is enough.
+
+    :raises HeadraceError: it could not start, or something failed that it cannot go on without.
+    """
+    if settings.zookeeper is None:
+        raise BadRequest("a worker needs the address of ZooKeeper", hint="--zookeeper host:port")
+    authority = KazooAuthority(
+        settings.zookeeper,
+        settings.deployment,
+        session_timeout=settings.session_timeout,
+        auth=settings.zookeeper_auth,
+    )
+    try:
+        with as_headrace_errors():
+            await authority.start()
+        await work(settings, authority)
+    finally:
+        await authority.close()
+
+
+async def work(
+    settings: Settings, authority: ClusterAuthority, ready: Callable[[Worker], None] = lambda worker: None
+) -> None:
+    """``run`` with an authority that is started; ``ready`` is called once the worker is registered."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in stop_signals():
+        loop.add_signal_handler(number, stopping.set)
+    expect_long_lives()  # Before anybody knows of it: the walk over all that was loaded takes a tenth of a second.
+    async with AsyncExitStack() as opened:
+        try:
+            worker = await opened.enter_async_context(running(settings, authority, stopping))
+        except Cancelled:
+            return
+        ready(worker)
+        await _first(stopping, worker.failed, authority.superseded)
+        # Gone from ZooKeeper first: then nobody is sent here any more.
+        await authority.close()
+        if worker.dataflow.failure is not None:
+            _log.critical('worker "%s" cannot go on: %s', worker.descriptor.name, worker.dataflow.failure)
+            raise worker.dataflow.failure
+        if authority.superseded.is_set():
+            raise Unavailable(f'a newer process is worker "{worker.descriptor.name}"; this one ends')
+        _log.info('worker "%s" stops', worker.descriptor.name)
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+
+
+class Worker:
+    """A worker that runs; see ``running``."""
+
+    def __init__(self, dataflow: Dataflow, peers: Peers, server: Server, descriptor: WorkerDescriptor) -> None:
+        self.dataflow = dataflow
+        self.peers = peers
+        self.server = server
+        self.descriptor = descriptor
+        self.failed = asyncio.Event()
+        """Set when it can do nothing any more; ``dataflow.failure`` says why."""
+        loop = asyncio.get_running_loop()
+
+        def progressed() -> None:
+            if dataflow.failure is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(self.failed.set)
+
+        dataflow.listeners.append(progressed)
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, authority: ClusterAuthority, stopping: asyncio.Event | None = None
+) -> AsyncIterator[Worker]:
+    """A registered worker, until the block ends. The authority is started, and not closed here.
+
+    :raises Cancelled: ``stopping`` was set before it was registered.
+    :raises HeadraceError: the port is taken, the data directory cannot be used or belongs to another deployment, or
+        another worker has the name.
+    """
+    name, host = _called(settings)
+    with as_headrace_errors():
+        settings.data.mkdir(parents=True, exist_ok=True)
+        directory = claim(settings.data, authority.deployment, authority.deployment_id)
+    incarnation = time.time_ns() // 1_000_000  # A restart takes longer than a millisecond.
+    readers = settings.data / "workers" / name / f"readers-{incarnation}"
+    async with AsyncExitStack() as opened:
+        opened.callback(shutil.rmtree, readers, ignore_errors=True)
+        worker = await _open(settings, authority, name, host, incarnation, readers, directory, opened)
+        with as_headrace_errors():
+            if not await unless(stopping or asyncio.Event(), authority.register_worker(worker.descriptor)):
+                raise Cancelled("it was stopped before it was registered")
+        # An earlier process of this name is now surely not one that anybody asks.
+        for older in readers.parent.glob("readers-*"):
+            if older != readers:
+                shutil.rmtree(older, ignore_errors=True)
+        yield worker
+
+
+def _called(settings: Settings) -> tuple[str, str]:
+    """Its name, and the host under which the others reach it. Raises BadRequest."""
+    name = settings.name or f"{socket.gethostname()}-{settings.worker_port or os.getpid()}"
+    try:
+        return check_name(name, "worker"), advertised(settings.host, settings.advertise)
+    except ValueError as error:
+        raise BadRequest(str(error), hint="--name and --advertise say how it is called and reached") from error
+
+
+async def _open(
+    settings: Settings,
+    authority: ClusterAuthority,
+    name: str,
+    host: str,
+    incarnation: int,
+    readers: Path,
+    directory: str,
+    opened: AsyncExitStack,
+) -> Worker:
+    """The dataflow, its peers and its port, closed by ``opened``: first what has come is done and answered."""
+    peers: Peers
+    dataflow = await asyncio.to_thread(
+        Dataflow,
+        readers,
+        memory_limit=settings.memory_limit,
+        deliver=lambda sends: peers.send(sends),
+        outbound_waiting=lambda: peers.waiting_bytes,
+        reserve=RESERVE,
+    )
+    peers = Peers(greeting(authority.deployment, Role.WORKER, name, incarnation), dataflow.receive)
+    opened.push_async_callback(peers.close)
+    servers: list[Server] = []
+
+    async def close() -> None:
+        try:
+            await asyncio.to_thread(dataflow.close)
+        except HeadraceError as error:
+            _log.error("not closed as it should: %s", error)
+        for _ in range(LAST_TURNS):
+            await asyncio.sleep(0)
+        for server in servers:
+            await server.close()
+
+    opened.push_async_callback(close)
+    dataflow.start()
+    archiver = start_archiver(dataflow, ArchiveOptions.of(settings))
+    if archiver is not None:
+        opened.push_async_callback(asyncio.to_thread, archiver.close)
+    handler = WorkerServer(dataflow, peers, name, incarnation, settings.data, archiver, settings.disk_reserve).handle
+    server = await serve(
+        settings.host, settings.worker_port, authority.deployment, handler, name=name, incarnation=incarnation
+    )
+    servers.append(server)
+    _log.info('worker "%s" listens on %s:%d', name, settings.host, server.port)
+    descriptor = WorkerDescriptor(
+        name,
+        host,
+        server.port,
+        incarnation,
+        os.getpid(),
+        directory,
+        str(readers.resolve()),
+    )
+    return Worker(dataflow, peers, server, descriptor)
+
+
+@contextmanager
+def as_headrace_errors() -> Iterator[None]:
+    """What the place of the state says, and the disk, in the tree of errors that users see."""
+    try:
+        yield
+    except WrongDeployment as error:
+        raise BadRequest(error.message, hint=error.hint) from error
+    except AuthorityError as error:
+        raise Unavailable(error.message, hint=error.hint) from error
+    except OSError as error:
+        raise StorageFailure(f"cannot use the data directory: {error}") from error

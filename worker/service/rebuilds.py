@@ -1,0 +1,87 @@
+"""Shards that are being made from the archive, each by a thread, while the worker serves what it has.
+
+A leader asks again and again how far one is, and goes on with its round: a rebuild takes as long as it takes, and
+nothing else is to wait for it. A process that ends takes its threads with it, and nothing is there then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from threading import Thread
+
+from domains.errors import BadRequest, HeadraceError, StorageFailure
+from worker.protocol.operations import ArchivedShard, RebuildShard, RebuildUnderWay, ShardRebuilt
+
+REST_MAX = 0.05
+"""Seconds between two parts of some thousand rows. A rest is as long as the part took, so that half of the time of
+Python's lock is left to those who serve."""
+
+
+class UnderWay:
+    """One rebuild in its thread; ``outcome`` is None until it has ended."""
+
+    def __init__(self, data: Path, url: str, asked: RebuildShard) -> None:
+        self.asked = asked
+        self.rows = 0
+        self.outcome: ShardRebuilt | HeadraceError | None = None
+        self._data, self._url = data, url
+        self._part_began = time.monotonic()
+        Thread(target=self._run, name=f"headrace-rebuild-{asked.shard}", daemon=True).start()
+
+    def _run(self) -> None:
+        from worker.archive.lost_shard import rebuild_shard  # Late: who has no archive does not load it.
+
+        try:
+            self.outcome = rebuild_shard(self._data, self._url, self.asked, self._loaded)
+        except HeadraceError as error:
+            self.outcome = error
+        except Exception as error:  # Whoever asks is to hear of it, and not to wait for ever.
+            self.outcome = StorageFailure(f"shard {self.asked.shard} cannot be rebuilt: {error!r}")
+
+    def _loaded(self, rows: int) -> None:
+        self.rows += rows
+        time.sleep(min(REST_MAX, time.monotonic() - self._part_began))
+        self._part_began = time.monotonic()
+
+
+class Rebuilds:
+    """All methods are for the event loop's thread."""
+
+    def __init__(self, name: str, data: Path, url: str | None) -> None:
+        """``url`` is that of the archive, if the worker has one."""
+        self._name, self._data, self._url = name, data, url
+        self._under_way: dict[int, UnderWay] = {}
+
+    async def archived(self, shard: int) -> ArchivedShard:
+        """Raises BadRequest without an archive, ArchiveError."""
+        url = self._archive()
+        from worker.archive.lost_shard import archived_shard
+        from worker.archive.place import Place
+
+        return await asyncio.to_thread(lambda: archived_shard(Place(url), shard))
+
+    async def rebuild(self, asked: RebuildShard) -> ShardRebuilt | RebuildUnderWay:
+        """See ``RebuildShard``."""
+        found = self._under_way.get(asked.shard)
+        if found is not None and found.outcome is not None and found.asked.decided != asked.decided:
+            found = None
+        if found is None:
+            found = self._under_way[asked.shard] = self._begun(asked)
+        match found.outcome:
+            case None:
+                return RebuildUnderWay(found.rows)
+            case ShardRebuilt():
+                return found.outcome
+            case error:
+                del self._under_way[asked.shard]  # Asked again, it begins anew.
+                raise error
+
+    def _begun(self, asked: RebuildShard) -> UnderWay:
+        return UnderWay(self._data, self._archive(), asked)
+
+    def _archive(self) -> str:
+        if self._url is None:
+            raise BadRequest(f'worker "{self._name}" has no archive', hint="start all workers with the same --archive")
+        return self._url

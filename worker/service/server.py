@@ -1,0 +1,432 @@
+"""What a worker does with each message that comes over the wire. It stands between the event loop and the dataflow.
+
+::
+
+    controller ─► Ping, OpenDomain, Perform, Reconfigure … ─► fence by epoch ─► Dataflow.control, Dataflow.command
+    api ────────► WriteRequest, ReadRequest … ──────────────────────────────► Dataflow.write, .read, .reached
+    workers ────► StreamFrame ─► Peers ─────────────────────────────────────► Dataflow.receive
+
+A message is *begun* when it comes and before the next of its connection is looked at, so what a leader asked before a
+``Report`` is reflected by it. It is answered when what it did is durable and visible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from domains.errors import BadRequest, HeadraceError, ReadTimeout
+from domains.plan.graph import DomainIndex
+from domains.store.memory_store import MemoryStore
+from domains.store.storage import DISK_RESERVE, Store
+from worker.dataflow.batch import Batch
+from worker.dataflow.domain_host import Hosted
+from worker.dataflow.inbox import Stopping
+from worker.dataflow.thread import Dataflow
+from worker.protocol.messages import (
+    CloseDomain,
+    Done,
+    EvictRequest,
+    NotHere,
+    OpenDomain,
+    Pages,
+    PagesInParts,
+    Perform,
+    Ping,
+    Pong,
+    Positions,
+    ReadRequest,
+    Reconfigure,
+    Report,
+    Role,
+    RowCounts,
+    RowsRequest,
+    StaleEpoch,
+    Status,
+    StatusDocument,
+    StreamFrame,
+    StreamOpen,
+    StreamsRequest,
+    TouchRequest,
+    WriteRequest,
+)
+from worker.protocol.operations import (
+    ArchivedShardRequest,
+    ArchivePositions,
+    ArchiveRequest,
+    FlushDomain,
+    Heard,
+    HeardRequest,
+    HeldRequest,
+    HoldRequest,
+    LinkRequest,
+    LogRelease,
+    RebuildShard,
+    ReleaseRequest,
+)
+from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
+from worker.service.holds import Holds
+from worker.service.loop_completions import LoopAnswers
+from worker.service.rebuilds import Rebuilds
+from worker.service.shards import open_shard
+from worker.service.status import heard_at_last, hosted_status, link_positions, streams_of, worker_report
+from worker.wire import Accepted, Connection, Peers, ProtocolError, Server
+
+if TYPE_CHECKING:
+    from worker.archive.archiver import Archiver
+
+
+# Who waits until a domain is linked here: api processes that were told that it comes, and ask for it too early.
+
+
+class LinkWaits:
+    """On the event loop. Nobody misses a link: it is looked for before each wait, and ``look_again`` comes after each
+    change, so a change is either seen or waited for."""
+
+    def __init__(self, is_linked: Callable[[DomainIndex], bool]) -> None:
+        self._is_linked = is_linked
+        self._changed = asyncio.Event()
+
+    def look_again(self) -> None:
+        """Domains have been linked."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def until(self, domain: DomainIndex, within: float) -> Done:
+        try:
+            async with asyncio.timeout(within):
+                while not self._is_linked(domain):
+                    await self._changed.wait()
+        except TimeoutError:
+            raise NotHere(f"domain {domain} was not linked here within {within:g} s", unlinked=True) from None
+        return Done()
+
+
+Found = TypeVar("Found")
+FromController = (
+    Ping | OpenDomain | FlushDomain | CloseDomain | Perform | Reconfigure | Report | Positions | RebuildShard
+)
+
+
+class WorkerServer:
+    """The handler of a worker's port. All methods are for the event loop's thread."""
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        peers: Peers,
+        name: str,
+        incarnation: int,
+        data: Path,
+        archiver: Archiver | None = None,
+        disk_reserve: int = DISK_RESERVE,
+    ) -> None:
+        self._dataflow = dataflow
+        self._archiver = archiver
+        self._peers = peers
+        self._name = name
+        self._incarnation = incarnation
+        self._data = data
+        self._disk_reserve = disk_reserve
+        self._client = dataflow.client()
+        self._started = time.monotonic()
+        self._changing: dict[DomainIndex, asyncio.Lock] = {}
+        """One domain is opened or closed by one message at a time."""
+        self._changes: set[asyncio.Task[Done]] = set()
+        """Openings and closings that are under way."""
+        self._answers = LoopAnswers(asyncio.get_running_loop())
+        self._holds = Holds(dataflow)
+        self._links = LinkWaits(self._is_linked)
+        self._rebuilds = Rebuilds(name, data, None if archiver is None else archiver.options.url)
+
+    def handle(self, connection: Connection, message: Any) -> Any:
+        """Answers, or raises: see ``worker.wire.Handler``."""
+        assert isinstance(connection, Accepted)
+        match message:
+            case WriteRequest():
+                return self._write(message)
+            case ReadRequest():
+                return self._read(message)
+            case LinkRequest(domain=domain, within=within):
+                return self._links.until(domain, within)
+            case StreamFrame() | StreamOpen():
+                return self._peers.take(connection, message)
+            case TouchRequest():
+                return self._touch(message)
+            case EvictRequest(domain=domain, node=node, keys=keys):
+                return asyncio.wrap_future(self._dataflow.evict(domain, node, keys))
+            case RowsRequest(domain=domain):
+                return self._ask(lambda hosted, _: _row_counts(hosted, domain))
+            case StreamsRequest(domain=domain, table=table):
+                return self._ask(lambda hosted, _: streams_of(hosted, domain, table))
+            case HoldRequest(domain=domain, reader=reader):
+                return self._holds.take(domain, reader)
+            case HeldRequest(number=number):
+                return self._holds.next(number)
+            case ReleaseRequest(number=number):
+                return self._holds.release(number)
+            case ArchiveRequest():
+                return self._archive(message)
+            case LogRelease(keep=keep):
+                return self._release(keep)
+            case Status():
+                return self._status(connection.server)
+            case HeardRequest(given_up=given_up):
+                return self._ask(lambda hosted, _: Heard(heard_at_last(hosted, given_up)))
+            case ArchivedShardRequest(shard=shard):
+                return self._rebuilds.archived(shard)
+            case (
+                Ping()
+                | OpenDomain()
+                | FlushDomain()
+                | CloseDomain()
+                | Perform()
+                | Reconfigure()
+                | Report()
+                | Positions()
+                | RebuildShard()
+            ):
+                if connection.hello.role is not Role.CONTROLLER:
+                    raise ProtocolError(f'"{type(message).__name__}" is for controllers alone')
+                return self.obey(message)
+        raise ProtocolError(f'a worker is not asked "{type(message).__name__}"')
+
+    def _write(self, request: WriteRequest) -> Awaitable[Any]:
+        """A worker that stops has its domains go to others, and a write that it does not take is one for them."""
+        try:
+            waiting, answer = self._answers.new()
+            self._dataflow.write_for(answer, request.domain, request.operation, request.schema, request.once)
+            return waiting
+        except Stopping as error:
+            raise NotHere(error.message, epoch=self._dataflow.hosted.epoch) from error
+
+    # --- the leader's -------------------------------------------------------------------------------------------
+
+    def obey(self, message: FromController) -> Pong | Awaitable[Any]:
+        """Raises StaleEpoch where a later leader has spoken."""
+        self._dataflow.hosted.fence(message.epoch)
+        match message:
+            case Ping():
+                return Pong(self._name, self._incarnation, self._dataflow.hosted.broken)
+            case Perform(epoch=epoch, domain=domain, command=command):
+                return asyncio.wrap_future(self._dataflow.command(domain, command, epoch=epoch))
+            case Positions(epoch=epoch):
+                return self._ask(lambda hosted, _: link_positions(hosted), epoch, at_once=True)
+            case Reconfigure():
+                return self._reconfigure(message)
+            case OpenDomain():
+                return self._begin(self._open(message))
+            case RebuildShard():
+                return self._rebuilds.rebuild(message)
+            case FlushDomain(domain=domain):
+                return self._flush(domain)
+            case CloseDomain():
+                return self._begin(self._close(message))
+            case Report():
+                return self._report(message.epoch)
+
+    def _reconfigure(self, message: Reconfigure) -> Awaitable[Any]:
+        # First: what domains send once they have heard of a new peer is to go to the process that hosts it.
+        self._peers.reconfigure(message.placement)
+        incarnations = {domain: placed.incarnation for domain, placed in message.placement.items()}
+
+        def act(hosted: Hosted, batch: Batch) -> Done:
+            hosted.reconfigure(incarnations, message.removals, batch)
+            return Done()
+
+        linked = self._ask(act, message.epoch, at_once=True)
+        linked.add_done_callback(lambda _: self._links.look_again())
+        return linked
+
+    def _is_linked(self, domain: DomainIndex) -> bool:
+        host = self._dataflow.hosted.hosts.get(domain)
+        return host is not None and host.linked
+
+    async def _report(self, epoch: int) -> Any:
+        if self._changes:  # Begun before this was asked: it is to be in the report.
+            await asyncio.wait(self._changes)
+        return await self._ask(lambda hosted, _: worker_report(hosted, self._name), epoch, at_once=True)
+
+    def _begin(self, change: Coroutine[Any, Any, Done]) -> Awaitable[Done]:
+        """A task of its own, since it is done to its end whoever goes away."""
+        task = asyncio.create_task(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return task
+
+    async def _open(self, message: OpenDomain) -> Done:
+        index, incarnation = message.domain, message.incarnation
+        async with self._lock(index):
+            host = self._dataflow.hosted.hosts.get(index)
+            if host is not None and host.domain.epoch >= incarnation:
+                if host.domain.epoch == incarnation:
+                    return Done()
+                raise StaleEpoch(
+                    f"domain {index} is open here as incarnation {host.domain.epoch}, later than {incarnation}",
+                    epoch=self._dataflow.hosted.epoch,
+                )
+            if host is not None:
+                await self._give_up(index, message.epoch)
+            store, sync, close = await self._store(message)
+            try:
+                await self._ask(
+                    lambda hosted, _: hosted.open(
+                        index,
+                        store,
+                        incarnation=incarnation,
+                        shard=message.shard,
+                        shards=message.shards,
+                        sync=sync,
+                        close=close,
+                    ),
+                    message.epoch,
+                    at_once=True,
+                )
+            except HeadraceError:
+                if close is not None:
+                    await self._apart(close)
+                raise
+        return Done()
+
+    async def _store(self, message: OpenDomain) -> tuple[Store, Callable[[], None] | None, Callable[[], None] | None]:
+        """The first group's domains stand on the base tables' shards; the others have no tables."""
+        if message.domain != message.shard:
+            return MemoryStore(), None, None
+        opened = message.shard, self._name, message.incarnation
+        shard = await asyncio.to_thread(open_shard, self._data, *opened, kept=message.kept, reserve=self._disk_reserve)
+        return shard.store, shard.store.sync, shard.close
+
+    async def _flush(self, domain: DomainIndex) -> Done:
+        """Who closes it meanwhile waits, and it serves until then."""
+        async with self._lock(domain):
+            host = self._dataflow.hosted.hosts.get(domain)
+            if host is not None:
+                await self._apart(host.domain.store.flush)
+        return Done()
+
+    async def _close(self, message: CloseDomain) -> Done:
+        async with self._lock(message.domain):
+            await self._give_up(message.domain, message.epoch)
+        return Done()
+
+    async def _give_up(self, index: DomainIndex, epoch: int) -> None:
+        """Returns when the store is closed, and so may be opened elsewhere: whoever finds it locked kills this process.
+        So a report, which says that the domain is not here, waits for this, too."""
+        close = await self._ask(lambda hosted, batch: hosted.close(index, batch), epoch)
+        if close is not None:
+            await self._apart(close)
+
+    async def _apart(self, act: Callable[[], None]) -> None:
+        """On a thread of its own: other domains go on meanwhile."""
+        await asyncio.to_thread(act)
+
+    def _lock(self, domain: DomainIndex) -> asyncio.Lock:
+        return self._changing.setdefault(domain, asyncio.Lock())
+
+    def _ask(
+        self, act: Callable[[Hosted, Batch], Any], epoch: int | None = None, *, at_once: bool = False
+    ) -> asyncio.Future[Any]:
+        """Done between two steps, unless a later leader than that of ``epoch`` has spoken by then. ``at_once``: where
+        the answer says nothing of what is visible or on disk, it waits for no sync of what others write."""
+
+        return asyncio.wrap_future(self._dataflow.control(act, epoch=epoch, at_once=at_once))
+
+    # --- reads --------------------------------------------------------------------------------------------------
+
+    async def _read(self, request: ReadRequest) -> Pages | PagesInParts:
+        try:
+            async with asyncio.timeout(request.within):
+                if request.token:
+                    reached = self._dataflow.reached(request.domain, request.reader, request.token)
+                    await asyncio.wrap_future(reached)
+                if request.in_parts:
+                    return PagesInParts(tuple(await self._found(request, BoundLookup.parts)))
+                return Pages(tuple(await self._found(request, BoundLookup.page)))
+        except TimeoutError:
+            raise ReadTimeout(
+                f"reader {request.reader} of domain {request.domain} had no answer within {request.within:g} s"
+            ) from None
+
+    async def _found(
+        self, request: ReadRequest, find: Callable[[BoundLookup, ReaderClient, ReaderLayout], Found | None]
+    ) -> list[Found]:
+        """What the look-ups find, after their keys were filled if any is a hole.
+
+        All keys are named then, not only the holes: what is a hit now may be evicted before the others are filled.
+        """
+        layout = self._dataflow.layouts.get((request.domain, request.reader))
+        if layout is None or not self._is_linked(request.domain):
+            raise self._not_here(request)
+
+        def look() -> list[Found | None]:
+            return [find(lookup, self._client, layout) for lookup in request.lookups]
+
+        found = look()
+        if None in found:
+            keys = tuple(dict.fromkeys(key for lookup in request.lookups for key in lookup.keys))
+            found = await asyncio.wrap_future(self._dataflow.read(request.domain, request.reader, keys, look))
+        whole = [each for each in found if each is not None]
+        if len(whole) < len(found):
+            raise self._not_here(request)  # The reader was dropped meanwhile, or is built again.
+        return whole
+
+    def _not_here(self, request: ReadRequest) -> NotHere:
+        return NotHere(
+            f"reader {request.reader} of domain {request.domain} is not here",
+            hint="look it up again",
+            epoch=self._dataflow.hosted.epoch,
+            unlinked=not self._is_linked(request.domain),
+        )
+
+    def _touch(self, request: TouchRequest) -> None:
+        try:
+            self._dataflow.touch(request.domain, request.reader, request.keys)
+        except HeadraceError:
+            return  # It is only a sample; who sent it does not wait for an answer.
+
+    # --- the archive --------------------------------------------------------------------------------------------
+
+    async def _archive(self, asked: ArchiveRequest) -> ArchivePositions:
+        archiver = self._archiver
+        if archiver is None:
+            raise BadRequest(f'worker "{self._name}" has no archive', hint="start all workers with the same --archive")
+        taken = await asyncio.wrap_future(archiver.archive_now(hold=asked.keep, epoch=asked.epoch, urgent=asked.urgent))
+        return ArchivePositions(archiver.options.url, taken.positions, taken.identities, taken.schemas)
+
+    def _release(self, keep: str) -> Done:
+        if self._archiver is not None:
+            self._archiver.release(keep)
+        return Done()
+
+    # --- status -------------------------------------------------------------------------------------------------
+
+    async def _status(self, server: Server) -> StatusDocument:
+        dataflow = self._dataflow
+        document = await self._ask(lambda hosted, _: hosted_status(hosted, dataflow.reader_map))
+        own = {
+            "worker": self._name,
+            "incarnation": self._incarnation,
+            "uptime": round(time.monotonic() - self._started, 3),
+            "health": dataflow.health,
+            "storage_alarms": dataflow.alarms(),
+            "syncs": dataflow.flusher.syncs,
+            "batches": dataflow.flusher.batches,
+            "inbox": dataflow.waiting_inputs,
+            "outbound_waiting": self._peers.waiting_bytes,
+            "peers": self._peers.status(),
+            "wire": server.traffic(),
+        }
+        if self._archiver is not None:
+            own["archive"] = self._archiver.status()
+        return StatusDocument({**own, **document})
+
+
+def _row_counts(hosted: Hosted, domain: DomainIndex) -> RowCounts:
+    host = hosted.hosts.get(domain)
+    if host is None:
+        raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
+    store = host.domain.store
+    return RowCounts({schema.name: store.table(schema.name).row_count for schema in store.tables()})

@@ -1,0 +1,176 @@
+"""What a worker tells of itself, JSON-ready: sizes in bytes, times in seconds; what counts only grows."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from domains.engine.clock import latest
+from domains.errors import NotFound
+from domains.operators.edges import Reader as ReaderOperator
+from domains.plan.graph import DomainIndex, Reader
+from domains.plan.packets import Clock, LinkId
+from worker.dataflow.domain_host import Hosted
+from worker.dataflow.hosted_domain import HostedDomain
+from worker.protocol.messages import DomainReport, LinkPositions, NotHere, Streams, WorkerReport
+from worker.reader_map import ReaderMap
+
+# What a worker's domains really are, for a leader that takes over, and how far its links have come, for a barrier.
+#
+# Both are taken between two steps, and answered without waiting for what these publish: no sync is waited for at each
+# look of a barrier. What it finds received is visible before anything that the domain is told to do afterwards is:
+# the flusher keeps the order (``Activate`` reveals a reader with all that has come before).
+
+
+def worker_report(hosted: Hosted, worker: str) -> WorkerReport:
+    positions = link_positions(hosted)
+    return WorkerReport(
+        worker,
+        hosted.epoch,
+        {index: _domain_report(host) for index, host in hosted.hosts.items()},
+        dict(hosted.known),
+        positions.sent,
+        positions.received,
+    )
+
+
+def link_positions(hosted: Hosted) -> LinkPositions:
+    """Link → (epoch, sequence): the last packet that a domain here has sent, and has processed."""
+    sent: dict[LinkId, tuple[int, int]] = {}
+    received: dict[LinkId, tuple[int, int]] = {}
+    for host in hosted.hosts.values():
+        domain = host.domain
+        for link, out in domain.links.outgoing.items():
+            sent[link] = (domain.link_epoch(link), out.sequence)
+        for link, into in domain.links.incoming.items():
+            received[link] = (domain.link_epoch(link), into.sequence)
+    return LinkPositions(sent, received)
+
+
+def heard_positions(hosted: Hosted) -> Clock:
+    """The greatest position of each base shard that any domain here has heard of, by its own links or as its own.
+
+    A link that has begun again says nothing until its sender does: until then it has what the lost one had said last.
+    """
+    all_clocks = [host.domain.clocks for host in hosted.hosts.values()]
+    return latest(clock for clocks in all_clocks for clock in (clocks.local, *clocks.links.values()))
+
+
+def heard_at_last(hosted: Hosted, given_up: Mapping[DomainIndex, int]) -> Clock:
+    """As ``heard_positions``, and nothing more of what is given up will be heard of before these incarnations."""
+    hosted.give_up(given_up)
+    return heard_positions(hosted)
+
+
+def streams_of(hosted: Hosted, domain: DomainIndex, table: str) -> Streams:
+    """The numbered streams of writes that a domain's shard of a table remembers.
+
+    :raises NotHere: the domain, or the table as yet, is not here.
+    """
+    host = hosted.hosts.get(domain)
+    if host is None or not host.linked:
+        raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)
+    try:
+        return Streams(dict(host.domain.store.table(table).streams()))
+    except NotFound as error:
+        raise NotHere(f"{error.message} in domain {domain}", epoch=hosted.epoch) from error
+
+
+def _domain_report(host: HostedDomain) -> DomainReport:
+    domain = host.domain
+    building = {vertex.index for vertex in domain.vertices if vertex.building}
+    return DomainReport(
+        incarnation=domain.epoch,
+        linked=host.linked,
+        nodes=frozenset(vertex.index for vertex in domain.vertices),
+        building=frozenset(building | domain.held),
+        tables=tuple(domain.store.tables()),
+        positions=host.positions(),
+    )
+
+
+def hosted_status(hosted: Hosted, reader_map: ReaderMap) -> dict[str, Any]:
+    """Taken between two steps."""
+    domains = [_domain(host, reader_map, hosted) for host in hosted.hosts.values()]
+    full = sum(host.domain.vertices.full_bytes() for host in hosted.hosts.values())
+    return {
+        "epoch": hosted.epoch,
+        "memory": {
+            **memory_of(sum(each["bytes"] for each in domains), full, hosted.memory_limit, workers=True),
+            "resident": resident_bytes(),
+            "reader_map_file": reader_map.file_bytes(),
+        },
+        "waiting": {"requests": len(hosted.requests), "tokens": len(hosted.waits)},
+        "links": asdict(hosted.counters),
+        "domains": domains,
+    }
+
+
+def memory_of(accounted: int, full: int, limit: int, *, workers: bool = False) -> dict[str, Any]:
+    """What is held and what may be. Full state is never evicted: where it alone is over the limit, an alarm says so.
+
+    ``workers``: there can be others beside this process, in a cluster.
+    """
+    shown: dict[str, Any] = {"accounted": accounted, "full": full, "limit": limit}
+    if full <= limit:
+        return shown
+    told = (
+        f"full state takes {full:,} bytes, memory_limit is {limit:,}, and eviction cannot help: it frees none of that, "
+        "and takes what partial views hold as soon as it is read. Raise memory_limit, "
+        f"{'add workers, ' if workers else ''}or drop views that are full (headrace explain says why one is)"
+    )
+    return {**shown, "alarm": told}
+
+
+def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: Hosted) -> dict[str, Any]:
+    domain = host.domain
+    return {
+        "domain": domain.index,
+        "incarnation": domain.epoch,
+        "shard": domain.shard,
+        "linked": host.linked,
+        "nodes": len(domain.vertices),
+        "bytes": host.weigh(),
+        "parked": len(domain.parked) + len(domain.awaiting),
+        "pending": len(domain.ingresses.pending),
+        "held": len(host.held),
+        "counters": asdict(domain.counters),
+        "tables": {
+            schema.name: {
+                "rows": domain.store.table(schema.name).row_count,
+                "position": domain.store.position(schema.name),
+                "base": domain.base_name(schema),
+            }
+            for schema in domain.store.tables()
+        },
+        "state": {
+            str(vertex.index): {
+                "keys": sum(map(len, vertex.indexes.values())),
+                "bytes": sum(index.bytes for index in vertex.indexes.values()),
+            }
+            for vertex in domain.vertices
+        },
+        "readers": {
+            vertex.node.operator.view: {
+                "node": vertex.index,
+                "materialization": vertex.node.materialization.value,
+                "keys": len(vertex.operator.filled),
+                "bytes": reader_map.bytes_of(hosted.layouts[domain.index, vertex.index].reader_id),
+                "clock": dict(hosted.clock_of(domain.index, vertex.index)),
+            }
+            for vertex in domain.vertices
+            if isinstance(vertex.node.operator, Reader) and isinstance(vertex.operator, ReaderOperator)
+        },
+    }
+
+
+def resident_bytes() -> int:
+    """Of this process, now; where the system does not say, the most that it ever was."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()
