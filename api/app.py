@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import FastAPI
 
 from api import pages
-from api.doors.asgi import HotRoute
+from api.doors.asgi import AsgiDoor
 from api.gate import Gate
 from api.limits import MAX_BODY_BYTES
-from api.lookups.lookups import Lookups
-from api.metrics import Metrics, Requests
+from api.lookups.lookups import LookupCalls
+from api.metrics import Metrics, RequestMetrics
 from api.routes import ROUTERS
 from api.schemas import ErrorAnswer
 from api.statuses import answer_errors
@@ -26,11 +26,11 @@ Every error is `{"error": {"code", "message", "hint"}}`."""
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorAnswer}, "5XX": {"model": ErrorAnswer}}
 
 
-def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES, slow: float = 0.0) -> HotRoute:
+def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES, slow: float = 0.0) -> AsgiDoor:
     """The ASGI application for a deployment that is open. Closing it stays with the caller.
 
     Requests that take ``slow`` seconds or longer are logged; 0: none."""
-    requests, lookups = Requests(slow), Lookups(deployment)
+    requests, lookups = RequestMetrics(slow), LookupCalls(deployment)
     fastapi = FastAPI(
         title="Headrace",
         version=VERSION,
@@ -47,4 +47,4 @@ def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES, slow: 
         fastapi.include_router(router)
     fastapi.add_middleware(Gate, requests=requests, max_body=max_body)
     answer_errors(fastapi)
-    return HotRoute(fastapi, lookups, deployment, requests, max_body)
+    return AsgiDoor(fastapi, lookups, deployment, requests, max_body)

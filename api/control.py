@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.gate import Gate
 from api.limits import MAX_BODY_BYTES
-from api.metrics import Requests
+from api.metrics import RequestMetrics
 from api.routes.migrations import migration_answer
 from api.statuses import answer_errors
 from api.version import VERSION
@@ -33,11 +33,11 @@ from controller.cluster.leader.candidate import Candidate
 from controller.cluster.leader.leader import directory_of
 from controller.cluster.lost_shards.rebuild_way import Rebuilding
 from migrations.backfill.threshold import By
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 
 
 class EntryBody(BaseModel):
-    """See ``migrations.recipe.Entry``."""
+    """See ``migrations.recipe.RecipeEntry``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,8 +46,8 @@ class EntryBody(BaseModel):
     ad_hoc: bool = Field(default=False, description="the statement is a SELECT in its normal form")
     forget: list[str] = Field(default=[], description="views of SELECTs that go")
 
-    def entry(self) -> Entry:
-        return Entry(tuple(self.statements), tuple(self.readers), self.ad_hoc, tuple(self.forget))
+    def entry(self) -> RecipeEntry:
+        return RecipeEntry(tuple(self.statements), tuple(self.readers), self.ad_hoc, tuple(self.forget))
 
 
 class MigrationBody(BaseModel):
@@ -121,7 +121,7 @@ def create_control_app(candidate: Candidate) -> FastAPI:
     async def cancel_rebuild(id: str) -> dict[str, Any]:
         return _rebuilding((await candidate.leading()).rebuild_operations.cancel(id))
 
-    app.add_middleware(Gate, requests=Requests(), max_body=MAX_BODY_BYTES)
+    app.add_middleware(Gate, requests=RequestMetrics(), max_body=MAX_BODY_BYTES)
     answer_errors(app)
     return app
 

@@ -10,7 +10,7 @@ from headrace_client import tokens
 from pydantic import BaseModel, ValidationError
 
 from api.encoding import parse, serialize
-from api.lookups.lookups import Lookups
+from api.lookups.lookups import LookupCalls
 from api.metrics import Metrics
 from controller.deployment import Deployment
 from domains.errors import BadRequest
@@ -26,8 +26,8 @@ async def _serving(request: Request) -> Deployment:
     return deployment
 
 
-async def _lookups(request: Request) -> Lookups:
-    lookups: Lookups = request.app.state.lookups
+async def _lookups(request: Request) -> LookupCalls:
+    lookups: LookupCalls = request.app.state.lookups
     return lookups
 
 
@@ -46,7 +46,7 @@ async def _token(
 
 
 Serving = Annotated[Deployment, Depends(_serving)]
-Looking = Annotated[Lookups, Depends(_lookups)]
+Looking = Annotated[LookupCalls, Depends(_lookups)]
 Measuring = Annotated[Metrics, Depends(_metrics)]
 Token = Annotated[Clock | None, Depends(_token)]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from api.dependencies import checked
 from api.encoding import serialize
-from api.lookups.lookups import Lookups, Typed, parse_keys, parse_query
-from api.metrics import Requests, RouteTimes
+from api.lookups.lookups import LookupCalls, Typed, parse_keys, parse_query
+from api.metrics import RequestMetrics, RouteTimes
 from api.routes.sql import executed
 from api.routes.tables import written
 from api.schemas import SqlRequest
@@ -42,7 +42,7 @@ ROWS_ROUTE = "/v1/tables/{table}/rows"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EndpointCall:
     """One of the calls; ``begin`` makes it, of a view or table."""
 
     work: Callable[[str, bytes, bytes, Clock | None], Body]
@@ -73,29 +73,34 @@ class Call:
         return answer
 
 
-class HotCalls:
+class Endpoints:
     """Those of one deployment. ``writes`` are its writes by method."""
 
     def __init__(
-        self, lookups: Lookups, deployment: Deployment, requests: Requests, writes: Mapping[str, Write], max_body: int
+        self,
+        lookups: LookupCalls,
+        deployment: Deployment,
+        requests: RequestMetrics,
+        writes: Mapping[str, Write],
+        max_body: int,
     ) -> None:
         self.max_body = max_body
         self._lookups = lookups
         self._deployment = deployment
-        self._page = Call(self._begin_page, PAGE_ROUTE, requests.route(PAGE_ROUTE))
-        self._lookup = Call(self._begin_lookup, LOOKUP_ROUTE, requests.route(LOOKUP_ROUTE))
-        self._many = Call(self._begin_many, LOOKUPS_ROUTE, requests.route(LOOKUPS_ROUTE)), ""
-        self._sql = Call(self._begin_sql, SQL_ROUTE, requests.route(SQL_ROUTE), writes=True), ""
+        self._page = EndpointCall(self._begin_page, PAGE_ROUTE, requests.route(PAGE_ROUTE))
+        self._lookup = EndpointCall(self._begin_lookup, LOOKUP_ROUTE, requests.route(LOOKUP_ROUTE))
+        self._many = EndpointCall(self._begin_many, LOOKUPS_ROUTE, requests.route(LOOKUPS_ROUTE)), ""
+        self._sql = EndpointCall(self._begin_sql, SQL_ROUTE, requests.route(SQL_ROUTE), writes=True), ""
         self._writes = {method: self._write_call(method, write, requests) for method, write in writes.items()}
 
-    def _write_call(self, method: str, write: Write, requests: Requests) -> Call:
+    def _write_call(self, method: str, write: Write, requests: RequestMetrics) -> EndpointCall:
         async def work(table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
             return serialize(written(await write(self._deployment, table, body))), b""
 
         route = f"{method} {ROWS_ROUTE}"
-        return Call(work, route, requests.route(route), writes=True)
+        return EndpointCall(work, route, requests.route(route), writes=True)
 
-    def find(self, method: str, path: str) -> tuple[Call, str] | None:
+    def find(self, method: str, path: str) -> tuple[EndpointCall, str] | None:
         """The call, and the view or table that it is about; None where it is none of these."""
         if path == LOOKUPS:
             return self._many if method == "POST" else None

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.limits import body_too_large
-from api.metrics import Requests
+from api.metrics import RequestMetrics
 from api.statuses import describe
 
 UNMATCHED = "unmatched"
@@ -20,7 +20,7 @@ HUNG_UP = 499
 class Gate:
     """Sits inside Starlette's own error middleware, which would otherwise print traces and raise them again."""
 
-    def __init__(self, app: ASGIApp, *, requests: Requests, max_body: int) -> None:
+    def __init__(self, app: ASGIApp, *, requests: RequestMetrics, max_body: int) -> None:
         self._app = app
         self._requests = requests
         self._max_body = max_body

@@ -56,7 +56,7 @@ class RouteTimes:
         self.total += seconds
 
 
-class Requests:
+class RequestMetrics:
     """The times of all routes. Routes are templates (``GET /v1/views/{view}``), so there are few."""
 
     def __init__(self, slow: float = 0.0) -> None:
@@ -74,7 +74,7 @@ class Requests:
 class Metrics(Collector):
     """A registry of its own, so that several deployments in one process (tests, embedded) do not meet."""
 
-    def __init__(self, deployment: Deployment, requests: Requests) -> None:
+    def __init__(self, deployment: Deployment, requests: RequestMetrics) -> None:
         self._deployment = deployment
         self._requests = requests
         self._shown: dict[str, Any] = {}

@@ -36,7 +36,7 @@ class OnceRequest(_Request):
     number: int = Field(ge=1, lt=2**63, strict=True, description="From 1 on, without gaps")
 
 
-class RowsRequest(_Request):
+class RowsBody(_Request):
     rows: list[dict[str, Json]] = Field(description="Rows by column name; all of them are inserted, or none")
     on_duplicate: Literal["error", "ignore", "replace", "update"] = Field(
         default="error",

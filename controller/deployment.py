@@ -16,18 +16,18 @@ from domains.language.types import Column, Kind, Row, TableSchema
 from domains.plan.graph import Parameter
 from domains.plan.packets import Clock, Once
 from migrations.statements.rows import REFUSED, OnDuplicate
-from worker.reader_map import BoundLookup, Reading, in_one_state
-from worker.service.archiving import Taken
+from worker.reader_map import BoundLookup, MapReading, in_one_state
+from worker.service.archiving import ArchivePass
 
 __all__ = [
     "REFUSED",
-    "Archived",
+    "ArchivedPositions",
     "BackfillStatus",
     "Deployment",
+    "MapReading",
     "MigrationStatus",
     "OnDuplicate",
     "PreparedLookup",
-    "Reading",
     "Short",
     "StatementResult",
     "ViewInfo",
@@ -121,7 +121,7 @@ class WriteResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ArchivedPositions:
     """What an archive has once everything up to now is in it."""
 
     url: str
@@ -137,7 +137,7 @@ class Archived:
     """Of the recipe's record in the archive."""
 
     @classmethod
-    def of(cls, url: str, taken: Taken, shards: int) -> Archived:
+    def of(cls, url: str, taken: ArchivePass, shards: int) -> ArchivedPositions:
         assert taken.recipe is not None, "a cut without its recipe"
         return cls(url, taken.positions, shards, taken.recipe, taken.identities, taken.time, taken.number)
 
@@ -173,25 +173,25 @@ class PreparedLookup(Protocol):
         Raises BadRequest or TypeViolation for unknown, missing or unconvertible parameters.
         """
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> Tried:
+    def try_pages(self, keys: Sequence[Any], reading: MapReading, rows: list[Row] | None = None) -> Tried:
         """The same for many keys given as JSON values (lists by position or objects by name), in their order.
 
         ``rows`` takes the reader's keys that were looked up for it.
         """
 
-    def try_integers(self, values: Sequence[int], reading: Reading) -> Sequence[bytes] | None:
+    def try_integers(self, values: Sequence[int], reading: MapReading) -> Sequence[bytes] | None:
         """The pages of the keys ``[value]`` where all are there; None else, and where keys are no such thing."""
 
-    def try_short(self, key: Any, reading: Reading) -> Short | None:
+    def try_short(self, key: Any, reading: MapReading) -> Short | None:
         """``try_pages`` of one key, quickly; None where it has to be asked (see ``short_lookup.py``)."""
 
-    def version(self, reading: Reading) -> bytes | None:
+    def version(self, reading: MapReading) -> bytes | None:
         """As long as it is the same, so are all answers that were read; None where that cannot be told."""
 
     def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
         """Where the states of these keys are, for :meth:`states`; None where that is not in one place."""
 
-    def states(self, markers: Sequence[bytes], reading: Reading) -> list[bytes | None]:
+    def states(self, markers: Sequence[bytes], reading: MapReading) -> list[bytes | None]:
         """As long as these are the same, so is the answer that was read of their keys, whatever else was published."""
 
     def again(self, keys: int, told: bool) -> bool:
@@ -291,7 +291,7 @@ class Deployment(Protocol):
     async def status(self) -> dict[str, Any]:
         """Health, memory, counters, uptime, JSON-ready. Counters are under ``"counters"`` as name → number."""
 
-    async def archive(self) -> Archived:
+    async def archive(self) -> ArchivedPositions:
         """Archive the base tables up to now. Raises BadRequest where there is no archive, ArchiveError."""
 
     def stopping(self) -> None:

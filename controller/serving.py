@@ -39,12 +39,12 @@ from domains.plan.packets import Clock, Once, Operation, Written
 from domains.plan.sharding import physical
 from domains.store.streams import check_name
 from migrations.change import BASES
-from migrations.definitions import schema_text
 from migrations.flow.explain import explain
 from migrations.flow.plan import State
 from migrations.flow.routing import split, split_numbered
 from migrations.parse.reading import Parsed
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
+from migrations.statements.definitions.written import schema_text
 from migrations.statements.rows import delete_operation, insert_operation, update_operation
 from worker.reader_map import BoundLookup, in_one_state
 
@@ -77,7 +77,7 @@ class Serving(ABC):
         """Catalog and dataflow as they are now."""
 
     @abstractmethod
-    async def run(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
         """Have a migration done, and wait until ``state`` shows it; raises what made it fail.
 
         ``parsed`` is what the entry's statements parse to, where the caller has done that.
@@ -231,7 +231,7 @@ class Serving(ABC):
         while not (lookup := self.prepare(view)).shards:
             reader = self.state.flow.readers.get(view.lower())
             if reader is None:
-                await self.run(Entry(readers=(view.lower(),)), f"reader of {lookup.info.name}")
+                await self.run(RecipeEntry(readers=(view.lower(),)), f"reader of {lookup.info.name}")
             else:
                 await self.until_built(reader, lookup.info.name)
         return lookup

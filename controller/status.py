@@ -13,7 +13,7 @@ from domains.plan.packets import receiver_of, sender_of
 from migrations.flow.dataflow import Dataflow as Flow
 from migrations.flow.explain import operator_text, sharding_text, state_text
 from migrations.flow.plan import State
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.service.status import memory_of
 
 Held = dict[NodeIndex, tuple[int, int]]
@@ -31,11 +31,11 @@ def one_line(text: str) -> str:
     return shown if len(shown) <= LOGGED_CHARACTERS else f"{shown[:LOGGED_CHARACTERS]}…"
 
 
-def health_of(dataflow: Dataflow) -> str:
+def health_of(dataflow: DataflowThread) -> str:
     return dataflow.health
 
 
-def status_of(dataflow: Dataflow, state: State, uptime: float, hits: int, misses: int) -> dict[str, Any]:
+def status_of(dataflow: DataflowThread, state: State, uptime: float, hits: int, misses: int) -> dict[str, Any]:
     """Sizes in bytes, times in seconds; ``counters`` only grow."""
     domains: list[dict[str, Any]] = []
     full = 0
@@ -86,7 +86,7 @@ def readers_of(flow: Flow) -> Iterator[tuple[str, Node]]:
         yield node.operator.view, node
 
 
-def _links(dataflow: Dataflow) -> list[dict[str, int]]:
+def _links(dataflow: DataflowThread) -> list[dict[str, int]]:
     """By sender and receiver, all lanes together: packets so far, and how many of them have not arrived."""
     sent: dict[tuple[DomainIndex, DomainIndex], int] = {}
     lags: dict[tuple[DomainIndex, DomainIndex], int] = {}
@@ -101,7 +101,7 @@ def _links(dataflow: Dataflow) -> list[dict[str, int]]:
     return [{"from": ends[0], "to": ends[1], "packets": sent[ends], "lag": lags[ends]} for ends in sorted(sent)]
 
 
-def _table(dataflow: Dataflow, schema: TableSchema) -> dict[str, int]:
+def _table(dataflow: DataflowThread, schema: TableSchema) -> dict[str, int]:
     """Over all of its shards; a position then counts the writes to each of them."""
     rows = position = 0
     for index, domain in dataflow.domains.items():
@@ -111,17 +111,17 @@ def _table(dataflow: Dataflow, schema: TableSchema) -> dict[str, int]:
     return {"rows": rows, "position": position}
 
 
-def _keys(dataflow: Dataflow, place: DomainIndex, reader: NodeIndex) -> int:
+def _keys(dataflow: DataflowThread, place: DomainIndex, reader: NodeIndex) -> int:
     vertices = dataflow.domains[place].vertices
     return sum(map(len, vertices[reader].indexes.values())) if reader in vertices else 0
 
 
-def _bytes(dataflow: Dataflow, place: DomainIndex, reader: NodeIndex) -> int:
+def _bytes(dataflow: DataflowThread, place: DomainIndex, reader: NodeIndex) -> int:
     layout = dataflow.layouts.get((place, reader))
     return 0 if layout is None else dataflow.reader_map.bytes_of(layout.reader_id)
 
 
-def held_by(dataflow: Dataflow) -> Held:
+def held_by(dataflow: DataflowThread) -> Held:
     held: Held = {}
     for domain in dataflow.domains.values():
         for vertex in domain.vertices:

@@ -40,7 +40,7 @@ Tell = Callable[[str, float], None]
 
 
 @dataclass(slots=True)
-class Verdict:
+class ViewVerdict:
     view: str
     verdict: str
     keys: int
@@ -63,7 +63,7 @@ def verify(
     *,
     archive: str | None = None,
     tell: Tell = lambda doing, done: None,
-) -> list[Verdict]:
+) -> list[ViewVerdict]:
     """A verdict for each view, or for all that have a reader.
 
     :raises NotFound: there is no such view. :raises BadRequest: the server has no archive.
@@ -82,7 +82,7 @@ def verify(
     return verdicts
 
 
-def _confirmed(before: Verdict, after: Verdict) -> Verdict:
+def _confirmed(before: ViewVerdict, after: ViewVerdict) -> ViewVerdict:
     """The later look, with those differences only that the earlier one had at the same key."""
     keys = {difference["key"] for difference in before.differences}
     after.differences = [difference for difference in after.differences if difference["key"] in keys]
@@ -92,7 +92,9 @@ def _confirmed(before: Verdict, after: Verdict) -> Verdict:
     return after
 
 
-def _look(db: Connection, names: Sequence[str], spark: SparkSettings, archive: str | None, tell: Tell) -> list[Verdict]:
+def _look(
+    db: Connection, names: Sequence[str], spark: SparkSettings, archive: str | None, tell: Tell
+) -> list[ViewVerdict]:
     with TemporaryDirectory(prefix="headrace-verify-") as folder:
         dumps = []
         for number, name in enumerate(names):
@@ -108,7 +110,7 @@ def _look(db: Connection, names: Sequence[str], spark: SparkSettings, archive: s
                 if "view" in told:
                     tell(f"judging {told['view']}", 0.4 + 0.6 * told["done"] / max(1, told["of"]))
             answer = job.result()
-    return [Verdict(**each) for each in answer["views"]]
+    return [ViewVerdict(**each) for each in answer["views"]]
 
 
 def _dumped(db: Connection, view: str, path: Path) -> Path:

@@ -24,9 +24,9 @@ import orjson
 
 from loadgen.crud.workload import CrudWorkload
 from loadgen.lobsters.workload import VARIANTS, LobstersWorkload, RibbonsWorkload
-from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.pace.jobs import Workload
-from loadgen.pace.loop import Glimpse, OpenLoop, Pace
+from loadgen.pace.loop import Glimpse, LoadPace, OpenLoop
 from loadgen.pace.point import Point
 from loadgen.peers.opening import NullSession, open_target
 from loadgen.peers.store import Lookup, Program, Target
@@ -102,7 +102,7 @@ class PrimedWorkload(Workload, Protocol):
     def rows(self) -> tuple[Iterator[tuple[str, list[dict[str, Any]]]], int]: ...
 
 
-class Asked(Protocol):
+class WorkloadChoice(Protocol):
     """What decides a workload, out of the options of a run."""
 
     @property
@@ -121,7 +121,7 @@ class Asked(Protocol):
     def batch(self) -> int: ...
 
 
-def open_workload(asked: Asked) -> PrimedWorkload:
+def open_workload(asked: WorkloadChoice) -> PrimedWorkload:
     """Raises LoadError for a name or a variant that is not known."""
     match asked.workload:
         case "lobsters":
@@ -140,12 +140,12 @@ def open_workload(asked: Asked) -> PrimedWorkload:
             )
         case "crud":
             return CrudWorkload(data_scale=asked.data_scale, seed=asked.seed)
-    raise LoadError(f'there is no workload "{asked.workload}"', hint=f"known are {', '.join(NAMES)}")
+    raise LoadRunError(f'there is no workload "{asked.workload}"', hint=f"known are {', '.join(NAMES)}")
 
 
 def _known(what: str, given: str, known: tuple[str, ...]) -> None:
     if given not in known:
-        raise LoadError(f'there is no {what} "{given}"', hint=f"known are {', '.join(known)}")
+        raise LoadRunError(f'there is no {what} "{given}"', hint=f"known are {', '.join(known)}")
 
 
 CALIBRATION_S = 0.25
@@ -155,7 +155,7 @@ SWEEP_PATIENCE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     workload: str
     target: str
     variant: str = "natural"
@@ -173,8 +173,8 @@ class Options:
 
 
 @dataclass(slots=True)
-class Result:
-    options: Options
+class RunResult:
+    options: RunOptions
     unit: str = "pages"
     target: dict[str, str] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class Result:
         path.write_bytes(orjson.dumps(self.document(), option=orjson.OPT_INDENT_2))
 
 
-class Teller(Protocol):
+class RunTeller(Protocol):
     """Whoever shows how it goes."""
 
     def loading(self, what: str, done: int, total: int) -> None: ...
@@ -219,15 +219,15 @@ class Teller(Protocol):
     def ended(self, point: Point) -> None: ...
 
 
-class Run:
+class LoadRun:
     """One run; ``result`` has what was measured so far, at any time."""
 
-    def __init__(self, options: Options, teller: Teller) -> None:
-        self.result = Result(options, machine=machine(), date=datetime.now(UTC).isoformat(timespec="seconds"))
+    def __init__(self, options: RunOptions, teller: RunTeller) -> None:
+        self.result = RunResult(options, machine=machine(), date=datetime.now(UTC).isoformat(timespec="seconds"))
         self._options, self._teller = options, teller
         self._loop: OpenLoop | None = None
 
-    async def execute(self) -> Result:
+    async def execute(self) -> RunResult:
         """Raises LoadError. Ctrl-C (or SIGTERM) ends the point under way, and with it the run."""
         options = self._options
         workload = open_workload(options)
@@ -241,14 +241,14 @@ class Run:
             await target.check(workload.program, workload.probe())
             self.result.generator_limit = limit = await capacity(workload)
             if options.rate > limit and not options.sweep:
-                raise LoadError(
+                raise LoadRunError(
                     f"this generator makes at most {limit:,.0f} {workload.unit} a second here, not {options.rate:,.0f}",
                     hint="ask for less, or run several generators with seeds of their own",
                 )
             _on_interrupt(self.interrupt)
             await self._measure(workload, target)
         except RequestFailed as error:  # While checking or loading; during a point it would be counted.
-            raise LoadError(f"the target failed: {error}", hint="is it of this version, and does it run?") from error
+            raise LoadRunError(f"the target failed: {error}", hint="is it of this version, and does it run?") from error
         finally:
             await target.close()
         return self.result
@@ -264,7 +264,7 @@ class Run:
 
         async def measure(rate: float) -> Point:
             self._teller.begins(rate)
-            pace = Pace(
+            pace = LoadPace(
                 rate,
                 options.runtime,
                 options.warmup,

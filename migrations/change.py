@@ -21,16 +21,16 @@ from migrations.joint_graph.graph import JointGraph
 from migrations.parse.reading import Parsed, exp, same_tree
 from migrations.query.relation import Relation
 from migrations.query.view import PlannedView, asks, frozen, plan_view
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, ad_hoc_name
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (
-    AlterTable,
+    AlterTableStatement,
     CreateIndex,
-    CreateTable,
+    CreateTableStatement,
     CreateView,
     DropIndex,
-    DropTable,
+    DropTableStatement,
     DropView,
     Statement,
 )
@@ -173,7 +173,7 @@ class Change:
     """What an entry changes, from ``State`` to ``State``; ``steps`` in order, and how to take them back."""
 
     state: State
-    entry: Entry
+    entry: RecipeEntry
     tables: list[PlanStep] = field(default_factory=list)
     removal: MigrationPlan = field(default_factory=lambda: MigrationPlan((), ()))
     views: MigrationPlan = field(default_factory=lambda: MigrationPlan((), ()))
@@ -185,14 +185,14 @@ class Change:
         return (*self.tables, *self.views.steps, *self.removal.steps, *self.drops)
 
 
-def entries_of(entry: Entry) -> tuple[Entry, ...]:
+def entries_of(entry: RecipeEntry) -> tuple[RecipeEntry, ...]:
     """The entry in parts that change either tables or views: statements of one kind that follow one another.
 
     Dropping a table goes with the views: both come after the commit.
     """
     if entry.ad_hoc or entry.forget or (len(entry.statements) == 1 and ";" not in entry.statements[0]):
         return (entry,)
-    parts: list[Entry] = []
+    parts: list[RecipeEntry] = []
     kind: str | None = None
     for sql in entry.statements:
         for parsed in split(sql):
@@ -203,14 +203,14 @@ def entries_of(entry: Entry) -> tuple[Entry, ...]:
             if own == kind:
                 parts[-1] = replace(parts[-1], statements=(*parts[-1].statements, parsed.sql))
             else:
-                parts.append(Entry((parsed.sql,)))
+                parts.append(RecipeEntry((parsed.sql,)))
             kind = own
     if entry.readers:
-        parts.append(Entry(readers=entry.readers))
+        parts.append(RecipeEntry(readers=entry.readers))
     return tuple(parts)
 
 
-def change_of(state: State, entry: Entry, placement: Placement, parsed: Sequence[Parsed] | None = None) -> Change:
+def change_of(state: State, entry: RecipeEntry, placement: Placement, parsed: Sequence[Parsed] | None = None) -> Change:
     """Work an entry out. The state given is left as it is.
 
     ``parsed`` is what the entry's statements parse to, where the caller has done that; it too is left as it is.
@@ -223,7 +223,7 @@ def change_of(state: State, entry: Entry, placement: Placement, parsed: Sequence
         raise LimitExceeded("the dataflow becomes too deep", hint="join fewer tables, stack fewer views") from None
 
 
-def _worked_out(state: State, entry: Entry, placement: Placement, parsed: Sequence[Parsed] | None) -> Change:
+def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: Sequence[Parsed] | None) -> Change:
     work = _Work(state)
     if entry.ad_hoc:
         for sql in entry.statements:
@@ -279,13 +279,13 @@ class _Work:
 
     def add(self, statement: Statement) -> None:
         match statement:
-            case CreateTable():
+            case CreateTableStatement():
                 self._create_table(statement)
-            case AlterTable(table=table, schema=schema):
+            case AlterTableStatement(table=table, schema=schema):
                 self._alter_table(table, schema)
             case CreateIndex(table=table, schema=schema) | DropIndex(table=table, schema=schema):
                 self._alter_table(table, schema)
-            case DropTable(name=name, if_exists=if_exists):
+            case DropTableStatement(name=name, if_exists=if_exists):
                 self._drop_table(name, if_exists)
             case CreateView():
                 self._create_view(statement)
@@ -301,7 +301,7 @@ class _Work:
             raise AlreadyExists(f'"{name}" exists already', hint="use IF NOT EXISTS, or drop it first")
         return not there
 
-    def _create_table(self, statement: CreateTable) -> None:
+    def _create_table(self, statement: CreateTableStatement) -> None:
         schema = statement.schema
         if self._free(schema.name, statement.if_not_exists):
             schema = replace(schema, generation=self.state.catalog.dropped.get(schema.name.lower(), 0))
@@ -402,7 +402,7 @@ class _Work:
         if view is not None and view.ad_hoc:
             self._forget(view)
 
-    def finish(self, entry: Entry, placement: Placement) -> Change:
+    def finish(self, entry: RecipeEntry, placement: Placement) -> Change:
         removal = MigrationPlan((), ())
         if self.gone:
             self.state, removal = plan_removal(self.state, self.gone)

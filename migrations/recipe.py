@@ -21,7 +21,7 @@ FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecipeEntry:
     """One migration: statements planned together, and views that were given a reader when they were first read."""
 
     statements: tuple[str, ...] = ()
@@ -34,9 +34,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[RecipeEntry, ...] = ()
 
-    def with_entry(self, entry: Entry) -> Recipe:
+    def with_entry(self, entry: RecipeEntry) -> Recipe:
         return Recipe((*self.entries, entry))
 
     def to_json(self) -> bytes:
@@ -68,16 +68,16 @@ class Recipe:
 
 
 @lru_cache(maxsize=4096)
-def _line(entry: Entry) -> str:
+def _line(entry: RecipeEntry) -> str:
     """Kept, since each change writes all entries again: 6 µs each. (With ``indent`` json has only its slow encoder.)"""
     return json.dumps(_without_defaults(entry), ensure_ascii=False)
 
 
-def _entry(document: dict[str, Any]) -> Entry:
+def _entry(document: dict[str, Any]) -> RecipeEntry:
     def texts(values: Iterable[str]) -> tuple[str, ...]:
         return tuple(str(value) for value in values)
 
-    return Entry(
+    return RecipeEntry(
         texts(document.get("statements", ())),
         texts(document.get("readers", ())),
         bool(document.get("ad_hoc")),
@@ -85,7 +85,7 @@ def _entry(document: dict[str, Any]) -> Entry:
     )
 
 
-def _without_defaults(entry: Entry) -> dict[str, Any]:
+def _without_defaults(entry: RecipeEntry) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if entry.statements:
         document["statements"] = list(entry.statements)
@@ -109,7 +109,7 @@ def _without_defaults(entry: Entry) -> dict[str, Any]:
 def without_forgotten(recipe: Recipe) -> Recipe:
     """The same tables and views come of it. A view that any other entry names stays: something may stand on it."""
     named = " ".join(text for entry in recipe.entries for text in (*entry.statements, *entry.readers)).lower()
-    kept: dict[int, Entry] = {}
+    kept: dict[int, RecipeEntry] = {}
     made: dict[str, int] = {}
     for number, entry in enumerate(recipe.entries):
         forget = tuple(name for name in entry.forget if name not in made)
@@ -117,6 +117,6 @@ def without_forgotten(recipe: Recipe) -> Recipe:
             del kept[made.pop(name)]
         if entry.ad_hoc and len(entry.statements) == 1 and (name := ad_hoc_name(entry.statements[0])) not in named:
             made[name] = number
-        if forget == entry.forget or replace(entry, forget=forget) != Entry():
+        if forget == entry.forget or replace(entry, forget=forget) != RecipeEntry():
             kept[number] = replace(entry, forget=forget)
     return Recipe(tuple(kept.values()))

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 from domains.archive.sealed import opened, sealed
-from zookeeper.errors import WrongDeployment
+from zookeeper.errors import ForeignDeployment
 
 FILE = "deployment.json"
 RECIPE = "recipe.json"
@@ -45,7 +45,7 @@ def claim(directory: Path, deployment: str, id: str) -> str:
     path = directory / FILE
     if not path.exists():
         if (directory / RECIPE).exists():
-            raise WrongDeployment(
+            raise ForeignDeployment(
                 f'the data in "{directory}" is that of headrace serve, not of a cluster',
                 hint="choose another directory with --data",
             )
@@ -65,17 +65,17 @@ def claim(directory: Path, deployment: str, id: str) -> str:
         found = _read(path)
         owner, owner_id, name = str(found["deployment"]), str(found["id"]), str(found["directory"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise WrongDeployment(
+        raise ForeignDeployment(
             f'cannot tell whose "{directory}" is: "{path}" is damaged',
             hint="bring this one file back from a back-up of the directory",
         ) from error
     if owner != deployment:
-        raise WrongDeployment(
+        raise ForeignDeployment(
             f'the data in "{directory}" belongs to deployment "{owner}", not to "{deployment}"',
             hint="choose another with --data, or name its deployment with --deployment",
         )
     if owner_id != id:
-        raise WrongDeployment(
+        raise ForeignDeployment(
             f'the data in "{directory}" belongs to another deployment "{deployment}" than the one in this ZooKeeper',
             hint="is it the right --zookeeper? If ZooKeeper has lost its data, restore it: docs/operations.md",
         )

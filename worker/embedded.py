@@ -22,7 +22,7 @@ from domains.plan.graph import DomainIndex
 from domains.plan.sharding import physical
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import DISK_RESERVE
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.rocks.database import RESTORE
 from worker.rocks.opening import check_there
 from worker.rocks.store import RocksStore
@@ -111,7 +111,7 @@ def open_embedded(
     new: bool = True,
     disk_reserve: int = DISK_RESERVE,
     readers: str = READERS[0],
-) -> Dataflow:
+) -> DataflowThread:
     """A dataflow that hosts ``groups × shards`` domains; those of the first group have the base tables.
 
     StorageFailure where another process has the directory, where it is damaged, or was made for other shards, and where
@@ -126,7 +126,7 @@ def open_embedded(
         for directory in directories:  # First, since their locks keep two servers from one directory.
             stores.append(RocksStore(directory, create=new, reserve=disk_reserve))
             closing.callback(stores[-1].close)
-        dataflow = Dataflow(path / readers, memory_limit=memory_limit)
+        dataflow = DataflowThread(path / readers, memory_limit=memory_limit)
         for group in range(groups):
             for shard in range(shards):
                 index = physical(DomainIndex(group), shard, shards)

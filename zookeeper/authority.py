@@ -28,7 +28,7 @@ SESSION_TIMEOUT = 1.5
 looks like a death; longer, and a dead leader is missed for longer."""
 
 
-class Change(Enum):
+class StateChange(Enum):
     STATE = "state"
     WORKERS = "workers"
     LEADER = "leader"
@@ -37,7 +37,7 @@ class Change(Enum):
     """``connected`` is another, or the session was lost and begun anew."""
 
 
-Listener = Callable[[Change], None]
+Listener = Callable[[StateChange], None]
 
 
 class Election(Protocol):

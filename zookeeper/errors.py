@@ -53,7 +53,7 @@ class NotZooKeeper(AuthorityError):
     pass
 
 
-class WrongDeployment(AuthorityError):
+class ForeignDeployment(AuthorityError):
     pass
 
 

@@ -21,8 +21,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
-from zookeeper.authority import STATE_BYTES_MAX, Change, Listener
-from zookeeper.errors import AuthorityError, AuthorityUnavailable, StateConflict, StateTooLarge, WrongDeployment
+from zookeeper.authority import STATE_BYTES_MAX, Listener, StateChange
+from zookeeper.errors import AuthorityError, AuthorityUnavailable, ForeignDeployment, StateConflict, StateTooLarge
 from zookeeper.registration import (
     ControllerDescriptor,
     Descriptor,
@@ -212,10 +212,10 @@ class SessionAuthority:
             await self._session.close()
             raise
         session, path = self._session, self._path
-        self._follow(Change.STATE, lambda watch: session.look(f"{path}/state", watch))
-        self._follow(Change.WORKERS, lambda watch: session.children(f"{path}/workers", watch))
-        self._follow(Change.LEADER, lambda watch: session.look(f"{path}/controller", watch))
-        self._follow(Change.LEADER, lambda watch: session.children(f"{path}/candidates", watch))
+        self._follow(StateChange.STATE, lambda watch: session.look(f"{path}/state", watch))
+        self._follow(StateChange.WORKERS, lambda watch: session.children(f"{path}/workers", watch))
+        self._follow(StateChange.LEADER, lambda watch: session.look(f"{path}/controller", watch))
+        self._follow(StateChange.LEADER, lambda watch: session.children(f"{path}/candidates", watch))
 
     async def _open(self, create: bool) -> str:
         """The id of the deployment, which is made if it is not there and ``create`` allows it."""
@@ -236,12 +236,12 @@ class SessionAuthority:
             given = json.loads(node.data)
             format, id = given["format"], str(given["id"])
         except (ValueError, KeyError, TypeError):
-            raise WrongDeployment(
+            raise ForeignDeployment(
                 f'"{self._path}" in ZooKeeper at "{self._session.address}" is no deployment of Headrace',
                 hint="choose another name with --deployment",
             ) from None
         if format != FORMAT:
-            raise WrongDeployment(
+            raise ForeignDeployment(
                 f'deployment "{self._deployment}" has format {format}, and this Headrace knows format {FORMAT}',
                 hint="run the version of Headrace that its other processes run",
             )
@@ -257,18 +257,18 @@ class SessionAuthority:
         if id != self._id:
             raise self._lost("is another one now")
 
-    def _lost(self, how: str) -> WrongDeployment:
-        return WrongDeployment(
+    def _lost(self, how: str) -> ForeignDeployment:
+        return ForeignDeployment(
             f'deployment "{self._deployment}" in ZooKeeper at "{self._session.address}" {how}',
             hint="if ZooKeeper has lost its data, restore the state: docs/operations.md",
         )
 
-    async def _missing(self) -> WrongDeployment:
+    async def _missing(self) -> ForeignDeployment:
         try:
             names = ", ".join(f'"{name}"' for name in sorted(await self._session.children(ROOT)))
         except NoNode:
             names = ""
-        return WrongDeployment(
+        return ForeignDeployment(
             f'there is no deployment "{self._deployment}" in ZooKeeper at "{self._session.address}"'
             + (f"; there are {names}" if names else ""),
             hint="check --deployment; a deployment is made by the first controller that is started for it",
@@ -388,19 +388,19 @@ class SessionAuthority:
     def _linked(self, link: Link) -> None:
         if link is Link.LOST:
             self._lost_at = asyncio.get_running_loop().time()
-        self._announce(Change.CONNECTION)
+        self._announce(StateChange.CONNECTION)
 
-    def _announce(self, change: Change) -> None:
+    def _announce(self, change: StateChange) -> None:
         for listener in self._listeners:
             try:
                 listener(change)
             except Exception:
                 _log.exception("a listener failed on %s", change)
 
-    def _follow(self, change: Change, look: Callable[[Watch], Awaitable[object]]) -> None:
+    def _follow(self, change: StateChange, look: Callable[[Watch], Awaitable[object]]) -> None:
         self._tasks.append(asyncio.create_task(self._followed(change, look), name=f"follow {change.value}"))
 
-    async def _followed(self, change: Change, look: Callable[[Watch], Awaitable[object]]) -> None:
+    async def _followed(self, change: StateChange, look: Callable[[Watch], Awaitable[object]]) -> None:
         """Announced after the watch is set again, so that nothing falls between what is read and what is watched."""
         while True:
             fired = asyncio.Event()

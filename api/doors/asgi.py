@@ -16,11 +16,11 @@ from headrace_client import tokens
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.dependencies import checked
-from api.endpoints import Call, HotCalls, Write
+from api.endpoints import EndpointCall, Endpoints, Write
 from api.limits import read_body
-from api.lookups.lookups import Lookups
-from api.metrics import Requests
-from api.schemas import DeleteRequest, RowsRequest, UpdateRequest
+from api.lookups.lookups import LookupCalls
+from api.metrics import RequestMetrics
+from api.schemas import DeleteRequest, RowsBody, UpdateRequest
 from api.statuses import describe
 from controller.deployment import Deployment, WriteResult
 from domains.plan.packets import Clock
@@ -31,14 +31,14 @@ GONE_SECONDS = 1.0
 """Within which uvicorn hears that a connection was closed. It takes a turn of the loop."""
 
 
-class HotRoute:
+class AsgiDoor:
     """The whole application: makes hot calls itself, passes other requests to ``app``."""
 
     def __init__(
-        self, app: ASGIApp, lookups: Lookups, deployment: Deployment, requests: Requests, max_body: int
+        self, app: ASGIApp, lookups: LookupCalls, deployment: Deployment, requests: RequestMetrics, max_body: int
     ) -> None:
         self.app = app
-        self.calls = HotCalls(lookups, deployment, requests, WRITES, max_body)
+        self.calls = Endpoints(lookups, deployment, requests, WRITES, max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -56,7 +56,7 @@ class HotRoute:
                 return await self._make(*found, scope, receive, send)
         return await self.app(scope, receive, send)
 
-    async def _make(self, call: Call, name: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _make(self, call: EndpointCall, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
         try:
             body = b"" if scope["method"] == "GET" else await read_body(headers, receive, self.calls.max_body)
@@ -72,7 +72,7 @@ class HotRoute:
 
 
 def _insert(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:
-    request = checked(RowsRequest, body)
+    request = checked(RowsBody, body)
     return deployment.insert(table, request.rows, request.place, request.duplicate)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from api.doors.asgi import HotRoute
-from api.endpoints import HotCalls
+from api.doors.asgi import AsgiDoor
+from api.endpoints import Endpoints
 from api.statuses import STATUSES
 from controller.embedded.opening import Opening
 from domains.errors import Unavailable
@@ -22,10 +22,10 @@ class Door:
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
-        self.app: HotRoute | None = None
+        self.app: AsgiDoor | None = None
 
     @property
-    def calls(self) -> HotCalls | None:
+    def calls(self) -> Endpoints | None:
         """For the short protocol; None as long as nothing is served."""
         return None if self.app is None else self.app.calls
 

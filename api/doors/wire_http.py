@@ -26,7 +26,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from api.doors.http_protocol import HttpProtocol
-from api.endpoints import Answer, HotCalls
+from api.endpoints import Answer, Endpoints
 
 HEADS = 4096
 """Blocks of headers that are remembered, and request lines: a client has one for each length of a body. About 2 MB."""
@@ -81,12 +81,12 @@ class _Head:
         self.complete = True
 
 
-class ShortProtocol(HttpProtocol):
+class WireHttp(HttpProtocol):
     """The long way, with the short one before it where the application has one (``HotRoute.calls``)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._calls: HotCalls | None = getattr(self.app, "calls", None)
+        self._calls: Endpoints | None = getattr(self.app, "calls", None)
         self._awaited = False
         """An answer of ours is; ``_held`` has arrived meanwhile."""
         self._held = b""

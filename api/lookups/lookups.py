@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 from api.encoding import listed, parse, parse_numbers
-from api.lookups.references import Values, Wanted, not_earlier, values_of, wanted_of
-from api.lookups.response_cache import MARKERS_MAX, Kept, KeptAnswers, Name, pieces_of
-from controller.deployment import Deployment, Missed, PreparedLookup, Reading, in_one_state
+from api.lookups.references import LookupText, Values, not_earlier, values_of, wanted_of
+from api.lookups.response_cache import MARKERS_MAX, Kept, Name, ResponseCache, pieces_of
+from controller.deployment import Deployment, MapReading, Missed, PreparedLookup, in_one_state
 from domains.errors import BadRequest, LimitExceeded, NotFound
 from domains.language.types import Row
 from domains.plan.packets import Clock
@@ -72,7 +72,7 @@ def parse_keys(body: bytes) -> list[Any]:
     return keys
 
 
-def parse_lookups(body: bytes) -> list[Wanted]:
+def parse_lookups(body: bytes) -> list[LookupText]:
     """The ``lookups`` of a body: each a view and its keys."""
     request = parse(body)
     lookups = request.get("lookups") if isinstance(request, dict) else None
@@ -83,12 +83,12 @@ def parse_lookups(body: bytes) -> list[Wanted]:
     return [_one_of(each, place) for place, each in enumerate(lookups)]
 
 
-def parse_piece(piece: bytes) -> Wanted:
+def parse_piece(piece: bytes) -> LookupText:
     """One look-up without its braces, see ``kept_answers.py``."""
     return _one_of(parse(b"{" + piece + b"}"), 0)
 
 
-def _one_of(lookup: Any, place: int) -> Wanted:
+def _one_of(lookup: Any, place: int) -> LookupText:
     view, keys = (lookup.get("view"), lookup.get("keys")) if isinstance(lookup, dict) else (None, None)
     if not isinstance(view, str) or not isinstance(keys, list) or len(lookup) != 2:
         raise BadRequest(f'lookups[{place}] must be an object with "view" and a list "keys"', hint=EXAMPLE)
@@ -162,16 +162,16 @@ class Late(NamedTuple):
     missed: Missed | None = None
 
 
-class Waiting(NamedTuple):
+class WaitingLookup(NamedTuple):
     """A look-up that refers to one that is not all there: its place, and its text where that is known."""
 
     place: int
     piece: bytes | None
-    wanted: Wanted
+    wanted: LookupText
 
 
 @dataclass(slots=True)
-class Asked:
+class LookupAnswers:
     """The answers to the look-ups of one request, each ``[[row, …], …]``, and what is still missing among them."""
 
     answers: list[bytes]
@@ -180,7 +180,7 @@ class Asked:
     """Of each answer what it is kept as, or else the look-up that it was read by: for its types, and for those that
     refer to it. None where it is missing, and no answer is."""
     late: list[Late] = field(default_factory=list)
-    waiting: list[Waiting] = field(default_factory=list)
+    waiting: list[WaitingLookup] = field(default_factory=list)
 
     def body(self) -> bytes:
         return b'{"results":[' + b",".join(self.answers) + b"]}"
@@ -192,10 +192,10 @@ class ManyLookups:
     def __init__(self, deployment: Deployment, prepared: PreparedViews) -> None:
         self._deployment = deployment
         self._prepared = prepared
-        self._kept = KeptAnswers()
-        self._referring: dict[bytes, Wanted] = {}
+        self._kept = ResponseCache()
+        self._referring: dict[bytes, LookupText] = {}
 
-    def ask(self, body: bytes, token: Clock | None) -> Asked:
+    def ask(self, body: bytes, token: Clock | None) -> LookupAnswers:
         """Take a body's look-ups, and what is there of their answers; raises BadRequest and what a view's keys raise.
 
         All that is there is of one state of each reader map. With a token everything is to be awaited.
@@ -208,18 +208,18 @@ class ManyLookups:
                     return asked
         return self.ask_for(parse_lookups(body), token)
 
-    def ask_for(self, wanted: Sequence[Wanted], token: Clock | None) -> Asked:
+    def ask_for(self, wanted: Sequence[LookupText], token: Clock | None) -> LookupAnswers:
         """The same for look-ups that are parsed."""
-        asked = Asked([b""] * len(wanted), [None] * len(wanted))
-        waiting = [Waiting(place, None, each) for place, each in enumerate(wanted)]
+        asked = LookupAnswers([b""] * len(wanted), [None] * len(wanted))
+        waiting = [WaitingLookup(place, None, each) for place, each in enumerate(wanted)]
         return self._further(asked, waiting, awaited=token is not None)
 
-    def typed(self, asked: Asked) -> Typed:
+    def typed(self, asked: LookupAnswers) -> Typed:
         """The body of what is not late, and for each look-up in turn its types, or ``-``."""
         types = [_lookup_of(source).types for source in asked.sources]
         return asked.body(), b", ".join([each or b"-" for each in types]) if any(types) else b""
 
-    async def finish(self, asked: Asked, token: Clock | None) -> Typed:
+    async def finish(self, asked: LookupAnswers, token: Clock | None) -> Typed:
         """The body, once what is missing is filled, side by side, and then what refers to it."""
         while asked.late:
             types = [self._prepared.types(each.view) for each in asked.late]
@@ -238,11 +238,11 @@ class ManyLookups:
             asked = self._further(asked, asked.waiting, awaited=token is not None)
         return self.typed(asked)
 
-    def _further(self, asked: Asked, waiting: Sequence[Waiting], *, awaited: bool) -> Asked:
+    def _further(self, asked: LookupAnswers, waiting: Sequence[WaitingLookup], *, awaited: bool) -> LookupAnswers:
         """With what these are answered, in one state; ``awaited``: nothing is to be read, since there is a token."""
 
-        def read(reading: Reading) -> Asked:
-            more = Asked(asked.answers.copy(), asked.sources.copy())
+        def read(reading: MapReading) -> LookupAnswers:
+            more = LookupAnswers(asked.answers.copy(), asked.sources.copy())
             for each in waiting:
                 self._read(*each, more, reading)
             return more
@@ -250,9 +250,9 @@ class ManyLookups:
         found = None if awaited else if_known(lambda: in_one_state(read))
         return self._all_late(asked, waiting) if found is None else found
 
-    def _all_late(self, asked: Asked, waiting: Sequence[Waiting]) -> Asked:
+    def _all_late(self, asked: LookupAnswers, waiting: Sequence[WaitingLookup]) -> LookupAnswers:
         """All of these are to be awaited, as far as it is known what they ask for."""
-        more = Asked(asked.answers, asked.sources)
+        more = LookupAnswers(asked.answers, asked.sources)
         for each in waiting:
             place, wanted = each.place, each.wanted
             values = self._values(place, wanted, more)
@@ -271,16 +271,16 @@ class ManyLookups:
             for each, pages in zip(late, filled, strict=True)
         ]
 
-    def _by_pieces(self, pieces: Sequence[bytes], reading: Reading) -> Asked | None:
+    def _by_pieces(self, pieces: Sequence[bytes], reading: MapReading) -> LookupAnswers | None:
         """None where they are no look-ups by themselves; then nothing was read or counted."""
         # Runs a dozen times for a page of a site: 1 µs for an answer that is kept, some 5 where it is read.
         known = [self._referring.get(piece) or self._kept.get(piece) or _parsed_alone(piece) for piece in pieces]
         if None in known:
             return None
-        asked = Asked([b""] * len(pieces), [None] * len(pieces))
+        asked = LookupAnswers([b""] * len(pieces), [None] * len(pieces))
         for place, (piece, kept) in enumerate(zip(pieces, known, strict=True)):
             if type(kept) is not Kept:
-                self._read(place, piece, cast(Wanted, kept), asked, reading)
+                self._read(place, piece, cast(LookupText, kept), asked, reading)
             elif not kept.stands(reading):
                 self._read(place, piece, parse_piece(piece), asked, reading)
             else:
@@ -290,7 +290,9 @@ class ManyLookups:
                 asked.sources[place] = kept
         return asked
 
-    def _read(self, place: int, piece: bytes | None, wanted: Wanted, asked: Asked, reading: Reading) -> None:
+    def _read(
+        self, place: int, piece: bytes | None, wanted: LookupText, asked: LookupAnswers, reading: MapReading
+    ) -> None:
         """Add its answer, or what is late of it."""
         if not wanted.references:
             self._read_keys(place, piece, wanted.view, wanted.keys, asked, reading)
@@ -301,7 +303,7 @@ class ManyLookups:
             self._referring[piece] = wanted
         values = self._values(place, wanted, asked)
         if values is None:
-            asked.waiting.append(Waiting(place, piece, wanted))
+            asked.waiting.append(WaitingLookup(place, piece, wanted))
             return
         name = None if piece is None else (piece, *[each.text for each in values])
         kept = None if name is None else self._kept.get(name)
@@ -313,7 +315,7 @@ class ManyLookups:
         asked.answers[place] = kept.answer
         asked.sources[place] = kept
 
-    def _values(self, place: int, wanted: Wanted, asked: Asked) -> list[Values] | None:
+    def _values(self, place: int, wanted: LookupText, asked: LookupAnswers) -> list[Values] | None:
         """What its references stand for; None where one of them leads to what is missing."""
         found = []
         for reference in wanted.references:
@@ -334,14 +336,14 @@ class ManyLookups:
             found.append(values)
         return found
 
-    def _keys(self, wanted: Wanted, values: Sequence[Values]) -> list[Any]:
+    def _keys(self, wanted: LookupText, values: Sequence[Values]) -> list[Any]:
         if not wanted.references:
             return wanted.keys
         if_known(lambda: wanted.check_lists(self._prepared.get(wanted.view).info))
         return wanted.filled(values)
 
     def _read_keys(
-        self, place: int, name: Name | None, view: str, keys: list[Any], asked: Asked, reading: Reading
+        self, place: int, name: Name | None, view: str, keys: list[Any], asked: LookupAnswers, reading: MapReading
     ) -> None:
         """The same by its keys; what it is kept by, if it can be."""
         lookup = asked.sources[place] = self._prepared.get(view)
@@ -377,7 +379,7 @@ def _lookup_of(source: Kept | PreparedLookup | None) -> PreparedLookup:
     return source.lookup if isinstance(source, Kept) else source
 
 
-def _parsed_alone(piece: bytes) -> Wanted | None:
+def _parsed_alone(piece: bytes) -> LookupText | None:
     """None where it is no look-up by itself."""
     try:
         return parse_piece(piece)
@@ -388,7 +390,7 @@ def _parsed_alone(piece: bytes) -> Wanted | None:
 # How a request becomes a look-up: its parameters or keys in, the answer's bytes out. Shared by both doors.
 
 
-class Lookups:
+class LookupCalls:
     """Answers look-ups of one view; ``many`` those of several. Both prepare each view once."""
 
     def __init__(self, deployment: Deployment) -> None:

@@ -79,7 +79,7 @@ class KeyForm(NamedTuple):
 
 
 @dataclass(slots=True)
-class Wanted:
+class LookupText:
     """One look-up as it was asked for."""
 
     view: str
@@ -123,13 +123,13 @@ class Wanted:
         self.checked = info
 
 
-def wanted_of(view: str, keys: list[Any]) -> Wanted:
+def wanted_of(view: str, keys: list[Any]) -> LookupText:
     """Finds the references in the keys. Raises BadRequest."""
     if not any(_has_blanks(key) for key in keys):
-        return Wanted(view, keys)
+        return LookupText(view, keys)
     references: list[Reference] = []
     forms = [_form_of(key, references) for key in keys]
-    return Wanted(view, keys, references, forms) if references else Wanted(view, keys)
+    return LookupText(view, keys, references, forms) if references else LookupText(view, keys)
 
 
 def _has_blanks(key: Any) -> bool:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from api.lookups.references import Take, Values
-from controller.deployment import PreparedLookup, Reading
+from controller.deployment import MapReading, PreparedLookup
 
 KEPT_BYTES = 16 * 2**20
 """Of pieces and answers of one process, about: a front page of 51 stories takes 20 kB. With less, a busy site's pages
@@ -78,7 +78,7 @@ class Kept:
         taken = sum(map(_bytes_of, self.values.values()))
         return len(self.answer) + sum(map(len, self.markers or ())) + states + taken + OVERHEAD
 
-    def stands(self, reading: Reading) -> bool:
+    def stands(self, reading: MapReading) -> bool:
         """Whether reading anew would give the same answer."""
         if self.lookup.stale:
             return False
@@ -98,7 +98,7 @@ class Kept:
         return False
 
 
-class KeptAnswers:
+class ResponseCache:
     """The two halves take turns: where one is full, the other one is forgotten, but for what was used since."""
 
     def __init__(self, most: int = KEPT_BYTES) -> None:

@@ -10,7 +10,7 @@ from headrace_client import tokens
 
 from api.dependencies import Serving, answer
 from api.schemas import ArchiveAnswer
-from controller.deployment import Archived
+from controller.deployment import ArchivedPositions
 
 router = APIRouter(tags=["archive"])
 
@@ -21,7 +21,7 @@ async def archive(deployment: Serving) -> Response:
     return answer(_shown(await deployment.archive()))
 
 
-def _shown(archived: Archived) -> dict[str, Any]:
+def _shown(archived: ArchivedPositions) -> dict[str, Any]:
     return {
         "url": archived.url,
         "positions": dict(archived.positions),

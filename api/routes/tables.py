@@ -10,7 +10,7 @@ from headrace_client import tokens
 from api.dependencies import Serving, answer, documented, json_body
 from api.schemas import (
     DeleteRequest,
-    RowsRequest,
+    RowsBody,
     StreamAnswer,
     StreamsAnswer,
     TablesAnswer,
@@ -30,10 +30,8 @@ async def list_tables(deployment: Serving) -> Response:
     return answer({"tables": [_table(schema) for schema in deployment.tables()]})
 
 
-@router.post("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(RowsRequest))
-async def insert(
-    table: str, body: Annotated[RowsRequest, Depends(json_body(RowsRequest))], deployment: Serving
-) -> Response:
+@router.post("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(RowsBody))
+async def insert(table: str, body: Annotated[RowsBody, Depends(json_body(RowsBody))], deployment: Serving) -> Response:
     """Insert rows; `on_duplicate` says what becomes of those whose key is taken."""
     return _written(await deployment.insert(table, body.rows, body.place, body.duplicate))
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.deployment import Archived, MigrationStatus, not_archived
+from controller.deployment import ArchivedPositions, MigrationStatus, not_archived
+from controller.embedded.local_engine import EngineOptions, LocalEngine
 from controller.embedded.local_hosts import LocalHosts
 from controller.embedded.opening import Opening
-from controller.local_engine import EngineOptions, LocalEngine
+from controller.embedded.reopening import Reopening
 from controller.migrating.migrator import Migrator
-from controller.reopening import Reopening
 from controller.serving import Serving
 from controller.status import graph_of, health_of, held_by, status_of
 from domains.errors import StorageFailure
@@ -23,9 +23,9 @@ from migrations.backfill.runner import BulkRunner
 from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from worker.belonging import FILE as CLUSTER
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.embedded import shards_of
 from worker.service.archiving import ArchiveOptions
 
@@ -141,7 +141,7 @@ class LocalDeployment(Serving):
         engine.migrator.build_behind(unbuilt)
 
     @property
-    def dataflow(self) -> Dataflow:
+    def dataflow(self) -> DataflowThread:
         return self._engine.dataflow
 
     @property
@@ -172,13 +172,13 @@ class LocalDeployment(Serving):
 
     # --- migrations -----------------------------------------------------------------------------------------
 
-    async def run(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
         self._reopening.check()
         await self.migrator.run(entry, sql, parsed)
 
     async def migrate(self, sql: str) -> MigrationStatus:
         self._reopening.check()
-        return self.migrator.start(Entry((sql,)), sql).status()
+        return self.migrator.start(RecipeEntry((sql,)), sql).status()
 
     async def migration(self, id: str) -> MigrationStatus:
         return self.migrator.status(id)
@@ -204,12 +204,12 @@ class LocalDeployment(Serving):
 
     # --- the archive ----------------------------------------------------------------------------------------
 
-    async def archive(self) -> Archived:
+    async def archive(self) -> ArchivedPositions:
         if self.archiver is None:
             raise not_archived()
         self._reopening.check()
         taken = await asyncio.wrap_future(self.archiver.archive_now())
-        return Archived.of(self.archiver.options.url, taken, self.state.shards)
+        return ArchivedPositions.of(self.archiver.options.url, taken, self.state.shards)
 
     def stopping(self) -> None:
         self._opening.give_up()

@@ -10,14 +10,14 @@ from controller.hosts import Asked, ReaderShard, SchemaChanged
 from domains.language.types import Row, TableSchema
 from domains.plan.graph import DomainIndex, Node
 from domains.plan.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
-from worker.dataflow.reading_together import Wanted
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.reading_together import WantedKeys
+from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import NotHere, Streams
 from worker.protocol.schema_version import version_of
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 from worker.service.holds import Holds
-from worker.service.loop_completions import LoopAnswers
+from worker.service.loop_completions import LoopCompletions
 from worker.service.status import streams_of
 
 Found = TypeVar("Found")
@@ -26,14 +26,14 @@ Found = TypeVar("Found")
 class LocalHosts:
     """See :class:`controller.hosts.Hosts`, which it implements. All its methods run on one event loop."""
 
-    def __init__(self, dataflow: Dataflow) -> None:
+    def __init__(self, dataflow: DataflowThread) -> None:
         self._dataflow = dataflow
         self._client = dataflow.client()
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()
         self._waiting = 0
         """Who waits for progress: where nobody does, the flusher need not wake the loop for it."""
-        self._answers = LoopAnswers(self._loop)
+        self._answers = LoopCompletions(self._loop)
         self._holds = Holds(dataflow)
         dataflow.listeners.append(self._progressed)
 
@@ -85,7 +85,8 @@ class LocalHosts:
             return lambda: [each.page(client, layout) for each in lookups]
 
         reads = [
-            Wanted(shard.domain, shard.node, _keys(lookups), finder(shard.layout, lookups)) for shard, lookups in wanted
+            WantedKeys(shard.domain, shard.node, _keys(lookups), finder(shard.layout, lookups))
+            for shard, lookups in wanted
         ]
         async with asyncio.timeout_at(deadline):
             return await asyncio.wrap_future(self._dataflow.read_together(reads))

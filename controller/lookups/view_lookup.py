@@ -14,7 +14,7 @@ from controller.lookups.binding import Binding, Short, ShortLane
 from domains.language.types import Row
 from domains.plan.packets import Clock
 from domains.plan.sharding import shard_of
-from worker.reader_map import BoundLookup, Parts, Reading, Telling, in_one_state
+from worker.reader_map import AccessReporter, BoundLookup, MapReading, Parts, in_one_state
 from worker.reader_map.merging import Ranked
 
 SAMPLE = 16
@@ -46,7 +46,7 @@ class ViewLookup:
         """Look-ups that a domain was asked for: ``Serving`` counts them. What is missed here may be tried again."""
         self._hosts = hosts
         self._sampled: list[Row] = []
-        self._telling = Telling()
+        self._telling = AccessReporter()
         here = bool(shards) and all(shard.client is not None for shard in shards)
         self._client = shards[0].client if here else None
         self._layout = shards[0].layout if here else None
@@ -78,7 +78,7 @@ class ViewLookup:
         self._count(page, (key,))
         return page
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> Tried:
+    def try_pages(self, keys: Sequence[Any], reading: MapReading, rows: list[Row] | None = None) -> Tried:
         if self._many:
             values = single_integers(keys)
             pages = None if values is None else self._integer_pages(values, reading)
@@ -98,12 +98,12 @@ class ViewLookup:
                 rows += bound.keys
         return self.read_all(bounds, reading)
 
-    def read_all(self, bounds: Sequence[BoundLookup], reading: Reading) -> Tried:
+    def read_all(self, bounds: Sequence[BoundLookup], reading: MapReading) -> Tried:
         """``try_pages`` of keys that are bound already."""
         pages = [self.read(bound, reading) for bound in bounds]
         return pages, list(compress(bounds, map(_is_missing, pages)))
 
-    def try_integers(self, values: Sequence[int], reading: Reading) -> Sequence[bytes] | None:
+    def try_integers(self, values: Sequence[int], reading: MapReading) -> Sequence[bytes] | None:
         """Nothing is counted where something is missing, or the domain waits to be told of keys: it is asked again."""
         if not self._many or self._telling.owed:
             return None
@@ -114,7 +114,7 @@ class ViewLookup:
         self._sample([(value,) for value in values[::SAMPLE]])
         return cast(list[bytes], pages)
 
-    def try_short(self, key: Any, reading: Reading) -> Short | None:
+    def try_short(self, key: Any, reading: MapReading) -> Short | None:
         if self._lane is None or self._client is None:
             return None
         found = self._lane.find(key, reading[self._client])
@@ -122,7 +122,7 @@ class ViewLookup:
             self._count(found.page, (found.key,))
         return found
 
-    def version(self, reading: Reading) -> bytes | None:
+    def version(self, reading: MapReading) -> bytes | None:
         """Stands as long as everything that was read here does; None where that cannot be told."""
         if self._client is None:
             return None
@@ -131,7 +131,7 @@ class ViewLookup:
     def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
         return None if self._client is None or self._layout is None else self._layout.markers(rows)
 
-    def states(self, markers: Sequence[bytes], reading: Reading) -> list[bytes | None]:
+    def states(self, markers: Sequence[bytes], reading: MapReading) -> list[bytes | None]:
         assert self._client is not None
         return reading[self._client].states(markers)
 
@@ -144,13 +144,13 @@ class ViewLookup:
     def by_shard(self, keys: Iterable[Row]) -> dict[ReaderShard, tuple[Row, ...]]:
         return {self.shards[0]: tuple(keys)}
 
-    def look(self, bound: BoundLookup, reading: Reading) -> bytes | None:
+    def look(self, bound: BoundLookup, reading: MapReading) -> bytes | None:
         """The rows, or None where one of the keys is a hole, or on another host. Counts nothing."""
         if self._client is None or self._layout is None:
             return None
         return bound.page(reading[self._client], self._layout)
 
-    def _integer_pages(self, values: Sequence[int], reading: Reading) -> list[bytes | None] | None:
+    def _integer_pages(self, values: Sequence[int], reading: MapReading) -> list[bytes | None] | None:
         """None where one of them is beyond 64 bits."""
         assert self._client is not None
         assert self._layout is not None
@@ -168,7 +168,7 @@ class ViewLookup:
 
     # --- counting and telling -------------------------------------------------------------------------------------
 
-    def read(self, bound: BoundLookup, reading: Reading) -> bytes | None:
+    def read(self, bound: BoundLookup, reading: MapReading) -> bytes | None:
         """``look``, counted if it is a hit."""
         page = self.look(bound, reading)
         self._count(page, bound.keys)
@@ -267,7 +267,7 @@ class ShardedLookup(ViewLookup):
             found.setdefault(self.shard_of(key), []).append(key)
         return {shard: tuple(own) for shard, own in found.items()}
 
-    def version(self, reading: Reading) -> bytes | None:
+    def version(self, reading: MapReading) -> bytes | None:
         found: list[bytes] = []
         for shard in self.shards:
             if shard.client is None:
@@ -278,7 +278,7 @@ class ShardedLookup(ViewLookup):
     def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
         return None  # They would be each shard's own; what is kept stands with the version of all.
 
-    def look(self, bound: BoundLookup, reading: Reading) -> bytes | None:
+    def look(self, bound: BoundLookup, reading: MapReading) -> bytes | None:
         divided = self.divided(bound)
         if len(divided) == 1:
             ((shard, own),) = divided.items()
@@ -326,7 +326,7 @@ class ShardedLookup(ViewLookup):
             by_key.update(zip(own.keys, found[shard], strict=True))
         return bound.joined(self.shards[0].layout, [by_key[key] for key in bound.keys])
 
-    def _integer_pages(self, values: Sequence[int], reading: Reading) -> list[bytes | None] | None:
+    def _integer_pages(self, values: Sequence[int], reading: MapReading) -> list[bytes | None] | None:
         places: list[list[int]] = [[] for _ in self.shards]
         count = len(self.shards)
         for place, value in enumerate(values):

@@ -15,7 +15,7 @@ from domains.plan.commands import BuildIndex, Command, Feed, Progress
 from domains.plan.graph import DomainIndex
 from migrations.flow.plan import PlanStep, State
 from migrations.recipe import Recipe
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from zookeeper.authority import Authority
 
 
@@ -67,7 +67,7 @@ class Book(Protocol):
 class LocalExecutor:
     """See :class:`Executor`: the dataflow thread of this process."""
 
-    def __init__(self, dataflow: Dataflow) -> None:
+    def __init__(self, dataflow: DataflowThread) -> None:
         self._dataflow = dataflow
 
     async def ready(self) -> None:

@@ -19,14 +19,14 @@ from controller.deployment import MigrationStatus
 from controller.migrating.bulk.choice import Builder, choose
 from controller.migrating.execution import Migration, carry_out, define
 from controller.migrating.executor import Book, Executor, Interrupted
-from controller.migrating.unbuilt import RETRY_SECONDS, Part, Unbuilt
+from controller.migrating.unbuilt import RETRY_SECONDS, Unbuilt, UnbuiltPart
 from domains.errors import HeadraceError, NotFound, SqlSyntaxError, Unavailable
 from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.change import Change, change_of, entries_of
 from migrations.flow.dataflow import Placement
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 
 MIGRATIONS_REMEMBERED = 1000
 """Ended migrations whose state can still be asked for."""
@@ -73,12 +73,12 @@ class Migrator:
         """Whether a migration runs or waits."""
         return bool(self._tasks)
 
-    def start(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> Migration:
+    def start(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> Migration:
         """Queue a migration; raises at once what planning against the present state can tell.
 
         ``parsed`` is what the entry's statements parse to, where the caller has done that.
         """
-        if entry == Entry():
+        if entry == RecipeEntry():
             raise SqlSyntaxError("the migration has no statements", hint="for example CREATE VIEW … AS SELECT …")
         if not self._turn.locked():
             self._foreseen = (self.state, self._plan(entry, parsed))
@@ -88,7 +88,7 @@ class Migrator:
         task.add_done_callback(lambda _: self._tasks.pop(migration.id))
         return migration
 
-    def _plan(self, entry: Entry, parsed: Sequence[Parsed] | None = None) -> Change:
+    def _plan(self, entry: RecipeEntry, parsed: Sequence[Parsed] | None = None) -> Change:
         """What the entry comes to in the present state. What ``start`` has planned is taken once: planning is a
         good part of the time that a new view takes until it can be read."""
         foreseen, self._foreseen = self._foreseen, None
@@ -96,7 +96,7 @@ class Migrator:
             return foreseen[1]
         return change_of(self.state, entry, self._placement, parsed)
 
-    async def run(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
         """Queue a migration and wait for its end; raises what made it fail."""
         migration = self.start(entry, sql, parsed)
         await migration.ended.wait()
@@ -167,10 +167,10 @@ class Migrator:
                 await asyncio.sleep(RETRY_SECONDS)
         _log.info("full state of all views is built, %.1f s after the start", asyncio.get_running_loop().time() - began)
 
-    async def _build_part(self, part: Part) -> None:
+    async def _build_part(self, part: UnbuiltPart) -> None:
         """In its turn. What was fed is taken back where it fails."""
         plan = self.unbuilt.plan(part, self.state)
-        change = Change(self.state, Entry(), views=plan)
+        change = Change(self.state, RecipeEntry(), views=plan)
         migration = part.migration = Migration(self._ids(), "", "running", steps=tuple(s.text for s in plan.steps))
         migration.weights = {step.text: SLICED_WEIGHT for step in plan.steps if step.sliced}
         part.error = None
@@ -194,7 +194,7 @@ class Migrator:
             if self._migrations[id].ended.is_set():
                 del self._migrations[id]
 
-    async def _run(self, migration: Migration, entry: Entry) -> None:
+    async def _run(self, migration: Migration, entry: RecipeEntry) -> None:
         with migration.ending():
             async with self._turn:
                 migration.check()
@@ -205,7 +205,7 @@ class Migrator:
                 for part in parts:
                     await self._carry_out(migration, part)
 
-    async def _carry_out(self, migration: Migration, entry: Entry) -> None:
+    async def _carry_out(self, migration: Migration, entry: RecipeEntry) -> None:
         done = migration.done, migration.steps
         for _ in range(ATTEMPTS):
             await self._executor.ready()

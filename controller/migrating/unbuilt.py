@@ -25,7 +25,7 @@ RETRY_SECONDS = 30.0
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class UnbuiltPart:
     nodes: frozenset[NodeIndex]
     views: tuple[str, ...]
     migration: Migration | None = None
@@ -40,7 +40,7 @@ class Unbuilt:
     """All parts that are not built yet, in the order in which they will be. ``built`` is told of the views of each."""
 
     def __init__(self, parts: Iterable[LatePart] = (), built: Callable[[Sequence[str]], None] = lambda views: None):
-        self.parts = [Part(frozenset(part.nodes), part.views) for part in parts]
+        self.parts = [UnbuiltPart(frozenset(part.nodes), part.views) for part in parts]
         self._of_node = {index: part for part in self.parts for index in part.nodes}
         self._built = built
         self._whole = len(self.parts)
@@ -48,11 +48,11 @@ class Unbuilt:
     def __contains__(self, node: NodeIndex) -> bool:
         return node in self._of_node
 
-    def plan(self, part: Part, state: State) -> MigrationPlan:
+    def plan(self, part: UnbuiltPart, state: State) -> MigrationPlan:
         """What builds it: what has been dropped since the start is left out."""
         return plan_addition(state.flow, [node for node in state.flow.nodes.values() if node.index in part.nodes], [])
 
-    def done(self, part: Part) -> None:
+    def done(self, part: UnbuiltPart) -> None:
         """It is built, or nothing of it is left."""
         self.parts.remove(part)
         for index in part.nodes:
@@ -60,7 +60,7 @@ class Unbuilt:
         part.ended.set()
         self._built(part.views)
 
-    def under(self, change: Change) -> list[Part]:
+    def under(self, change: Change) -> list[UnbuiltPart]:
         """The parts that a change stands on; they are to be built before it."""
         if not self.parts:
             return []
@@ -82,7 +82,7 @@ class Unbuilt:
         except TimeoutError:
             raise self._not_yet(part, view) from None
 
-    def _not_yet(self, part: Part, view: str) -> Unavailable:
+    def _not_yet(self, part: UnbuiltPart, view: str) -> Unavailable:
         if part.error is not None:
             why = f'view "{view}" could not be built after the start: {part.error.message}'
             return Unavailable(why, hint=part.error.hint or "see the log; it is tried again")

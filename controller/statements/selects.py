@@ -15,7 +15,7 @@ from domains.plan.packets import Clock
 from migrations.flow.plan import understand
 from migrations.query.constant import constant_select, reads_nothing
 from migrations.query.view import PlannedView
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim
 from migrations.statements.constants import Argument
 from migrations.statements.statement import SelectStatement
@@ -100,7 +100,7 @@ class Selects:
             del self._used[next(iter(self._used))]
         if ad_hoc.name not in self._deployment.state.catalog.views:
             try:
-                await self._deployment.run(Entry((ad_hoc.view_sql,), ad_hoc=True), ad_hoc.view_sql)
+                await self._deployment.run(RecipeEntry((ad_hoc.view_sql,), ad_hoc=True), ad_hoc.view_sql)
             except AlreadyExists:
                 return  # Another request was quicker with the same text.
         catalog = self._deployment.state.catalog
@@ -109,7 +109,7 @@ class Selects:
             unused = (name for name in kept if name not in self._used)
             doomed = next((name for name in unused if not catalog.dependents(name)), None)
             if doomed is not None:
-                await self._deployment.run(Entry(forget=(doomed,)), f"forget {doomed}")
+                await self._deployment.run(RecipeEntry(forget=(doomed,)), f"forget {doomed}")
 
 
 def _alike(one: PlannedView, other: PlannedView) -> bool:

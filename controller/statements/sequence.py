@@ -16,12 +16,12 @@ from domains.language.coercion import json_value
 from domains.language.compile import compile_predicate
 from domains.language.types import TEXT, Column, Kind, TableSchema, Value
 from domains.plan.packets import Clock
-from migrations.definitions import definition_text
 from migrations.parse.reading import Parsed, deed, too_deep
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from migrations.statements.constants import miscounted
+from migrations.statements.definitions.written import definition_text
 from migrations.statements.dml import resolve
-from migrations.statements.prepared import Prepared, PreparedTexts
+from migrations.statements.prepared import PreparedStatement, PreparedTexts
 from migrations.statements.statement import (
     ConstantSelect,
     Describe,
@@ -67,7 +67,7 @@ class Statements:
                     texts = tuple(parsed.sql for parsed in together)
                     # Places in errors count from the beginning of the text that was parsed, which is to be the entry's.
                     same = len(together) == 1 and sql.startswith(texts[0])
-                    await self._deployment.run(Entry(texts), ";\n".join(texts), together if same else None)
+                    await self._deployment.run(RecipeEntry(texts), ";\n".join(texts), together if same else None)
                     results.extend(StatementResult(done=deed(parsed)) for parsed in together)
                 else:
                     given = params[at : at + counts[number]]
@@ -84,7 +84,7 @@ class Statements:
             number += max(1, len(together))
         return results, {table: position for table, position in clock.items() if (token or {}).get(table) != position}
 
-    async def _one(self, prepared: Prepared, params: Sequence[Any], clock: Clock) -> StatementResult:
+    async def _one(self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock) -> StatementResult:
         """One statement that is no definition; a write moves ``clock`` on, and reads wait for it."""
         statement: Statement = prepared.interpret(self._deployment.state.catalog, params, now())
         match statement:
@@ -188,7 +188,7 @@ def _written(default: Value) -> str | None:
     return f"0x{default.hex().upper()}" if isinstance(default, bytes) else str(default)
 
 
-def _definitions(statements: Sequence[Prepared]) -> list[Parsed]:
+def _definitions(statements: Sequence[PreparedStatement]) -> list[Parsed]:
     return [prepared.parsed for prepared in takewhile(lambda each: each.defines, statements)]
 
 

@@ -14,10 +14,10 @@ from domains.archive.blocks import decode_block
 from domains.engine.clock import Origins
 from domains.engine.domain import Domain
 from domains.engine.lifecycle.backfill import Backfill, scalar_state
-from domains.engine.lifecycle.replay import Phase, Replay, load
+from domains.engine.lifecycle.replay import Replay, ReplayPhase, load
 from domains.engine.step import Step
-from domains.engine.upqueries import Sources
-from domains.operators.edges import Reader
+from domains.engine.upqueries import IngressSources
+from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Vertex
 from domains.plan import graph
 from domains.plan.commands import (
@@ -110,7 +110,7 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
         elif isinstance(node.operator, graph.Ingress):
             routes = incoming.get(node.index, [])  # None in a task: it stands for state that is somewhere else.
             links = tuple(route.link for route in routes)
-            domain.ingresses.sources[vertex] = Sources(links, node.operator.by)
+            domain.ingresses.sources[vertex] = IngressSources(links, node.operator.by)
             domain.links.add_incoming(links)
             for route in routes:
                 for base in route.bases:
@@ -177,7 +177,7 @@ def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step, *, bul
     for index in scalars:
         index.conceal()
     for vertex in building:
-        if isinstance(vertex.operator, Reader):
+        if isinstance(vertex.operator, ReaderOperator):
             vertex.operator.filled.fill((), ())
             step.publish(vertex).filled.append(((), []))
 
@@ -224,10 +224,10 @@ def _load_state(domain: Domain, command: LoadState, step: Step) -> Progress:
     backfill = domain.backfill
     assert vertex.building, f"{vertex} is not being built"
     assert isinstance(backfill, Replay), "state is loaded in bulk only"
-    assert backfill.phase is Phase.LOADING, "a state came after the replay had begun"
+    assert backfill.phase is ReplayPhase.LOADING, "a state came after the replay had begun"
     items = decode_block(command.items)
     rows = load(vertex, items)
-    if isinstance(vertex.operator, Reader):
+    if isinstance(vertex.operator, ReaderOperator):
         key_of = vertex.operator.key_of
         step.publish(vertex).deltas.extend((key_of(delta[0]), delta) for delta in rows)
     return Progress(len(items), True)
@@ -239,7 +239,7 @@ def _start_replay(domain: Domain, command: StartReplay) -> Progress:
         return DONE
     assert isinstance(replay, Replay), "what is fed in slices is not replayed"
     rows = replay.start(command.positions, command.limit)
-    return Progress(rows, replay.phase is not Phase.READING)
+    return Progress(rows, replay.phase is not ReplayPhase.READING)
 
 
 def _follow(domain: Domain, limit: int, step: Step) -> Progress:

@@ -22,13 +22,13 @@ from domains.engine.lifecycle.replay import Replay
 from domains.engine.links import Links
 from domains.engine.memory import evict_least_used, indexes_at
 from domains.engine.pulls import Pull
-from domains.engine.step import Counters, Step
-from domains.engine.upqueries import Hole, Ingresses, Sources
+from domains.engine.step import DomainCounters, Step
+from domains.engine.upqueries import Hole, Ingresses, IngressSources
 from domains.engine.vertices import Vertices
 from domains.engine.write import NOTHING, change_table
 from domains.errors import HeadraceError, RowsRefused, TypeViolation
 from domains.language.types import Delta, Row, TableSchema
-from domains.operators.edges import Reader
+from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Vertex
 from domains.plan.deltas import consolidate
 from domains.plan.graph import Columns, DomainIndex, NodeIndex
@@ -84,7 +84,7 @@ class Domain:
         """Nodes that are known already and not complete before ``Activate``."""
         self.awaiting: list[Read | Upquery] = []
         """Reads and upqueries of what is held, or being built."""
-        self.counters = Counters()
+        self.counters = DomainCounters()
         self._types: dict[str, RowTypes] = {}
         self.broken: HeadraceError | None = None
         """What broke a step off in the middle: rows are ahead of the state then, and it is to be opened again."""
@@ -353,7 +353,7 @@ class Domain:
             return True
         vertex = self.vertices[packet.reader]
         reader = vertex.operator
-        assert isinstance(reader, Reader)
+        assert isinstance(reader, ReaderOperator)
         filled = reader.filled
         holes = [key for key in dict.fromkeys(packet.keys) if key not in filled]
         found = pull.find(vertex.parents[0], reader.descriptor.key, holes) if holes else []
@@ -446,7 +446,7 @@ class Domain:
                 self.counters.published_deltas += len(changes)
 
 
-def _fed_by(links: set[LinkId], vertex: Vertex, sources: Sources) -> list[Pattern]:
+def _fed_by(links: set[LinkId], vertex: Vertex, sources: IngressSources) -> list[Pattern]:
     """Patterns for the entries of an ingress that hold rows of these links, or would."""
     patterns: list[Pattern] = []
     for columns, index in vertex.indexes.items():

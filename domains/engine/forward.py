@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
 from domains.engine.eviction import entry_pattern, victims
-from domains.engine.pulls import Peek, PeekOld, Seen
+from domains.engine.pulls import Peek, PeekOld, SeenByBackfill
 from domains.language.types import Delta, Row
 from domains.operators.operator import Found, Vertex
 from domains.plan.graph import Columns
@@ -37,7 +37,12 @@ class ForwardPass:
     """
 
     def __init__(
-        self, store: Store, *, building: bool = False, seen: Seen | None = None, gated: Collection[Vertex] = ()
+        self,
+        store: Store,
+        *,
+        building: bool = False,
+        seen: SeenByBackfill | None = None,
+        gated: Collection[Vertex] = (),
     ) -> None:
         self.deltas: dict[Vertex, list[Delta]] = {}
         self.patterns: dict[Vertex, list[Pattern]] = {}

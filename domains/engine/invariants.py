@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from domains.engine.domain import Domain
 from domains.engine.pulls import Peek
 from domains.language.types import Delta, Row
-from domains.operators.edges import Reader
+from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Found, Vertex
 from domains.operators.state import Index, RowIndex
 from domains.plan.commands import Part
@@ -54,7 +54,7 @@ def _check_entry(domain: Domain, peek: Peek, vertex: Vertex, index: Index, key: 
     material = vertex.operator.compute(peek, index.columns, [key])[0]
     where = f"domain {domain.index}: {vertex} by {index.columns} at {key}"
     assert material is not None, f"{where} stands on a hole (rules 2, 3)"
-    if isinstance(vertex.operator, Reader):
+    if isinstance(vertex.operator, ReaderOperator):
         rows = reader_rows(vertex.index, key)
         assert rows is not None, f"{where} is filled here and a hole in the reader map"
         held, anew = dict(consolidate(rows)), dict(consolidate(material))
@@ -70,7 +70,7 @@ class _Whole(Peek):
 
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         full = next((index for index in vertex.indexes.values() if not index.partial), None)
-        if columns or full is None or isinstance(vertex.operator, Reader):
+        if columns or full is None or isinstance(vertex.operator, ReaderOperator):
             return super().find(vertex, columns, keys)
         return [_all_of(full)] * len(keys)
 
@@ -88,7 +88,7 @@ def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: Reade
             places = tuple(descriptor.group[at] for at in index.columns)
     if material is None:
         return  # It stands on what another domain sends and this one does not keep.
-    if isinstance(vertex.operator, Reader):
+    if isinstance(vertex.operator, ReaderOperator):
         held, anew = dict(consolidate(reader_rows(vertex.index, ()) or ())), dict(consolidate(material))
         assert held == anew, f"{where} holds {held}, not {anew} (rule 1)"
         return

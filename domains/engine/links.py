@@ -46,7 +46,7 @@ class Incoming:
 
 
 @dataclass(slots=True)
-class Outbound:
+class LinkOutput:
     """What one step says on one link."""
 
     evictions: list[tuple[NodeIndex, Pattern]] = field(default_factory=list)
@@ -143,7 +143,7 @@ class Links:
         self, passes: Iterable[ForwardPass], fills: dict[LinkId, list[Fill]], unfilled: dict[LinkId, list[Unfilled]]
     ) -> list[Send]:
         """At most one packet a link: evictions, deltas, fills. A clock that moved alone waits for ``beat``."""
-        said: dict[LinkId, Outbound] = {}
+        said: dict[LinkId, LinkOutput] = {}
         for one in passes:
             for egress in dict.fromkeys(one.visited):
                 if egress in self._routes_of:
@@ -151,13 +151,13 @@ class Links:
         sends: list[Send] = []
         ended, self._ended = self._ended, {}
         for link in {**said, **fills, **ended, **unfilled}:
-            out = said.get(link) or Outbound()
+            out = said.get(link) or LinkOutput()
             out.fills, out.unfilled = tuple(fills.get(link, ())), tuple(unfilled.get(link, ()))
             out.ended = tuple(ended.get(link, ()))
             sends.append(self._packet(link, self.outgoing[link], out))
         return sends
 
-    def _gather(self, one: ForwardPass, egress: Vertex, said: dict[LinkId, Outbound]) -> None:
+    def _gather(self, one: ForwardPass, egress: Vertex, said: dict[LinkId, LinkOutput]) -> None:
         deltas = tuple(one.deltas.get(egress, ()))
         patterns = one.patterns.get(egress, ())
         parts: dict[tuple[int, int], list[list[Delta]]] = {}
@@ -165,12 +165,12 @@ class Links:
             mine = deltas if part is None else tuple(_parted(deltas, part, parts))
             if not mine and not patterns:
                 continue
-            out = said.setdefault(link, Outbound())
+            out = said.setdefault(link, LinkOutput())
             out.evictions.extend((ingress, pattern) for pattern in patterns)
             if mine:
                 out.deltas.append((ingress, mine))
 
-    def _packet(self, link: LinkId, end: Outgoing, out: Outbound) -> Send:
+    def _packet(self, link: LinkId, end: Outgoing, out: LinkOutput) -> Send:
         end.sequence += 1
         end.clock, end.version = self._clock(end), self._clocks.version
         said = tuple(out.evictions), tuple(out.deltas), out.fills, out.ended, out.unfilled
@@ -188,7 +188,7 @@ class Links:
             if end.version == self._clocks.version and end.origins is not None:
                 continue
             if self._clock(end) != end.clock:
-                sends.append(self._packet(link, end, Outbound()))
+                sends.append(self._packet(link, end, LinkOutput()))
             end.version = self._clocks.version
         return sends
 

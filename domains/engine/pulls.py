@@ -12,14 +12,14 @@ from typing import Protocol
 
 from domains.errors import StorageFailure
 from domains.language.types import Delta, Row
-from domains.operators.edges import Base
+from domains.operators.edges import BaseOperator
 from domains.operators.operator import Found, Vertex
 from domains.plan.deltas import at_most, key_function
 from domains.plan.graph import Columns
 from domains.store.storage import Store, TableStore
 
 
-class Seen(Protocol):
+class SeenByBackfill(Protocol):
     """What vertices that are being backfilled see of a base table: ``backfill.py``, ``replay.py``."""
 
     def unseen(self, table: str) -> bool:
@@ -32,7 +32,7 @@ class Seen(Protocol):
 class Peek:
     """State as it is; a hole stays a hole."""
 
-    def __init__(self, store: Store, seen: Seen | None = None, gated: Collection[Vertex] = ()) -> None:
+    def __init__(self, store: Store, seen: SeenByBackfill | None = None, gated: Collection[Vertex] = ()) -> None:
         self._store = store
         self._seen = seen
         self._gated = gated
@@ -48,7 +48,7 @@ class Peek:
     def count(self, vertex: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:
         """How many rows each key has, but no more than ``most``; of a base table or an index no more are read."""
         base = vertex.operator
-        if isinstance(base, Base) and columns not in vertex.indexes and self._seen is None:
+        if isinstance(base, BaseOperator) and columns not in vertex.indexes and self._seen is None:
             stored = tuple(base.columns[column] for column in columns)
             return list(self._store.table(base.table).count_many(stored, keys, most))
         return [None if rows is None else at_most(rows, most) for rows in self.find(vertex, columns, keys)]
@@ -105,9 +105,11 @@ class Pull(Peek):
         return [None] * len(keys)
 
 
-def find_in_base(store: Store, vertex: Vertex, columns: Columns, keys: Sequence[Row], seen: Seen | None) -> list[Found]:
+def find_in_base(
+    store: Store, vertex: Vertex, columns: Columns, keys: Sequence[Row], seen: SeenByBackfill | None
+) -> list[Found]:
     base = vertex.operator
-    assert isinstance(base, Base)
+    assert isinstance(base, BaseOperator)
     if seen is not None and seen.unseen(base.table):
         return [()] * len(keys)
     stored = tuple(base.columns[column] for column in columns)

@@ -11,7 +11,7 @@ from domains.plan.packets import Fill, LinkId, Publish, Reply, Send, Unfilled
 
 
 @dataclass(slots=True)
-class Counters:
+class DomainCounters:
     """What the domain has done, for status and metrics."""
 
     steps: int = 0

@@ -25,7 +25,7 @@ Hole = tuple[Vertex, Columns, Row]
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class IngressSources:
     """The links that feed an ingress, in the order of the shards that send; ``by`` decides a row's."""
 
     links: tuple[LinkId, ...]
@@ -39,7 +39,7 @@ class Sources:
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingHole:
     """A hole with an upquery under way; ``pieces`` are the shards' answers so far, ``failures`` those that are none."""
 
     sources: tuple[LinkId, ...]
@@ -55,8 +55,8 @@ class Ingresses:
     """The pending holes of one domain."""
 
     def __init__(self) -> None:
-        self.sources: dict[Vertex, Sources] = {}
-        self.pending: dict[Hole, Pending] = {}
+        self.sources: dict[Vertex, IngressSources] = {}
+        self.pending: dict[Hole, PendingHole] = {}
         self._pieces: dict[tuple[LinkId, Vertex], dict[Columns, dict[Row, Entry]]] = {}
         """The pieces of ``pending``, found by what a packet names: a cold start has thousands of holes that wait."""
 
@@ -67,7 +67,7 @@ class Ingresses:
         for key in keys:
             if (vertex, columns, key) not in self.pending:
                 links = sources.of_key(columns, key)
-                self.pending[vertex, columns, key] = Pending(links)
+                self.pending[vertex, columns, key] = PendingHole(links)
                 for link in links:
                     asked.setdefault(link, []).append(key)
         return list(asked.items())

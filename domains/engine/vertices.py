@@ -7,11 +7,11 @@ from operator import attrgetter
 from typing import assert_never
 
 from domains.operators import edges, stateless
-from domains.operators.aggregate import Aggregate
-from domains.operators.join import Join
+from domains.operators.aggregate import AggregateOperator
+from domains.operators.join import JoinOperator
 from domains.operators.operator import Operator, Vertex
 from domains.operators.state import Index, RowIndex
-from domains.operators.topk import TopK
+from domains.operators.topk import TopKOperator
 from domains.plan import graph
 from domains.plan.graph import Columns, Materialization, Node, NodeIndex
 from domains.store.storage import Store
@@ -102,24 +102,24 @@ class Vertices:
     def _operator(self, node: Node, parents: list[Vertex]) -> Operator:
         match node.operator:
             case graph.Base() as base:
-                return edges.Base(base, len(self._store.table(base.table).schema.columns))
+                return edges.BaseOperator(base, len(self._store.table(base.table).schema.columns))
             case graph.Filter() as filter_:
-                return stateless.Filter(filter_)
+                return stateless.FilterOperator(filter_)
             case graph.Project() as project:
-                return stateless.Project(project, len(parents[0].node.columns))
+                return stateless.ProjectOperator(project, len(parents[0].node.columns))
             case graph.Union():
-                return stateless.Union()
+                return stateless.UnionOperator()
             case graph.Join() as join:
-                return Join(join, len(parents[0].node.columns), len(parents[1].node.columns))
+                return JoinOperator(join, len(parents[0].node.columns), len(parents[1].node.columns))
             case graph.Aggregate() as aggregate:
-                return Aggregate(aggregate, parents[0].node.columns)
+                return AggregateOperator(aggregate, parents[0].node.columns)
             case graph.TopK() as topk:
-                return TopK(topk)
+                return TopKOperator(topk)
             case graph.Ingress():
-                return edges.Ingress()
+                return edges.IngressOperator()
             case graph.Egress():
-                return edges.Egress()
+                return edges.EgressOperator()
             case graph.Reader() as reader:
-                return edges.Reader(reader)
+                return edges.ReaderOperator(reader)
             case _:
                 assert_never(node.operator)

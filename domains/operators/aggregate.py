@@ -141,7 +141,7 @@ class GroupIndex(EntryIndex[dict[Row, Group]]):
         return True
 
 
-class Aggregate(Operator):
+class AggregateOperator(Operator):
     def __init__(self, descriptor: graph.Aggregate, parent: Sequence[Column]) -> None:
         self._descriptor, self._parent = descriptor, parent
         places: list[list[int]] = [[] for _ in parent]

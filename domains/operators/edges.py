@@ -17,7 +17,7 @@ from domains.plan.graph import Columns
 from domains.plan.packets import Pattern
 
 
-class Base(Operator):
+class BaseOperator(Operator):
     """A base table's rows, cut to the columns that were live when the view was planned."""
 
     def __init__(self, descriptor: graph.Base, stored_width: int) -> None:
@@ -45,7 +45,7 @@ class Base(Operator):
         raise AssertionError("a base is never evicted")
 
 
-class Ingress(Operator):
+class IngressOperator(Operator):
     """What another domain sends. Its holes are filled by upqueries alone."""
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
@@ -58,7 +58,7 @@ class Ingress(Operator):
         raise AssertionError("an ingress has no parent in its domain")
 
 
-class Egress(Operator):
+class EgressOperator(Operator):
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         return inputs[0]
 
@@ -143,7 +143,7 @@ READER_ROW_BYTES = 40
 """A row's LMDB entry beside its values: key, header, and the free part of its page."""
 
 
-class Reader(Operator):
+class ReaderOperator(Operator):
     def __init__(self, descriptor: graph.Reader) -> None:
         self.descriptor = descriptor
         self.key_of = key_function(descriptor.key)

@@ -45,7 +45,7 @@ class Drive:
     """The look-up's key → the join key, where it contains it: then both sides are consulted there, also if empty."""
 
 
-class Join(Operator):
+class JoinOperator(Operator):
     def __init__(self, descriptor: graph.Join, left_width: int, right_width: int) -> None:
         self.kind = descriptor.kind
         self.on: tuple[Columns, Columns] = (descriptor.left_on, descriptor.right_on)
@@ -287,7 +287,7 @@ def side_columns(kind: JoinKind, on: tuple[Columns, Columns], left_width: int, c
     return tuple(result)
 
 
-def make_drive(join: Join, columns: Columns, side: int) -> Drive:
+def make_drive(join: JoinOperator, columns: Columns, side: int) -> Drive:
     """The planner's choice of side, worked out. The planner chose a side that decides one column at least."""
     own = side_columns(join.kind, join.on, join.widths[LEFT], columns, side)
     known = [i for i, column in enumerate(own) if column >= 0 and column not in own[:i]]

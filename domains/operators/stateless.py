@@ -17,7 +17,7 @@ from domains.plan.graph import Columns
 from domains.plan.packets import Pattern
 
 
-class Filter(Operator):
+class FilterOperator(Operator):
     def __init__(self, descriptor: graph.Filter) -> None:
         self._keep = compile_filter_batch(descriptor.predicate)
 
@@ -32,7 +32,7 @@ class Filter(Operator):
         return list(patterns)
 
 
-class Project(Operator):
+class ProjectOperator(Operator):
     def __init__(self, descriptor: graph.Project, parent_width: int) -> None:
         self._project = compile_project_batch(descriptor.expressions)
         places: list[list[int]] = [[] for _ in range(parent_width)]
@@ -55,7 +55,7 @@ class Project(Operator):
         return rename(patterns, self._places)
 
 
-class Union(Operator):
+class UnionOperator(Operator):
     """A bag union of parents of equal width."""
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:

@@ -41,7 +41,7 @@ class Ranking:
         return (encode_order(self._order_of(row), self._descending) + encode_key(row), row)
 
 
-class Group:
+class TopKGroup:
     """Held rows in order, each copy on its own; ``whole``: the parent has no others."""
 
     __slots__ = ("ranked", "whole")
@@ -54,7 +54,7 @@ class Group:
         return [row for _, row in self.ranked[ranking.offset : ranking.shown]]
 
 
-class TopIndex(EntryIndex[dict[Row, Group]]):
+class TopIndex(EntryIndex[dict[Row, TopKGroup]]):
     """Groups by key, where the key is over some of the group columns."""
 
     __slots__ = ("ranking",)
@@ -69,14 +69,14 @@ class TopIndex(EntryIndex[dict[Row, Group]]):
             return None if self.partial else ()
         return self._shown(entry)
 
-    def _shown(self, entry: dict[Row, Group]) -> list[Delta]:
+    def _shown(self, entry: dict[Row, TopKGroup]) -> list[Delta]:
         return [(row, 1) for group in entry.values() for row in group.show(self.ranking)]
 
-    def build(self, material: Iterable[Delta]) -> dict[Row, Group]:
+    def build(self, material: Iterable[Delta]) -> dict[Row, TopKGroup]:
         ranking = self.ranking
-        entry: dict[Row, Group] = {}
+        entry: dict[Row, TopKGroup] = {}
         for row, weight in consolidate(material):
-            group = entry.setdefault(ranking.key_of(row), Group())
+            group = entry.setdefault(ranking.key_of(row), TopKGroup())
             group.ranked.extend([ranking.rank(row)] * weight)
         for group in entry.values():
             group.ranked.sort()
@@ -90,7 +90,7 @@ class TopIndex(EntryIndex[dict[Row, Group]]):
         self.bytes += self._bytes(entry)
 
     @staticmethod
-    def _bytes(entry: dict[Row, Group]) -> int:
+    def _bytes(entry: dict[Row, TopKGroup]) -> int:
         held = (ranked for group in entry.values() for ranked in group.ranked)
         return ENTRY_BYTES + sum(row_bytes(row) + len(rank) for rank, row in held)
 
@@ -112,7 +112,7 @@ class TopIndex(EntryIndex[dict[Row, Group]]):
         """Of a full index, whose key is the group."""
         rows: list[Delta] = []
         for *held, whole in items:
-            group = Group()
+            group = TopKGroup()
             group.ranked, group.whole = [self.ranking.rank(row) for row in held], whole
             key = self.key_of(held[0])
             entry = self.entries[key] = {key: group}
@@ -132,7 +132,7 @@ class TopIndex(EntryIndex[dict[Row, Group]]):
                 self.bytes += ENTRY_BYTES
             groups = group_by_key(consolidate(of_key), self.ranking.key_of)
             old = {name: entry[name].show(self.ranking) if name in entry else [] for name in groups}
-            if not all(self._change(entry.setdefault(name, Group()), ds) for name, ds in groups.items()):
+            if not all(self._change(entry.setdefault(name, TopKGroup()), ds) for name, ds in groups.items()):
                 rows = refill(key)
                 assert rows is not None, "an entry stands on a hole (rule 2)"
                 self.bytes -= self._bytes(entry)
@@ -150,7 +150,7 @@ class TopIndex(EntryIndex[dict[Row, Group]]):
                 self.bytes -= ENTRY_BYTES
         return output
 
-    def _change(self, group: Group, deltas: list[Delta]) -> bool:
+    def _change(self, group: TopKGroup, deltas: list[Delta]) -> bool:
         """Apply one group's deltas; False where it now shows fewer rows than the parent may have."""
         ranking, ranked = self.ranking, group.ranked
         for row, weight in deltas:
@@ -174,7 +174,7 @@ class TopIndex(EntryIndex[dict[Row, Group]]):
         return group.whole or len(ranked) >= ranking.shown
 
 
-class TopK(Operator):
+class TopKOperator(Operator):
     def __init__(self, descriptor: graph.TopK) -> None:
         self.ranking = Ranking(descriptor)
         self.group = descriptor.group

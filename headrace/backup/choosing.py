@@ -39,7 +39,7 @@ FILE = "backup.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class BackupContents:
     time: str
     """When it was begun."""
     positions: dict[str, int]
@@ -53,7 +53,7 @@ class Contents:
         place.replace(FILE, json.dumps(sealed({"format": FORMAT, **asdict(self)}), indent=1).encode())
 
 
-def read_contents(place: Place) -> Contents | None:
+def read_contents(place: Place) -> BackupContents | None:
     """None where the place is no back-up. Raises ArchiveError where it is damaged."""
     data = place.read(FILE)
     if data is None:
@@ -62,12 +62,12 @@ def read_contents(place: Place) -> Contents | None:
         document = opened(json.loads(data))
         if document.pop("format") != FORMAT:
             raise ArchiveError(f'"{place.shown(FILE)}" is of another version of headrace')
-        return Contents(**document)
+        return BackupContents(**document)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ArchiveError(f'"{place.shown(FILE)}" is damaged: {error!r}') from error
 
 
-def damaged_files(place: Place, contents: Contents) -> Iterator[ArchiveError]:
+def damaged_files(place: Place, contents: BackupContents) -> Iterator[ArchiveError]:
     """What is missing, or is not what was backed up."""
     for file, digest in contents.files.items():
         if place.size(file) is None:

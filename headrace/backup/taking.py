@@ -14,7 +14,7 @@ from headrace_client.connection import Connection
 from headrace_client.results import Archived
 
 from domains.archive.manifest import ArchiveError, SegmentCorrupt, SegmentMissing, ShardManifest, manifest_file
-from headrace.backup.choosing import Contents, read_contents
+from headrace.backup.choosing import BackupContents, read_contents
 from headrace.errors import AlreadyExists, NotFound, StorageFailure
 from worker.archive.manifests import all_manifests, write_manifest
 from worker.archive.place import Place, time_text
@@ -34,7 +34,7 @@ VERSION_MAX = (2**62, 0)
 Told = Callable[[str], None]
 
 
-def back_up_running(connection: Connection, dest: str, tell: Told = lambda text: None) -> Contents:
+def back_up_running(connection: Connection, dest: str, tell: Told = lambda text: None) -> BackupContents:
     """Archive up to now, and copy the archive. The server goes on serving.
 
     :raises BadRequest: the server has no archive. :raises ArchiveError: a file is missing or damaged.
@@ -75,7 +75,7 @@ def back_up_running(connection: Connection, dest: str, tell: Told = lambda text:
     return _finish(target, manifests, cut, files)
 
 
-def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Contents:
+def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> BackupContents:
     """Write a snapshot of every table of an embedded server's data directory, which no process may have open.
 
     :raises StorageFailure: a server has it open, or it is damaged.
@@ -164,11 +164,13 @@ def _copy(source: Place, target: Place, file: str, digest: str) -> str:
 _BROKEN_OFF = "headrace archive check names all that is damaged; what was copied until now is no back-up: delete it"
 
 
-def _finish(target: Place, manifests: list[ShardManifest], cut: RecipeRecord, files: dict[str, str]) -> Contents:
+def _finish(target: Place, manifests: list[ShardManifest], cut: RecipeRecord, files: dict[str, str]) -> BackupContents:
     """The recipe as it was at the cut, and what there is."""
     RecipeBook(target).write(cut)
     others = [manifest_file(manifest.table, manifest.shard) for manifest in manifests]
     others += [f"{directory}/{name}" for directory in ("recipes", "cuts") for name in target.files(directory)]
-    contents = Contents(cut.time, cut.positions, cut.shards, files | {file: target.digest(file) for file in others})
+    contents = BackupContents(
+        cut.time, cut.positions, cut.shards, files | {file: target.digest(file) for file in others}
+    )
     contents.write(target)
     return contents

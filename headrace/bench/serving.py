@@ -18,7 +18,7 @@ from api.app import create_app
 from controller.embedded.local import LocalDeployment
 from headrace.bench.program import TABLES, VIEW, VIEWS, load, story
 from headrace.serving.listening import address, listen
-from headrace.serving.server import Running, Server, config
+from headrace.serving.server import HttpServer, Running, config
 from headrace.settings import Settings
 
 _HEADERS = [(b"content-type", b"application/json")]
@@ -30,7 +30,7 @@ def page(number: int) -> bytes:
     return orjson.dumps({"id": id, "author": author, "title": title, "url": url, "vcount": 1})
 
 
-class Constant:
+class ConstantPage:
     """Any request is answered with the bytes of one page."""
 
     def __init__(self) -> None:
@@ -76,13 +76,13 @@ async def _serve(kind: str, stories: int, directory: Path) -> None:
             await deployment.pages(VIEW, [[n] for n in range(start, min(start + 1_000, stories + 1))])
         app = create_app(deployment, max_body=settings.max_body_size)
     else:
-        app = Constant() if kind == "constant" else Dictionary(stories)
+        app = ConstantPage() if kind == "constant" else Dictionary(stories)
 
     def started(running: Running) -> None:
         print(running.url.rpartition(":")[2], flush=True)
 
     with listen("127.0.0.1", 0) as listening:
-        await Server(config(app, settings), address(listening), started).serve([listening])
+        await HttpServer(config(app, settings), address(listening), started).serve([listening])
     if deployment is not None:
         await deployment.close()
 

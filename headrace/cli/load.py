@@ -13,14 +13,14 @@ from headrace import connect
 from headrace.cli.queries import Config, Url
 from headrace.cli.serving import SparkConf, SparkMaster
 from headrace.errors import BadRequest
-from headrace.loading.options import CHUNK_ROWS, NULLS, PATIENCE, SPARK_THRESHOLD, Format, Options
+from headrace.loading.options import CHUNK_ROWS, NULLS, PATIENCE, SPARK_THRESHOLD, FileOptions, Format
 from headrace.loading.rejects import MOST
 from headrace.render import console
 from headrace.settings import load as load_settings
 from headrace.sizes import parse_size
 
 if TYPE_CHECKING:
-    from headrace.loading.running import Progress, Request
+    from headrace.loading.running import LoadProgress, LoadRequest
 
 
 Table = Annotated[str, typer.Argument(help="The base table.")]
@@ -90,10 +90,10 @@ def load(
 
       headrace load stories stories.parquet --rejects bad.jsonl --map storyId=id --map comment=
     """
-    from headrace.loading.running import Request  # Late: it loads the planner and pyarrow.
+    from headrace.loading.running import LoadRequest  # Late: it loads the planner and pyarrow.
     from headrace.loading.running import load as run_load
 
-    options = Options(
+    options = FileOptions(
         format=format,
         delimiter=_delimiter(delimiter),
         columns=tuple(columns.split(",")) if columns else (),
@@ -104,7 +104,7 @@ def load(
         chunk_rows=chunk_rows,
     )
     settings = load_settings(config, url=url, spark_master=spark_master, spark_conf=spark_conf)
-    request = Request(
+    request = LoadRequest(
         table,
         files,
         options,
@@ -144,7 +144,7 @@ class _Telling:
         self._task = bar.add_task("reading", total=None, rows="")
         self._loading = False
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: LoadProgress) -> None:
         if progress.identified and not self._loading:
             self._loading = True
             self._bar.reset(self._task, description="loading")
@@ -186,7 +186,7 @@ def _size(text: str) -> int:
         raise BadRequest(str(error)) from error
 
 
-def _summary(ended: Progress, request: Request) -> list[str]:
+def _summary(ended: LoadProgress, request: LoadRequest) -> list[str]:
     done = "would be loaded" if request.dry_run else "loaded"
     lines = [f"{ended.rows:,} rows {done} into {request.table}"]
     if ended.skipped:

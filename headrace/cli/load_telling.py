@@ -10,11 +10,11 @@ from rich.table import Table
 
 from headrace.errors import HeadraceError
 from headrace.render import console
-from loadgen.pace.errors import LoadError
+from loadgen.pace.errors import LoadRunError
 from loadgen.pace.loop import Glimpse
 from loadgen.pace.point import Point
 from loadgen.report import page
-from loadgen.running import Options, Result, Run
+from loadgen.running import LoadRun, RunOptions, RunResult
 
 KINDS_SHOWN = 14
 
@@ -26,7 +26,7 @@ class LoadFailed(HeadraceError):
 
 
 class Terminal:
-    """Shows a run as it goes (``loadgen.running.Teller``)."""
+    """Shows a run as it goes (``loadgen.running.RunTeller``)."""
 
     def __init__(self, unit: str) -> None:
         self.console = console(stderr=True)
@@ -72,16 +72,16 @@ class Terminal:
         self._progress.update(self._task, description=what, completed=done, total=total, note=note)
 
 
-def run(options: Options, out: Path) -> Result:
+def run(options: RunOptions, out: Path) -> RunResult:
     """Run, tell, and write JSON and HTML, whatever of it was measured. Raises LoadFailed."""
     teller = Terminal("pages" if options.workload == "lobsters" else "requests")
-    going = Run(options, teller)
+    going = LoadRun(options, teller)
     printer = console()
     teller.console.print(f"seed {options.seed}", style="dim")
     teller.start()
     try:
         result = uvloop.run(going.execute())
-    except LoadError as error:
+    except LoadRunError as error:
         raise LoadFailed(error.message, hint=error.hint) from error
     except KeyboardInterrupt:
         going.result.cut = True
@@ -97,7 +97,7 @@ def run(options: Options, out: Path) -> Result:
     return result
 
 
-def _write(result: Result, out: Path) -> list[Path]:
+def _write(result: RunResult, out: Path) -> list[Path]:
     options = result.options
     kind = options.target.partition(":")[0]
     name = "-".join((options.workload, "headrace" if kind == "http" else kind, options.variant))
@@ -132,7 +132,7 @@ def kinds_table(point: Point) -> Table:
 _PARTS = ("p50", "p95", "p99", "max")
 
 
-def verdict(result: Result) -> list[tuple[str, str]]:
+def verdict(result: RunResult) -> list[tuple[str, str]]:
     """Lines with their styles."""
     lines: list[tuple[str, str]] = []
     if result.cut:
@@ -155,7 +155,7 @@ def verdict(result: Result) -> list[tuple[str, str]]:
     return lines
 
 
-def is_good(result: Result) -> bool:
+def is_good(result: RunResult) -> bool:
     """Whether there is something that may be believed."""
     if result.options.sweep:
         return result.sustained is not None

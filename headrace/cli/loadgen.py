@@ -92,7 +92,7 @@ Out = Annotated[Path, typer.Option(metavar="DIR", help="Where JSON and HTML go."
 Rate = Annotated[float | None, typer.Option(metavar="R", help="Requests a second.", min=0.1, max=10_000_000)]
 
 Own = Callable[..., Mapping[str, Any]]
-"""A workload's own options → what of ``loadgen.running.Options`` they say."""
+"""A workload's own options → what of ``loadgen.running.RunOptions`` they say."""
 
 
 def _shared(

@@ -48,7 +48,7 @@ def verify(
 
       headrace verify StoriesWithVC --json
     """
-    from headrace.verifying import Verdict, verify  # Late, as with the other commands that load more than a client.
+    from headrace.verifying import ViewVerdict, verify  # Late, as with the other commands that load more than a client.
 
     settings = load(config, url=url, spark_master=spark_master, spark_conf=spark_conf)
     with connect(settings.url) as db, _bar(quiet=as_json) as bar:
@@ -57,7 +57,7 @@ def verify(
         def tell(doing: str, done: float) -> None:
             bar.update(task, description=doing, completed=done)
 
-        verdicts: list[Verdict] = verify(db, views or (), settings.spark(), archive=archive, tell=tell)
+        verdicts: list[ViewVerdict] = verify(db, views or (), settings.spark(), archive=archive, tell=tell)
         bar.update(task, visible=False)
     if as_json:
         typer.echo(json.dumps({"views": [each.to_json() for each in verdicts]}, ensure_ascii=False))

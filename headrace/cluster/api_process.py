@@ -30,7 +30,7 @@ from headrace.errors import BadRequest, HeadraceError, rebuild
 from headrace.serving.listening import StartFailed, listen
 from headrace.serving.server import Running, answer
 from headrace.settings import Settings
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from worker.protocol.messages import Role
 from worker.service.stopping import unless
 from worker.wire import greeting
@@ -55,14 +55,14 @@ class LeaderClient:
         # How long a migration takes nobody knows: it is over when the leader says so, or is lost.
         self._http = httpx.AsyncClient(transport=transport, timeout=httpx.Timeout(None, connect=CONNECT_SECONDS))
 
-    async def run(self, entry: Entry, sql: str) -> None:
+    async def run(self, entry: RecipeEntry, sql: str) -> None:
         started = await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": True})
         error = _status(started).error
         if error is not None:
             raise _error(*error)
 
     async def start(self, sql: str) -> MigrationStatus:
-        entry = Entry((sql,))
+        entry = RecipeEntry((sql,))
         return _status(await self._ask("POST", "/v1/migrations", {"entry": asdict(entry), "sql": sql, "wait": False}))
 
     async def migration(self, id: str) -> MigrationStatus:

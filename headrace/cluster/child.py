@@ -40,7 +40,7 @@ TAIL_BYTES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ClusterPart:
     """What is to run."""
 
     name: str
@@ -53,10 +53,10 @@ class Part:
     """Descriptors that it inherits."""
 
 
-class Child:
+class PartProcess:
     """Keeps one part running. ``changed`` is called whenever it has another process, or none."""
 
-    def __init__(self, part: Part, tell: Callable[[str], None], changed: Callable[[], None]) -> None:
+    def __init__(self, part: ClusterPart, tell: Callable[[str], None], changed: Callable[[], None]) -> None:
         self.part = part
         self.ends = 0
         """How often its process has ended without having been asked to."""

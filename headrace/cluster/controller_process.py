@@ -19,7 +19,7 @@ from headrace.cluster.directory import shards_of
 from headrace.errors import BadRequest, HeadraceError
 from headrace.serving.listening import StartFailed, address, listen
 from headrace.serving.opening import bulk_runners, rebuild_folder
-from headrace.serving.server import Running, Server, config
+from headrace.serving.server import HttpServer, Running, config
 from headrace.settings import CLUSTER_SHARDS, Settings
 from zookeeper.errors import AuthorityError, AuthorityUnavailable
 from zookeeper.kazoo_authority import KazooAuthority
@@ -87,7 +87,7 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
     )
     stopping = asyncio.Event()
     standing = asyncio.create_task(candidate.run(stopping))
-    server = Server(config(create_control_app(candidate), settings), address(listening), _tell)
+    server = HttpServer(config(create_control_app(candidate), settings), address(listening), _tell)
     keeping = None if settings.archive is None else asyncio.create_task(keep_recipes(candidate, settings))
     standing.add_done_callback(lambda _: server.handle_exit(0, None))
     try:

@@ -13,7 +13,7 @@ from math import ceil
 
 import httpx
 
-from headrace.cluster.child import Backoff, Child, Part
+from headrace.cluster.child import Backoff, ClusterPart, PartProcess
 from headrace.cluster.directory import ClusterDirectory, as_begun, keep_zookeeper, servers_in, shards_of, whence
 from headrace.cluster.kept_state import take_up
 from headrace.serving.listening import GRACE_SECONDS, StartFailed, address, listen
@@ -56,10 +56,10 @@ class Supervisor:
     settings: Settings
     tell: Tell
     """Told in a line what happens to the parts."""
-    altered: Callable[[Part], Part] = lambda part: part
+    altered: Callable[[ClusterPart], ClusterPart] = lambda part: part
     """How a part is started in another way than usual: a drill has some behind a proxy, or in a namespace."""
     _directory: ClusterDirectory = field(init=False)
-    _children: list[Child] = field(default_factory=list)
+    _children: list[PartProcess] = field(default_factory=list)
     """In the order in which they are stopped."""
     _ensemble: Ensemble | None = None
     _zookeeper: str = ""
@@ -124,7 +124,7 @@ class Supervisor:
             shards = await shards_of(settings, authority)
             allow_open_files(ceil(shards / settings.workers))
             self.settings = settings.model_copy(update={"shards": shards})
-            self._children = [Child(part, self.tell, self._changed) for part in self._parts(listening)]
+            self._children = [PartProcess(part, self.tell, self._changed) for part in self._parts(listening)]
             for child in reversed(self._children):
                 await child.start()
             if not await unless(self._ended, self._until_there(authority)):
@@ -132,7 +132,7 @@ class Supervisor:
         finally:
             await authority.close()
 
-    def _parts(self, listening: socket.socket) -> list[Part]:
+    def _parts(self, listening: socket.socket) -> list[ClusterPart]:
         """In the order in which they are stopped."""
         settings = self.settings
         api = [
@@ -143,9 +143,9 @@ class Supervisor:
         workers = [self._part("worker", each, WORKER_GRACE) for each in range(1, settings.workers + 1)]
         return [*api, *controllers, *workers]
 
-    def _part(self, kind: str, number: int, grace: float, options: tuple[str, ...] = ()) -> Part:
+    def _part(self, kind: str, number: int, grace: float, options: tuple[str, ...] = ()) -> ClusterPart:
         name = f"{kind}-{number}"
-        part = Part(
+        part = ClusterPart(
             name,
             (*PROGRAM, kind, "--name", name, "--supervised", *options),
             {**os.environ, **self._environment()},
@@ -266,7 +266,7 @@ def up(
     settings: Settings,
     started: Callable[[Up], None],
     tell: Tell,
-    altered: Callable[[Part], Part] = lambda part: part,
+    altered: Callable[[ClusterPart], ClusterPart] = lambda part: part,
 ) -> None:
     """Run a cluster until SIGINT, SIGTERM or SIGHUP; a second one kills what is not stopped yet. Raises StartFailed."""
 

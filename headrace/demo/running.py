@@ -90,7 +90,7 @@ NOTE = "demo.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class DemoContents:
     """What the directory is for: the generator's ``scale`` and ``seed``, and whether all of it has been ``loaded``."""
 
     scale: float
@@ -108,7 +108,7 @@ def directory(given: Path | None, once: bool) -> Iterator[Path]:
         yield given or USUAL
 
 
-def contents_of(path: Path, wanted: Contents) -> Contents:
+def contents_of(path: Path, wanted: DemoContents) -> DemoContents:
     """What is in the directory; ``wanted``, where there is nothing yet.
 
     :raises StartFailed: it holds something else than a demo.
@@ -123,14 +123,14 @@ def contents_of(path: Path, wanted: Contents) -> Contents:
     return wanted
 
 
-def note(path: Path, contents: Contents) -> None:
+def note(path: Path, contents: DemoContents) -> None:
     """Write down what the directory holds."""
     (path / NOTE).write_text(json.dumps(asdict(contents)), encoding="utf-8")
 
 
-def _read(path: Path) -> Contents:
+def _read(path: Path) -> DemoContents:
     try:
-        return Contents(**json.loads((path / NOTE).read_text(encoding="utf-8")))
+        return DemoContents(**json.loads((path / NOTE).read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise StartFailed(
             f'the directory "{path}" holds something else than a demo', hint="choose another with --data"
@@ -164,7 +164,7 @@ def run(
     printer = printer or Printer()
     with directory(data, once) as path:
         settings = settings_module.load(data=path, host=host, port=_port(host, port, once), log_level="warning")
-        contents = contents_of(path, Contents(USUAL_SCALE * scale, SEED))
+        contents = contents_of(path, DemoContents(USUAL_SCALE * scale, SEED))
         telling = _Telling(settings, contents, printer, once)
         serve(settings, telling.begin)
         telling.end()
@@ -209,7 +209,7 @@ def _port(host: str, port: int, once: bool) -> int:
 class _Telling:
     """The thread that tells. Its error, if it meets one, stops the server and is raised by ``end``."""
 
-    def __init__(self, settings: Settings, contents: Contents, printer: Printer, once: bool) -> None:
+    def __init__(self, settings: Settings, contents: DemoContents, printer: Printer, once: bool) -> None:
         self._settings = settings
         self._contents = contents
         self._printer = printer
@@ -257,6 +257,6 @@ class _Telling:
             else:
                 make_program(db, printer)
                 load(db, data, printer)
-                note(path, Contents(contents.scale, contents.seed, loaded=True))
+                note(path, DemoContents(contents.scale, contents.seed, loaded=True))
             describe(data, printer)
             Story(db, url, data, printer).tell(Then.ENDS if self._once else Then.SERVES_ON)

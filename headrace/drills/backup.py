@@ -28,8 +28,8 @@ from typing import Any
 
 import httpx
 
-from headrace.drills.cluster import Cluster, DrillFailed
-from headrace.drills.stage import Stage
+from headrace.drills.cluster import DrillCluster, DrillFailed
+from headrace.drills.stage import DrillStage
 
 BACKUPS = 3
 """In each round."""
@@ -66,7 +66,7 @@ class History:
 
 
 @asynccontextmanager
-async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
+async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
     archive = {"HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute())}
     kinds = {"worker": cluster.shape.workers, "controller": cluster.shape.controllers}
     cluster.special = {
@@ -75,14 +75,14 @@ async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-async def prepare(stage: Stage) -> None:
+async def prepare(stage: DrillStage) -> None:
     history = stage.means["history"] = History()
     stage.notes |= {"backups": 0, "replaced": 0, "rows": 0, "times": 0}
     async with _client(stage) as client:
         await _create(client, history)
 
 
-async def take(stage: Stage) -> None:
+async def take(stage: DrillStage) -> None:
     history: History = stage.means["history"]
     stage.begin(())
     writing = asyncio.create_task(_write_on(stage, history))
@@ -103,7 +103,7 @@ async def take(stage: Stage) -> None:
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-async def _write_on(stage: Stage, history: History) -> None:
+async def _write_on(stage: DrillStage, history: History) -> None:
     async with _client(stage) as client:
         while True:
             for _ in range(WRITES):
@@ -144,7 +144,7 @@ async def _sql(client: httpx.AsyncClient, history: History, sql: str) -> None:
 Tables = dict[str, list[tuple[int, ...]]]
 
 
-async def _take_one(stage: Stage, history: History) -> tuple[str, Tables]:
+async def _take_one(stage: DrillStage, history: History) -> tuple[str, Tables]:
     """The time of the cut, and what is restored of it."""
     number = stage.notes["backups"] = stage.notes["backups"] + 1
     directory = stage.directory / "backups" / str(number)
@@ -169,7 +169,7 @@ async def _take_one(stage: Stage, history: History) -> tuple[str, Tables]:
     return time, found
 
 
-async def _judge_time(stage: Stage, time: str, wanted: Tables) -> None:
+async def _judge_time(stage: DrillStage, time: str, wanted: Tables) -> None:
     """The archive as of the cut of a back-up, when others have been recorded since."""
     directory = stage.directory / "backups" / "as-of"
     archive = stage.cluster.data / "archive"
@@ -182,7 +182,7 @@ async def _judge_time(stage: Stage, time: str, wanted: Tables) -> None:
     stage.broken.append(f"as of {time} the archive has not what the back-up of then has: {', '.join(differ)}")
 
 
-async def _restored(stage: Stage, source: Path, data: Path, *options: str) -> Tables:
+async def _restored(stage: DrillStage, source: Path, data: Path, *options: str) -> Tables:
     await _headrace("restore", source, "--data", data, *options)
     return await asyncio.to_thread(_tables, data, stage.cluster.shape.shards)
 
@@ -229,5 +229,5 @@ async def _headrace(*words: object) -> None:
         raise DrillFailed(f"headrace {words[0]} fails: {said.decode(errors='replace').strip()}")
 
 
-def _client(stage: Stage) -> httpx.AsyncClient:
+def _client(stage: DrillStage) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=stage.cluster.url, timeout=ASK_SECONDS)

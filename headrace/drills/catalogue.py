@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.drills import backup, disk_loss, faults, links, migration, partition
-from headrace.drills.cluster import Cluster, Shape
-from headrace.drills.stage import Stage
+from headrace.drills.cluster import ClusterShape, DrillCluster
+from headrace.drills.stage import DrillStage
 
 RECOVERY_SECONDS = 1.5
 """From knowing that a worker is gone until its views answer again; for a killed one also until it is known."""
@@ -32,14 +32,14 @@ class Goals:
     """Requests that do not need what was lost have no error, and a p99 of at most twice what it was."""
 
 
-SHAPE = Shape()
+SHAPE = ClusterShape()
 
 
-async def _nothing(stage: Stage) -> None:
+async def _nothing(stage: DrillStage) -> None:
     del stage
 
 
-def _no_means(cluster: Cluster) -> AbstractAsyncContextManager[dict[str, Any]]:
+def _no_means(cluster: DrillCluster) -> AbstractAsyncContextManager[dict[str, Any]]:
     del cluster
     return nullcontext({})
 
@@ -49,12 +49,12 @@ class Drill:
     name: str
     says: str
     """One line."""
-    act: Callable[[Stage], Awaitable[None]]
+    act: Callable[[DrillStage], Awaitable[None]]
     goals: Goals = Goals()
-    shape: Shape = SHAPE
-    prepare: Callable[[Stage], Awaitable[None]] = _nothing
+    shape: ClusterShape = SHAPE
+    prepare: Callable[[DrillStage], Awaitable[None]] = _nothing
     """Once, when the cluster serves, before the load begins."""
-    means: Callable[[Cluster], AbstractAsyncContextManager[dict[str, Any]]] = _no_means
+    means: Callable[[DrillCluster], AbstractAsyncContextManager[dict[str, Any]]] = _no_means
     """Around everything, before the cluster is started: what the fault needs of the machine. Raises NotPossible."""
 
 
@@ -90,7 +90,7 @@ DRILLS = {
             "kill -9 one ZooKeeper server of three",
             faults.kill_zookeeper,
             _UNNOTICED,
-            Shape(zookeepers=3),
+            ClusterShape(zookeepers=3),
         ),
         Drill("zookeeper-kill-all", "all of ZooKeeper is away for five seconds", faults.stop_zookeeper, _UNNOTICED),
         Drill(
@@ -118,7 +118,7 @@ DRILLS = {
             "restart every part in turn, as for a new version",
             faults.rolling_restart,
             Goals(untouched=False),
-            Shape(apis=2),
+            ClusterShape(apis=2),
         ),
         Drill(
             "disk-full",

@@ -33,12 +33,12 @@ class DrillFailed(HeadraceError):
 
 
 @dataclass
-class LoadProcess:
+class DrillLoadProcess:
     records: Path
     _process: asyncio.subprocess.Process
 
     @classmethod
-    async def start(cls, url: str, seed: str, records: Path, rates: tuple[float, float]) -> LoadProcess:
+    async def start(cls, url: str, seed: str, records: Path, rates: tuple[float, float]) -> DrillLoadProcess:
         reads, writes = rates
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "loadgen.drills", "--url", url, "--seed", seed, "--records", str(records)),
@@ -87,7 +87,7 @@ STATUS_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ClusterShape:
     """How large a drill's cluster is. Four shards on three workers: one of them has two."""
 
     workers: int = 3
@@ -98,11 +98,11 @@ class Shape:
 
 
 @dataclass
-class Cluster:
+class DrillCluster:
     """From ``start`` to ``stop``. ``special`` are parts that are started in another way (``supervised.py``)."""
 
     data: Path
-    shape: Shape
+    shape: ClusterShape
     special: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     zookeeper: str | None = None
     """One that is there already; else the supervisor brings its own."""
@@ -227,7 +227,7 @@ class Cluster:
         return answer.json() if answer.is_success else None
 
 
-def missing(status: Mapping[str, Any], shape: Shape) -> list[str]:
+def missing(status: Mapping[str, Any], shape: ClusterShape) -> list[str]:
     """What is not as it should be, in words; empty of a cluster that is whole."""
     cluster = status.get("cluster", {})
     words = [] if cluster.get("leader") else ["no leader"]

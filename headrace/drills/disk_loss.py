@@ -30,9 +30,9 @@ from headrace_client import tokens
 
 from domains.errors import Unavailable
 from domains.plan.packets import Clock
-from headrace.drills.cluster import Cluster, DrillFailed, missing
+from headrace.drills.cluster import DrillCluster, DrillFailed, missing
 from headrace.drills.faults import DETECTION_SECONDS
-from headrace.drills.stage import LOOK_AGAIN, WHOLE_SECONDS, NotPossible, Stage
+from headrace.drills.stage import LOOK_AGAIN, WHOLE_SECONDS, DrillStage, NotPossible
 from migrations.backfill.spark.launching import check_java
 
 NEVER = 86_400
@@ -51,7 +51,7 @@ CREATE VIEW TailMarks AS SELECT mark, COUNT(*) AS n FROM tail WHERE mark = ? GRO
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TailWrite:
     """One write of the tail, acknowledged."""
 
     id: int
@@ -64,7 +64,7 @@ class Written:
 
 
 @asynccontextmanager
-async def means(cluster: Cluster, by: str = "worker") -> AsyncIterator[dict[str, Any]]:
+async def means(cluster: DrillCluster, by: str = "worker") -> AsyncIterator[dict[str, Any]]:
     disks = (cluster.data / "disks").absolute()
     archive = {"HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute())}
     never = {**archive, "HEADRACE_ARCHIVE_INTERVAL": str(NEVER)}
@@ -75,7 +75,7 @@ async def means(cluster: Cluster, by: str = "worker") -> AsyncIterator[dict[str,
     yield {"disks": disks, "by": by}
 
 
-def means_by_spark(cluster: Cluster) -> AbstractAsyncContextManager[dict[str, Any]]:
+def means_by_spark(cluster: DrillCluster) -> AbstractAsyncContextManager[dict[str, Any]]:
     try:
         check_java()
     except Unavailable as error:
@@ -83,13 +83,13 @@ def means_by_spark(cluster: Cluster) -> AbstractAsyncContextManager[dict[str, An
     return means(cluster, "spark")
 
 
-async def prepare(stage: Stage) -> None:
+async def prepare(stage: DrillStage) -> None:
     stage.notes |= {"kept_writes": 0, "lost_writes": 0, "named_writes": 0, "next_id": 1, "rebuilt": [], "rebuild_s": []}
     async with _client(stage) as client:
         await _asked(client, "/v1/sql", {"sql": SCHEMA})
 
 
-async def lose(stage: Stage) -> None:
+async def lose(stage: DrillStage) -> None:
     assert stage.load is not None
     first = stage.notes["next_id"]
     stage.notes["next_id"] = first + 2 * TAIL
@@ -112,13 +112,13 @@ async def lose(stage: Stage) -> None:
         await _judge_rows(stage, client, kept, tail)
 
 
-async def _write_tail(client: httpx.AsyncClient, first: int) -> list[Written]:
+async def _write_tail(client: httpx.AsyncClient, first: int) -> list[TailWrite]:
     """TAIL writes, one by one; returns when all domains have heard of all of them."""
     tail, clock = [], dict[str, int]()
     for number in range(first, first + TAIL):
         answer = await _asked(client, "/v1/tables/tail/rows", {"rows": [{"id": number, "mark": number % MARKS}]})
         ((base, position),) = tokens.decode(answer["token"]).items()
-        tail.append(Written(number, base, position))
+        tail.append(TailWrite(number, base, position))
         clock[base] = position
     keys = [[mark] for mark in range(MARKS)]
     headers = {"Headrace-Token": str(tokens.encode(clock))}
@@ -126,7 +126,7 @@ async def _write_tail(client: httpx.AsyncClient, first: int) -> list[Written]:
     return tail
 
 
-async def _destroy(stage: Stage, worker: str, lost: frozenset[int]) -> None:
+async def _destroy(stage: DrillStage, worker: str, lost: frozenset[int]) -> None:
     """First the directory and then the process: what the supervisor starts in its place finds nothing."""
     disk: Path = stage.means["disks"] / worker
     sight = stage.observer.latest()
@@ -150,7 +150,7 @@ async def _destroy(stage: Stage, worker: str, lost: frozenset[int]) -> None:
         await asyncio.sleep(LOOK_AGAIN)
 
 
-async def _rebuild(stage: Stage) -> list[dict[str, Any]]:
+async def _rebuild(stage: DrillStage) -> list[dict[str, Any]]:
     """By the command that an operator types; again for as long as the leader has not noticed yet."""
     deadline = stage.now + WHOLE_SECONDS
     while True:
@@ -169,7 +169,7 @@ async def _rebuild(stage: Stage) -> list[dict[str, Any]]:
         await asyncio.sleep(LOOK_AGAIN)
 
 
-def _judge_names(stage: Stage, told: list[dict[str, Any]], archived: Clock, expected: Clock) -> None:
+def _judge_names(stage: DrillStage, told: list[dict[str, Any]], archived: Clock, expected: Clock) -> None:
     """What the command says is lost is exactly what was written behind the archive."""
     strange = {each["by"] for each in told if each["position"]} - {stage.means["by"]}
     if strange:
@@ -186,7 +186,9 @@ def _judge_names(stage: Stage, told: list[dict[str, Any]], archived: Clock, expe
     stage.notes["named_writes"] += sum(each["lost"] for each in told)
 
 
-async def _judge_rows(stage: Stage, client: httpx.AsyncClient, kept: list[Written], tail: list[Written]) -> None:
+async def _judge_rows(
+    stage: DrillStage, client: httpx.AsyncClient, kept: list[TailWrite], tail: list[TailWrite]
+) -> None:
     """What was archived, or written to shards that were not lost, is there; the rest of the tail is not."""
     wanted = {each.id for each in kept}
     asked = sorted(wanted | {each.id for each in tail})
@@ -212,5 +214,5 @@ async def _asked(client: httpx.AsyncClient, path: str, body: Any, headers: dict[
     return answer.json()
 
 
-def _client(stage: Stage) -> httpx.AsyncClient:
+def _client(stage: DrillStage) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=stage.cluster.url, timeout=ASK_SECONDS)

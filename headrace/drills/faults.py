@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 
-from headrace.drills.cluster import Cluster
-from headrace.drills.stage import WHOLE_SECONDS, Sight, Stage, need_program, need_root, run, run_anyway
+from headrace.drills.cluster import DrillCluster
+from headrace.drills.stage import WHOLE_SECONDS, DrillStage, Sight, need_program, need_root, run, run_anyway
 
 # ``disk-full``: the base tables stand on a small file system of their own, and something else fills it.
 
@@ -26,7 +26,7 @@ CHUNK = bytes(1 << 20)
 
 
 @asynccontextmanager
-async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
+async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
     need_root("disk-full", "to mount a small file system")
     need_program("disk-full", "mount")
     shards = cluster.data / "shards"
@@ -38,7 +38,7 @@ async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
         run_anyway("umount", "-l", str(shards))
 
 
-async def fill(stage: Stage) -> None:
+async def fill(stage: DrillStage) -> None:
     ballast: Path = stage.means["disk"] / "ballast"
     try:
         await asyncio.to_thread(_fill, ballast)
@@ -72,7 +72,7 @@ AWAY_SECONDS = 5.0
 """How long ZooKeeper is stopped where all of it is."""
 
 
-async def kill_worker(stage: Stage) -> None:
+async def kill_worker(stage: DrillStage) -> None:
     worker = await stage.a_worker()
     lost = await stage.hosted_by(worker)
     epoch = _epoch(stage)
@@ -82,7 +82,7 @@ async def kill_worker(stage: Stage) -> None:
     stage.amend(detected=await stage.until_seen(lambda sight: sight.epoch > epoch, DETECTION_SECONDS))
 
 
-async def hang_worker(stage: Stage) -> None:
+async def hang_worker(stage: DrillStage) -> None:
     worker = await stage.a_worker()
     lost = await stage.hosted_by(worker)
     epoch = _epoch(stage)
@@ -98,7 +98,7 @@ async def hang_worker(stage: Stage) -> None:
     stage.amend(healed=stage.now)
 
 
-async def kill_leader(stage: Stage) -> None:
+async def kill_leader(stage: DrillStage) -> None:
     name, pid = await stage.leader()
     stage.begin(())
     os.kill(pid, signal.SIGKILL)
@@ -107,14 +107,14 @@ async def kill_leader(stage: Stage) -> None:
         stage.broken.append(f'nobody led within {DETECTION_SECONDS:g} s after "{name}" was killed')
 
 
-async def kill_zookeeper(stage: Stage) -> None:
+async def kill_zookeeper(stage: DrillStage) -> None:
     names = [name for name in stage.cluster.pids() if name.startswith("zookeeper-")]
     name = stage.random.choice(sorted(names))
     stage.begin(())
     stage.cluster.signal([name], signal.SIGKILL)
 
 
-async def stop_zookeeper(stage: Stage) -> None:
+async def stop_zookeeper(stage: DrillStage) -> None:
     """All of it, for a while: first stopped, so that nobody starts it again at once, then killed."""
     names = [name for name in stage.cluster.pids() if name.startswith("zookeeper-")]
     stage.begin(())
@@ -126,7 +126,7 @@ async def stop_zookeeper(stage: Stage) -> None:
     stage.amend(healed=stage.now)
 
 
-async def _refused_meanwhile(stage: Stage) -> None:
+async def _refused_meanwhile(stage: DrillStage) -> None:
     """A change of the graph cannot be made now: that is to be said, and soon."""
     sql = f"CREATE TABLE made_meanwhile_{len(stage.faults)} (id BIGINT NOT NULL PRIMARY KEY)"
     async with httpx.AsyncClient(base_url=stage.cluster.url, timeout=REFUSAL_SECONDS) as client:
@@ -140,7 +140,7 @@ async def _refused_meanwhile(stage: Stage) -> None:
         stage.broken.append(f"a change while ZooKeeper was away was not refused: {answer.text[:300]}")
 
 
-async def restart_all(stage: Stage) -> None:
+async def restart_all(stage: DrillStage) -> None:
     """kill -9 to everything at once, the supervisor too, and `headrace up` again on the same data."""
     stage.begin(stage.shards)
     await stage.cluster.kill_all()
@@ -148,7 +148,7 @@ async def restart_all(stage: Stage) -> None:
     await stage.cluster.start()
 
 
-async def rolling_restart(stage: Stage) -> None:
+async def rolling_restart(stage: DrillStage) -> None:
     """Each part in turn is asked to end and comes back; the next one follows when all is whole."""
     for name in sorted(stage.cluster.pids(), key=_order_of_restart):
         pid, answered = stage.cluster.pids()[name], stage.cluster.answers(name)
@@ -173,7 +173,7 @@ def _order_of_restart(name: str) -> tuple[int, str]:
     return kinds.index(name.partition("-")[0]), name
 
 
-def _epoch(stage: Stage) -> int:
+def _epoch(stage: DrillStage) -> int:
     sight = stage.observer.latest()
     return 0 if sight is None else sight.epoch
 

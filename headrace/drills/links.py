@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from domains.errors import HeadraceError
-from headrace.drills.cluster import HOST, Cluster
-from headrace.drills.stage import LINKS_ONLY, NotPossible, Stage
+from headrace.drills.cluster import HOST, DrillCluster
+from headrace.drills.stage import LINKS_ONLY, DrillStage, NotPossible
 from headrace.serving.listening import listen
 from worker.protocol.messages import Hello
 from worker.wire import codec
@@ -142,7 +142,7 @@ DELAY = 0.1
 
 
 @asynccontextmanager
-async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
+async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
     """Every worker says that it is reached at an address of the loopback net that is its proxy's; it listens at the
     same port of another."""
     rules, proxies = Rules(), []
@@ -168,7 +168,7 @@ async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
             proxy.close()
 
 
-async def cut(stage: Stage) -> None:
+async def cut(stage: DrillStage) -> None:
     pair, rules = await _two_workers(stage), stage.means["rules"]
     epoch = _epoch(stage)
     stage.begin(LINKS_ONLY)
@@ -179,7 +179,7 @@ async def cut(stage: Stage) -> None:
     _nobody_was_lost(stage, epoch, pair)
 
 
-async def slow(stage: Stage) -> None:
+async def slow(stage: DrillStage) -> None:
     pair, rules = await _two_workers(stage), stage.means["rules"]
     epoch = _epoch(stage)
     stage.begin(LINKS_ONLY)
@@ -190,16 +190,16 @@ async def slow(stage: Stage) -> None:
     _nobody_was_lost(stage, epoch, pair)
 
 
-async def _two_workers(stage: Stage) -> Pair:
+async def _two_workers(stage: DrillStage) -> Pair:
     hosts = sorted(set((await stage.placement()).values()))
     return frozenset(stage.random.sample(hosts, 2))
 
 
-def _epoch(stage: Stage) -> int | None:
+def _epoch(stage: DrillStage) -> int | None:
     sight = stage.observer.latest()
     return None if sight is None else sight.epoch
 
 
-def _nobody_was_lost(stage: Stage, epoch: int | None, pair: Pair) -> None:
+def _nobody_was_lost(stage: DrillStage, epoch: int | None, pair: Pair) -> None:
     if _epoch(stage) != epoch:
         stage.broken.append(f"the link between {' and '.join(sorted(pair))} was down, and somebody was taken for dead")

@@ -9,7 +9,7 @@ import httpx
 
 from headrace.drills.cluster import DrillFailed
 from headrace.drills.faults import kill_leader
-from headrace.drills.stage import Stage
+from headrace.drills.stage import DrillStage
 
 ROWS = 20_000
 """Enough that a full view of them is built for some tenths of a second."""
@@ -25,7 +25,7 @@ DELAY_MAX = 0.9
 TABLE = "CREATE TABLE bulk (id BIGINT NOT NULL PRIMARY KEY, kind BIGINT NOT NULL, amount BIGINT NOT NULL)"
 
 
-async def load_bulk(stage: Stage) -> None:
+async def load_bulk(stage: DrillStage) -> None:
     """Rows for the view that is to be built. Raises DrillFailed."""
     async with _client(stage) as client:
         await _sql(client, TABLE)
@@ -41,7 +41,7 @@ async def load_bulk(stage: Stage) -> None:
         stage.notes |= {"migration_s": round(stage.now - began, 3), "migrations": 1, "after": []}
 
 
-async def kill_leader_mid_migration(stage: Stage) -> None:
+async def kill_leader_mid_migration(stage: DrillStage) -> None:
     number = stage.notes["migrations"]
     stage.notes["migrations"] = number + 1
     name = _name(number)
@@ -78,7 +78,7 @@ async def _begin(client: httpx.AsyncClient, sql: str) -> str:
     return answer.headers["location"]
 
 
-async def _until_running(stage: Stage, client: httpx.AsyncClient, location: str) -> None:
+async def _until_running(stage: DrillStage, client: httpx.AsyncClient, location: str) -> None:
     deadline = stage.now + STARTED_SECONDS
     while stage.now < deadline:
         answer = await client.get(location)
@@ -88,14 +88,14 @@ async def _until_running(stage: Stage, client: httpx.AsyncClient, location: str)
     raise DrillFailed(f"the migration did not begin within {STARTED_SECONDS:g} s")
 
 
-async def _again(stage: Stage, client: httpx.AsyncClient, sql: str) -> None:
+async def _again(stage: DrillStage, client: httpx.AsyncClient, sql: str) -> None:
     """What was taken back can be done anew. A view that has come to be meanwhile is as good."""
     answer = await client.post("/v1/sql", json={"sql": sql}, timeout=AFTER_SECONDS)
     if not answer.is_success and answer.json()["error"]["code"] != "already_exists":
         stage.broken.append(f"the migration cannot be done after it was taken back: {answer.text[:300]}")
 
 
-async def _check(stage: Stage, client: httpx.AsyncClient, name: str, number: int) -> None:
+async def _check(stage: DrillStage, client: httpx.AsyncClient, name: str, number: int) -> None:
     expected = [
         [kind, len(ids), sum(ids)]
         for kind in range(KINDS)
@@ -120,5 +120,5 @@ async def _sql(client: httpx.AsyncClient, sql: str) -> dict[str, Any]:
     return result
 
 
-def _client(stage: Stage) -> httpx.AsyncClient:
+def _client(stage: DrillStage) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=stage.cluster.url, timeout=AFTER_SECONDS)

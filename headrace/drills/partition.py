@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from headrace.drills.cluster import Cluster
+from headrace.drills.cluster import DrillCluster
 from headrace.drills.faults import DETECTION_SECONDS, HANG_SECONDS
-from headrace.drills.stage import Stage, need_program, need_root, run, run_anyway
+from headrace.drills.stage import DrillStage, need_program, need_root, run, run_anyway
 from zookeeper.server import Ensemble
 
 NAMESPACE = "headrace-drill"
@@ -29,7 +29,7 @@ ALONE = "worker-3"
 
 
 @asynccontextmanager
-async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
+async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
     need_root("partition", "a network namespace")
     need_program("partition", "ip")
     _remove()
@@ -58,7 +58,7 @@ async def means(cluster: Cluster) -> AsyncIterator[dict[str, Any]]:
         _remove()
 
 
-def _special(cluster: Cluster) -> dict[str, dict[str, Any]]:
+def _special(cluster: DrillCluster) -> dict[str, dict[str, Any]]:
     here = {"HEADRACE_HOST": HERE, "HEADRACE_ADVERTISE": HERE}
     special: dict[str, dict[str, Any]] = {
         f"worker-{number}": {"environment": here} for number in range(1, cluster.shape.workers + 1)
@@ -68,7 +68,7 @@ def _special(cluster: Cluster) -> dict[str, dict[str, Any]]:
     return special
 
 
-async def cut_off(stage: Stage) -> None:
+async def cut_off(stage: DrillStage) -> None:
     lost = await stage.hosted_by(ALONE)
     sight = stage.observer.latest()
     epoch = 0 if sight is None else sight.epoch

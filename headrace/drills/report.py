@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.drills.catalogue import Drill, Goals
-from headrace.drills.stage import Stage
-from loadgen.drills.analysis import Round, Sample, examine, percentile, pooled, timeline
+from headrace.drills.stage import DrillStage
+from loadgen.drills.analysis import FaultRound, LatencySample, examine, percentile, pooled, timeline
 from loadgen.drills.ledger import Record
 
 P99_RATIO = 2.0
@@ -20,7 +20,7 @@ P99_FLOOR_MS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GoalVerdict:
     """One goal, with what was seen. A goal of time that was missed is told; it does not make the drill fail, for time
     is the machine's too."""
 
@@ -31,11 +31,11 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DrillResult:
     drill: str
     seed: int
     document: dict[str, Any]
-    verdicts: list[Verdict]
+    verdicts: list[GoalVerdict]
     held: bool
     """Nothing is lost, doubled or wrong, and service came back."""
 
@@ -48,9 +48,9 @@ def result_of(
     seed: int,
     rates: tuple[float, float],
     found: Sequence[Record],
-    stage: Stage,
+    stage: DrillStage,
     judgements: Sequence[dict[str, Any]],
-) -> Result:
+) -> DrillResult:
     shards = stage.cluster.shape.shards
     rounds = [examine(found, fault, shards) for fault in stage.faults]
     before, during = pooled(found, stage.faults, shards)
@@ -89,10 +89,12 @@ def result_of(
         ],
         "timeline": timeline(found, stage.faults, shards),
     }
-    return Result(drill.name, seed, document, verdicts, held)
+    return DrillResult(drill.name, seed, document, verdicts, held)
 
 
-def _verdicts(goals: Goals, rounds: Sequence[Round], before: Sample, during: Sample) -> list[Verdict]:
+def _verdicts(
+    goals: Goals, rounds: Sequence[FaultRound], before: LatencySample, during: LatencySample
+) -> list[GoalVerdict]:
     verdicts = []
 
     def at_most(goal: str, limit: float | None, values: Sequence[float | None]) -> None:
@@ -100,7 +102,7 @@ def _verdicts(goals: Goals, rounds: Sequence[Round], before: Sample, during: Sam
             known = [value for value in values if value is not None]
             seen = max(known, default=None)
             met = seen is not None and seen <= limit and len(known) == len(values)
-            verdicts.append(Verdict(goal, limit, seen, met))
+            verdicts.append(GoalVerdict(goal, limit, seen, met))
 
     at_most("s until full service", goals.outage_s, [each.outage_s for each in rounds])
     at_most("s until it was noticed", goals.detected_s, [each.detected_s for each in rounds])

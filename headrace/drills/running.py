@@ -20,9 +20,9 @@ from typing import Any
 from rich.table import Table
 
 from headrace.drills.catalogue import DRILLS, SHORT, Drill
-from headrace.drills.cluster import DEPLOYMENT, Cluster, DrillFailed, LoadProcess
-from headrace.drills.report import Result, result_of
-from headrace.drills.stage import NotPossible, Observer, Stage
+from headrace.drills.cluster import DEPLOYMENT, DrillCluster, DrillFailed, DrillLoadProcess
+from headrace.drills.report import DrillResult, result_of
+from headrace.drills.stage import DrillStage, NotPossible, Observer
 from headrace.errors import BadRequest
 from headrace.render import console
 from loadgen.drills import ledger
@@ -40,7 +40,7 @@ PICTURE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DrillPlan:
     """What the user asked for."""
 
     drill: Drill
@@ -53,7 +53,7 @@ class Plan:
     """Reads and writes a second."""
 
 
-def run(plan: Plan, tell: Callable[[str], None]) -> Result:
+def run(plan: DrillPlan, tell: Callable[[str], None]) -> DrillResult:
     """Carry a drill out. Raises NotPossible, DrillFailed; KeyboardInterrupt also where SIGTERM ends it."""
     try:
         return asyncio.run(_run(plan, tell))
@@ -61,7 +61,7 @@ def run(plan: Plan, tell: Callable[[str], None]) -> Result:
         raise KeyboardInterrupt from None
 
 
-async def _run(plan: Plan, tell: Callable[[str], None]) -> Result:
+async def _run(plan: DrillPlan, tell: Callable[[str], None]) -> DrillResult:
     task = asyncio.current_task()
     assert task is not None
     # What was started is stopped, and what was mounted is unmounted, whoever ends the drill.
@@ -81,9 +81,9 @@ async def _run(plan: Plan, tell: Callable[[str], None]) -> Result:
     return result
 
 
-async def _carried_out(plan: Plan, data: Path, tell: Callable[[str], None]) -> Result:
+async def _carried_out(plan: DrillPlan, data: Path, tell: Callable[[str], None]) -> DrillResult:
     drill, name = plan.drill, plan.drill.name
-    cluster = Cluster(data, drill.shape)
+    cluster = DrillCluster(data, drill.shape)
     file = plan.out / f"{name}.requests.csv"
     file.unlink(missing_ok=True)
     async with AsyncExitStack() as opened:
@@ -91,12 +91,12 @@ async def _carried_out(plan: Plan, data: Path, tell: Callable[[str], None]) -> R
         opened.push_async_callback(cluster.stop)
         tell(f"{name}, seed {plan.seed}: starting {_words(cluster)}")
         await cluster.start()
-        load = await LoadProcess.start(cluster.url, f"{name} {plan.seed}", file, plan.rates)
+        load = await DrillLoadProcess.start(cluster.url, f"{name} {plan.seed}", file, plan.rates)
         opened.push_async_callback(load.end)
         await load.order("prepare")
         observer = await Observer.start(cluster.address_of_zookeeper, DEPLOYMENT)
         opened.push_async_callback(observer.close)
-        stage = Stage(cluster, observer, Random(f"{name} {plan.seed}"), data, tell, means=means, load=load)
+        stage = DrillStage(cluster, observer, Random(f"{name} {plan.seed}"), data, tell, means=means, load=load)
         await drill.prepare(stage)
         judgements = []
         for number in range(plan.rounds):
@@ -111,7 +111,7 @@ async def _carried_out(plan: Plan, data: Path, tell: Callable[[str], None]) -> R
     return result
 
 
-async def _round(drill: Drill, stage: Stage, load: LoadProcess, *, first: bool) -> dict[str, Any]:
+async def _round(drill: Drill, stage: DrillStage, load: DrillLoadProcess, *, first: bool) -> dict[str, Any]:
     await load.order("go")
     await asyncio.sleep(FIRST_SECONDS if first else BETWEEN_SECONDS + stage.random.random())
     try:
@@ -140,7 +140,7 @@ def _right(judgement: dict[str, Any]) -> bool:
     )
 
 
-def _progress(number: int, plan: Plan, stage: Stage, judgement: dict[str, Any]) -> str:
+def _progress(number: int, plan: DrillPlan, stage: DrillStage, judgement: dict[str, Any]) -> str:
     fault = stage.faults[-1] if stage.faults else None
     said = "" if fault is None or fault.whole is None else f", whole again after {fault.whole - fault.at:.2f} s"
     verdict = f"{judgement.get('acknowledged', 0)} acknowledged writes are right"
@@ -151,14 +151,14 @@ def _progress(number: int, plan: Plan, stage: Stage, judgement: dict[str, Any]) 
     return f"  round {number} of {plan.rounds}{said}; {verdict}"
 
 
-def _words(cluster: Cluster) -> str:
+def _words(cluster: DrillCluster) -> str:
     shape = cluster.shape
     return (
         f"{shape.workers} workers, {shape.controllers} controllers, {shape.zookeepers} ZooKeeper, {shape.shards} shards"
     )
 
 
-async def _draw(plan: Plan) -> None:
+async def _draw(plan: DrillPlan) -> None:
     """The picture is another program's, so that a drill does not hang on it."""
     paths = [str(plan.out / f"{plan.drill.name}.{kind}") for kind in ("json", "png")]
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "loadgen.drills.timeline", *paths)
@@ -213,7 +213,9 @@ def run_drills(
         chance = randbelow(SEEDS) if seed is None else seed
         at = data if data is None or len(drills) == 1 else data / drill.name
         try:
-            result = run(Plan(drill, rounds, chance, out, at, rates), lambda line: printer.print(line, markup=False))
+            result = run(
+                DrillPlan(drill, rounds, chance, out, at, rates), lambda line: printer.print(line, markup=False)
+            )
         except NotPossible as error:
             if len(drills) == 1:
                 raise
@@ -230,7 +232,7 @@ def run_drills(
     return held
 
 
-def show(result: Result, out: Path) -> None:
+def show(result: DrillResult, out: Path) -> None:
     document, printer = result.document, console()
     style = "bold green" if result.held else "bold red"
     printer.print(f"{result.drill}:", "held" if result.held else "DID NOT HOLD", style=style)

@@ -13,10 +13,10 @@ from random import Random
 from typing import Any
 
 from controller.cluster.state import ClusterState
-from headrace.drills.cluster import Cluster, DrillFailed, LoadProcess, missing, placement, uneven
+from headrace.drills.cluster import DrillCluster, DrillFailed, DrillLoadProcess, missing, placement, uneven
 from headrace.errors import HeadraceError
 from loadgen.drills.analysis import Fault
-from zookeeper.authority import Change
+from zookeeper.authority import StateChange
 from zookeeper.errors import AuthorityError
 from zookeeper.kazoo_authority import KazooAuthority
 
@@ -66,7 +66,7 @@ class Observer:
         """When something was seen first, after a moment."""
         return next((sight.at for sight in self.sights if sight.at >= since and wanted(sight)), None)
 
-    def _heard(self, change: Change) -> None:
+    def _heard(self, change: StateChange) -> None:
         self._news.set()
 
     async def _look_on(self) -> None:
@@ -126,8 +126,8 @@ LINKS_ONLY = frozenset({-1})
 
 
 @dataclass
-class Stage:
-    cluster: Cluster
+class DrillStage:
+    cluster: DrillCluster
     observer: Observer
     random: Random
     directory: Path
@@ -140,7 +140,7 @@ class Stage:
     """What was not as it must be, in words; each makes the drill fail."""
     means: dict[str, Any] = field(default_factory=dict)
     """What was prepared before the cluster was started: proxies, namespaces, a small disk."""
-    load: LoadProcess | None = None
+    load: DrillLoadProcess | None = None
     """Under way while a fault is done; None only where nothing is carried out."""
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace.cluster.child import Part
+from headrace.cluster.child import ClusterPart
 from headrace.cluster.supervisor import up
 from headrace.errors import HeadraceError
 from headrace.settings import load
@@ -28,7 +28,7 @@ def main() -> None:
     given = vars(parser.parse_args())
     special: dict[str, dict[str, Any]] = given.pop("special")
 
-    def altered(part: Part) -> Part:
+    def altered(part: ClusterPart) -> ClusterPart:
         own = special.get(part.name, {})
         return replace(
             part,

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from headrace.loading.chunks import Checked
-from headrace.loading.options import LoadError, Options
+from headrace.loading.chunks import CheckedRows
+from headrace.loading.options import FileOptions, LoadError
 from headrace.loading.preparing import item, prepared
 from headrace.loading.table import LoadedTable
 from migrations.backfill.spark.launching import SparkJob
@@ -21,10 +21,10 @@ LOOK_SECONDS = 0.5
 Tell = Callable[[str], None]
 
 
-class Prepared:
+class PreparedChunks:
     """The chunks of all files, in a directory of this load. A load that goes on finds what was prepared before."""
 
-    def __init__(self, files: Sequence[Path], directory: Path, table: LoadedTable, options: Options) -> None:
+    def __init__(self, files: Sequence[Path], directory: Path, table: LoadedTable, options: FileOptions) -> None:
         self._files = [file.resolve() for file in files]
         self._directory = directory
         self._items = [item(file, self._part(number), table, options) for number, file in enumerate(self._files)]
@@ -48,7 +48,7 @@ class Prepared:
                 if "error" in answer:
                     raise LoadError(answer["error"], hint=answer["hint"])
 
-    def chunks(self, names: Sequence[Path]) -> Iterator[Checked]:
+    def chunks(self, names: Sequence[Path]) -> Iterator[CheckedRows]:
         """``names``: the files as they were given, for the rejects."""
         for number, name in enumerate(names):
             yield from prepared(self._part(number), str(name))

@@ -39,7 +39,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedRows:
     """A chunk's rows: those that fit the table, and those that do not."""
 
     ready: list[Ready]

@@ -44,7 +44,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class FileOptions:
     format: Format | None = None
     """None: by the file's name."""
     delimiter: str | None = None
@@ -64,7 +64,7 @@ class Options:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Options:
+    def from_json(cls, document: dict[str, Any]) -> FileOptions:
         """What ``to_json`` gave, after a way through JSON."""
         kind = document["format"]
         lists = {name: tuple(document[name]) for name in ("columns", "nulls")}

@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from headrace_client.encoding import to_json
 
-from headrace.loading.chunks import Checked, Ready, Reject, SourceRow, cut
-from headrace.loading.options import LoadError, Options
+from headrace.loading.chunks import CheckedRows, Ready, Reject, SourceRow, cut
+from headrace.loading.options import FileOptions, LoadError
 from headrace.loading.rejects import shown
-from headrace.loading.sources import Sources
+from headrace.loading.sources import FileSources
 from headrace.loading.table import Checker, Columns, LoadedTable
 
 SCHEMA = pa.schema(
@@ -37,7 +37,7 @@ GROUP_ROWS = 50_000
 """To a row group, and so in the memory of who writes; a chunk is never in two."""
 
 
-def item(file: Path, to: Path, table: LoadedTable, options: Options) -> dict[str, Any]:
+def item(file: Path, to: Path, table: LoadedTable, options: FileOptions) -> dict[str, Any]:
     """What :func:`prepare` is told, as JSON."""
     return {"file": str(file), "to": str(to), "table": table.to_json(), "options": options.to_json()}
 
@@ -58,8 +58,8 @@ def prepare(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(told: dict[str, Any], to: Path) -> None:
-    table, options = LoadedTable.from_json(told["table"]), Options.from_json(told["options"])
-    checker, sources = Checker(table, options), Sources(Columns(table, options.mapping), options)
+    table, options = LoadedTable.from_json(told["table"]), FileOptions.from_json(told["options"])
+    checker, sources = Checker(table, options), FileSources(Columns(table, options.mapping), options)
     beside = to.with_name(to.name + ".new")
     with pq.ParquetWriter(beside, SCHEMA, compression="zstd") as writer:
         lines: list[tuple[int, int, str, str | None]] = []
@@ -72,7 +72,7 @@ def _write(told: dict[str, Any], to: Path) -> None:
     beside.replace(to)
 
 
-def _lines(number: int, checked: Checked) -> list[tuple[int, int, str, str | None]]:
+def _lines(number: int, checked: CheckedRows) -> list[tuple[int, int, str, str | None]]:
     ready = [(number, row.source.number, to_json(row.values).decode(), None) for row in checked.ready]
     bad = [(number, each.row.number, shown(each.row.values), each.reason) for each in checked.rejects]
     return [*ready, *bad]
@@ -83,7 +83,7 @@ def _table(rows: list[tuple[int, int, str, str | None]]) -> pa.Table:
     return pa.table([pa.array(column, each.type) for column, each in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 
 
-def prepared(path: Path, file: str) -> Iterator[Checked]:
+def prepared(path: Path, file: str) -> Iterator[CheckedRows]:
     """The chunks of a file that was prepared, in their order."""
     with pq.ParquetFile(path) as opened:
         for group in range(opened.num_row_groups):
@@ -93,8 +93,8 @@ def prepared(path: Path, file: str) -> Iterator[Checked]:
                 yield _checked(file, chunk)
 
 
-def _checked(file: str, lines: Iterator[tuple[int, int, str, str | None]]) -> Checked:
-    checked = Checked([], [])
+def _checked(file: str, lines: Iterator[tuple[int, int, str, str | None]]) -> CheckedRows:
+    checked = CheckedRows([], [])
     for _, number, text, reason in lines:
         # What is set aside may be what orjson refuses: an unpaired surrogate, an integer beyond 64 bits.
         values = orjson.loads(text) if reason is None else json.loads(text)

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from headrace_client.connection import Connection
 
 from headrace.errors import ConnectionFailed, LimitExceeded, Overloaded, ReadTimeout, RowsRefused, Unavailable
-from headrace.loading.by_spark import Prepared
-from headrace.loading.chunks import Checked, Ready, Reject, SourceRow, cut
-from headrace.loading.options import CHUNK_BYTES, PATIENCE, SPARK_THRESHOLD, LoadError, Options
+from headrace.loading.by_spark import PreparedChunks
+from headrace.loading.chunks import CheckedRows, Ready, Reject, SourceRow, cut
+from headrace.loading.options import CHUNK_BYTES, PATIENCE, SPARK_THRESHOLD, FileOptions, LoadError
 from headrace.loading.rejects import MOST, Rejects, shown
-from headrace.loading.sources import Sources, format_of
+from headrace.loading.sources import FileSources, format_of
 from headrace.loading.table import Checker, Columns, read_table
 from headrace.sizes import parse_size
 from migrations.backfill.spark.launching import SparkUnavailable
@@ -102,7 +102,7 @@ READ_BYTES = 2**20
 def stream_of(
     files: Sequence[Path],
     table: str,
-    options: Options,
+    options: FileOptions,
     read: Callable[[int], None] = lambda _: None,
     name: str | None = None,
 ) -> str:
@@ -134,7 +134,7 @@ def _content(file: Path, read: Callable[[int], None]) -> bytes:
 
 
 @dataclass(slots=True)
-class Progress:
+class LoadProgress:
     """How far a load is; told after each chunk."""
 
     bytes_total: int
@@ -153,18 +153,18 @@ class Progress:
     by_spark: bool = False
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[LoadProgress], None]
 Piece = TypeVar("Piece", bound=Sized)
 """A chunk, checked already or not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LoadRequest:
     """What is to be loaded, and how."""
 
     table: str
     files: Sequence[Path]
-    options: Options = field(default_factory=Options)
+    options: FileOptions = field(default_factory=FileOptions)
     rejects: Path | None = None
     max_rejects: int = MOST
     stream: str | None = None
@@ -178,7 +178,7 @@ class Request:
     """Where Spark writes the rows that it has read; its workers reach it, too. None: among temporary files."""
 
 
-def load(connection: Connection, request: Request, tell: Tell = lambda _: None) -> Progress:
+def load(connection: Connection, request: LoadRequest, tell: Tell = lambda _: None) -> LoadProgress:
     """Load, and answer how it ended.
 
     :raises LoadError: what is asked cannot be done, or more rows were set aside than allowed. What was done stays.
@@ -189,15 +189,15 @@ def load(connection: Connection, request: Request, tell: Tell = lambda _: None) 
 
 
 class _Load:
-    def __init__(self, connection: Connection, request: Request, tell: Tell) -> None:
+    def __init__(self, connection: Connection, request: LoadRequest, tell: Tell) -> None:
         self._request = request
         self._tell = tell
         for file in request.files:
             if not request.options.format:
                 format_of(file)
-        self.progress = Progress(sum(_size_of(file) for file in request.files))
+        self.progress = LoadProgress(sum(_size_of(file) for file in request.files))
         self._table = read_table(connection, request.table)
-        self._sources = Sources(Columns(self._table, request.options.mapping), request.options)
+        self._sources = FileSources(Columns(self._table, request.options.mapping), request.options)
         for file in request.files:
             self._note(f"checks the quotes of {file.name}")
             self._sources.check_quotes(file)
@@ -213,7 +213,7 @@ class _Load:
         self.progress.bytes_read += size
         self._tell(self.progress)
 
-    def run(self) -> Progress:
+    def run(self) -> LoadProgress:
         try:
             if self.progress.bytes_total > self._request.spark_threshold and len(self._request.files) > 1:
                 self._run_by_spark()
@@ -231,7 +231,7 @@ class _Load:
         scratch = request.scratch or Path(tempfile.gettempdir()) / "headrace-load"
         # Without the stream's own name: what lies there is of these files, whoever loads them.
         content = stream_of(request.files, self._table.name, request.options)
-        prepared = Prepared(request.files, scratch / content, self._table, request.options)
+        prepared = PreparedChunks(request.files, scratch / content, self._table, request.options)
         try:
             prepared.run(request.spark, self._note)
         except SparkUnavailable as error:
@@ -247,7 +247,7 @@ class _Load:
         self.progress.note = text
         self._tell(self.progress)
 
-    def _post_all(self, chunks: Iterable[Piece], check: Callable[[Piece], Checked]) -> None:
+    def _post_all(self, chunks: Iterable[Piece], check: Callable[[Piece], CheckedRows]) -> None:
         """While a chunk is under way, the next one is read and checked; those that are done are not."""
         under_way: Future[int] | None = None
         with ThreadPoolExecutor(1) as pool:

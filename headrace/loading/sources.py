@@ -26,7 +26,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 from headrace.loading.chunks import SourceRow
-from headrace.loading.options import Format, LoadError, Options
+from headrace.loading.options import FileOptions, Format, LoadError
 from headrace.loading.table import Columns
 
 BLOCK_BYTES = 4 * 2**20
@@ -50,10 +50,10 @@ Progress = Callable[[int], None]
 """Hears how many bytes of a file have been read, so far."""
 
 
-class Sources:
+class FileSources:
     """Files of one load, read with the same options into the same table's columns."""
 
-    def __init__(self, columns: Columns, options: Options) -> None:
+    def __init__(self, columns: Columns, options: FileOptions) -> None:
         self._columns = columns
         self._options = options
 

@@ -14,11 +14,11 @@ from headrace_client.results import Record
 from domains.language.coercion import coercer
 from domains.language.types import Kind, SqlType
 from headrace.errors import NotFound, TypeViolation
-from headrace.loading.chunks import Checked, Ready, Reject, SourceRow
-from headrace.loading.options import LoadError, Options
+from headrace.loading.chunks import CheckedRows, Ready, Reject, SourceRow
+from headrace.loading.options import FileOptions, LoadError
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _column(found: Record, type: SqlType) -> LoadedColumn:
 def _types(names: Sequence[str]) -> list[SqlType]:
     """The types of these names, as a table that is made of them has them."""
     columns = ", ".join(f"c{number} {name}" for number, name in enumerate(names))
-    state = change_of(State(), Entry((f"CREATE TABLE t ({columns})",)), one_domain).state
+    state = change_of(State(), RecipeEntry((f"CREATE TABLE t ({columns})",)), one_domain).state
     return [column.type for column in state.catalog.tables["t"].columns]
 
 
@@ -149,7 +149,7 @@ Check = Callable[[Any], Any]
 class Checker:
     """Compiled once for a table. Text for a BLOB is base64, as in the server's JSON."""
 
-    def __init__(self, table: LoadedTable, options: Options) -> None:
+    def __init__(self, table: LoadedTable, options: FileOptions) -> None:
         self._checks = {column.name: _check(column, options) for column in table.columns}
         self._required = [column.name for column in table.columns if not column.optional]
 
@@ -165,9 +165,9 @@ class Checker:
                 raise TypeViolation(f'column "{name}" is not there, and has no default')
         return checked
 
-    def chunk(self, rows: Iterable[SourceRow]) -> Checked:
+    def chunk(self, rows: Iterable[SourceRow]) -> CheckedRows:
         """Of a chunk, the rows that fit and those that do not."""
-        checked = Checked([], [])
+        checked = CheckedRows([], [])
         for row in rows:
             if row.problem is not None:
                 checked.rejects.append(Reject(row, row.problem))
@@ -179,7 +179,7 @@ class Checker:
         return checked
 
 
-def _check(column: LoadedColumn, options: Options) -> Check:
+def _check(column: LoadedColumn, options: FileOptions) -> Check:
     convert: Check = coercer(column.type, column=column.name, from_json=True)
     if column.type.kind is Kind.DATE and options.date_format:
         convert = _in_format(convert, column.name, options.date_format)

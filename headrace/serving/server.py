@@ -13,7 +13,7 @@ import uvicorn
 
 from api.app import create_app
 from api.doors.opening import Door
-from api.doors.wire_http import ShortProtocol
+from api.doors.wire_http import WireHttp
 from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled
@@ -38,7 +38,7 @@ class Running:
     """Begins a clean stop, as a signal does."""
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn, but it says when it serves, and a signal that stopped it is not raised again: the exit code is 0."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
 def config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http=ShortProtocol,
+        http=WireHttp,
         loop="auto",
         ws="none",
         lifespan="off",
@@ -146,7 +146,7 @@ async def answer(
             if task.done() and task.exception() is None:
                 task.result().stopping()
 
-    server = Server(
+    server = HttpServer(
         config(door, settings),
         address(listening),
         lambda running: tasks.append(asyncio.create_task(open_behind(running))),

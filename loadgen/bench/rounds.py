@@ -28,14 +28,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadgen.bench import servers, table
-from loadgen.pace.errors import LoadError
+from loadgen.pace.errors import LoadRunError
 
 COLD_SECONDS = 30.0
 """The last third is taken for the steady state, so that one which comes after 10 s can be told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class BenchRound:
     """``server`` is headrace, headrace-cluster, mariadb, postgres, cached (Redis before MariaDB), redis (by itself) or
     null."""
 
@@ -56,31 +56,31 @@ class Round:
         return "-".join(part for part in parts if part)
 
 
-ROUNDS: tuple[Round, ...] = (
-    Round("lobsters", "null", rate=500.0),
-    Round("lobsters", "headrace", rate=50.0),
-    Round("lobsters", "headrace", rate=50.0, serve=("--state", "full"), label="full"),
-    Round("lobsters", "headrace-cluster", rate=50.0),
-    Round("lobsters", "mariadb", "hand-optimised"),
-    Round("lobsters", "mariadb", "hand-optimised", durable=False),
-    Round("lobsters", "mariadb", "natural", rate=1.0),
-    Round("lobsters", "postgres", "hand-optimised"),
-    Round("lobsters", "postgres", "hand-optimised", durable=False),
-    Round("lobsters", "postgres", "natural", rate=1.0),
-    Round("lobsters", "cached", "hand-optimised"),
+ROUNDS: tuple[BenchRound, ...] = (
+    BenchRound("lobsters", "null", rate=500.0),
+    BenchRound("lobsters", "headrace", rate=50.0),
+    BenchRound("lobsters", "headrace", rate=50.0, serve=("--state", "full"), label="full"),
+    BenchRound("lobsters", "headrace-cluster", rate=50.0),
+    BenchRound("lobsters", "mariadb", "hand-optimised"),
+    BenchRound("lobsters", "mariadb", "hand-optimised", durable=False),
+    BenchRound("lobsters", "mariadb", "natural", rate=1.0),
+    BenchRound("lobsters", "postgres", "hand-optimised"),
+    BenchRound("lobsters", "postgres", "hand-optimised", durable=False),
+    BenchRound("lobsters", "postgres", "natural", rate=1.0),
+    BenchRound("lobsters", "cached", "hand-optimised"),
     *(
-        Round("vote", server, rate=20_000.0, more=("--distribution", each), label=each)
+        BenchRound("vote", server, rate=20_000.0, more=("--distribution", each), label=each)
         for server in ("headrace", "redis")
         for each in ("zipf", "uniform")
     ),
-    Round("ribbons", "headrace", rate=2_000.0),
-    Round("crud", "headrace", rate=200.0),
-    Round("crud", "mariadb", rate=200.0),
+    BenchRound("ribbons", "headrace", rate=2_000.0),
+    BenchRound("crud", "headrace", rate=200.0),
+    BenchRound("crud", "mariadb", rate=200.0),
 )
 
 
 @contextmanager
-def started(this: Round, directory: Path) -> Iterator[str]:
+def started(this: BenchRound, directory: Path) -> Iterator[str]:
     """The URL of the round's target."""
     with ExitStack() as stack:
         match this.server:
@@ -102,10 +102,10 @@ def started(this: Round, directory: Path) -> Iterator[str]:
                 host, port = stack.enter_context(servers.redis(directory))
                 yield f"redis://{host}:{port}"
             case _:
-                raise LoadError(f'there is no server "{this.server}"')
+                raise LoadRunError(f'there is no server "{this.server}"')
 
 
-def measure(this: Round, out: Path, scale: float, runtime: float) -> None:
+def measure(this: BenchRound, out: Path, scale: float, runtime: float) -> None:
     """Writes ``out/<round>.json`` and, at half of what was sustained, ``-half.json`` and ``-cold.json``."""
     flags = ["--data-scale", str(scale), *this.more]
     if this.workload == "lobsters":
@@ -128,19 +128,19 @@ def measure(this: Round, out: Path, scale: float, runtime: float) -> None:
                 _taken(this, Path(directory, "c"), out / f"{this.name}-cold.json")
 
 
-def _loadgen(this: Round, flags: Sequence[str], out: Path) -> None:
+def _loadgen(this: BenchRound, flags: Sequence[str], out: Path) -> None:
     command = [sys.executable, "-m", "headrace", "loadgen", this.workload, *flags, "--out", str(out)]
     print("$ headrace loadgen", this.workload, *flags, flush=True)
     done = subprocess.run(command, check=False)
     if done.returncode not in (0, 1):  # 1: measured, and not valid or not sustained; that is a result, too.
-        raise LoadError(f"headrace loadgen ended with {done.returncode}")
+        raise LoadRunError(f"headrace loadgen ended with {done.returncode}")
 
 
-def _taken(this: Round, source: Path, path: Path) -> dict[str, Any]:
+def _taken(this: BenchRound, source: Path, path: Path) -> dict[str, Any]:
     """The one result that a run has written, with the round's name in it."""
     found = list(source.glob("*.json"))
     if not found:
-        raise LoadError("headrace loadgen has measured nothing", hint="it said why above")
+        raise LoadRunError("headrace loadgen has measured nothing", hint="it said why above")
     result: dict[str, Any] = json.loads(found[0].read_text("utf-8"))
     result["name"] = this.name
     result["durable"] = this.durable
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             print(f"== {this.name}, turn {turn} of {given.turns}", flush=True)
             measure(this, out, given.data_scale, given.runtime)
-        except LoadError as error:
+        except LoadRunError as error:
             failed = True
             print(f"{this.name}: {error}" + (f" ({error.hint})" if error.hint else ""), flush=True)
     table.write(given.out, given.docs)

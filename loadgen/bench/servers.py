@@ -20,7 +20,7 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.request import urlopen
 
-from loadgen.pace.errors import LoadError
+from loadgen.pace.errors import LoadRunError
 
 UP_WITHIN = 60.0
 DOWN_WITHIN = 60.0
@@ -67,7 +67,7 @@ def mariadb(directory: Path, *, durable: bool = True, port: int = 0) -> Iterator
     """The URL of a MariaDB without a database yet: append the name of one."""
     program, port, data = mariadbd(), port or free_port(), directory / "mariadb"
     if program is None:
-        raise LoadError(missing("mariadb") or "", hint="or give the URL of one that runs, to headrace loadgen")
+        raise LoadRunError(missing("mariadb") or "", hint="or give the URL of one that runs, to headrace loadgen")
     user = [f"--user={_name_of_user()}"] if os.geteuid() == 0 else []
     if not data.exists():
         install = shutil.which("mariadb-install-db", path=f"{os.environ.get('PATH', '')}:/usr/bin")
@@ -96,7 +96,7 @@ def postgres(directory: Path, *, durable: bool = True, port: int = 0) -> Iterato
     """The URL of a PostgreSQL without a database of ours yet: append the name of one."""
     programs, port, data = postgres_bin(), port or free_port(), directory / "postgres"
     if programs is None:
-        raise LoadError(missing("postgres") or "", hint="or give the URL of one that runs, to headrace loadgen")
+        raise LoadRunError(missing("postgres") or "", hint="or give the URL of one that runs, to headrace loadgen")
     prefix: list[str] = []
     if os.geteuid() == 0:  # It does not run as root.
         prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
@@ -126,7 +126,7 @@ def redis(directory: Path, *, port: int = 0) -> Iterator[tuple[str, int]]:
     """Host and port of a Redis that keeps nothing on disk: it is a cache."""
     program, port = redis_server(), port or free_port()
     if program is None:
-        raise LoadError(missing("redis") or "")
+        raise LoadRunError(missing("redis") or "")
     flags = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(directory)]
     with _running([program, *flags], port, directory / "redis.log"):
         yield "127.0.0.1", port
@@ -169,7 +169,7 @@ def _running(
         until = time.monotonic() + UP_WITHIN
         while not serves(port):
             if process.poll() is not None or time.monotonic() > until:
-                raise LoadError(f"{Path(command[0]).name} did not start", hint=_tail(log))
+                raise LoadRunError(f"{Path(command[0]).name} did not start", hint=_tail(log))
             time.sleep(0.05)
         yield
     finally:
@@ -201,7 +201,7 @@ def _is_well(port: int) -> bool:
 def _run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise LoadError(f"{Path(command[0]).name} failed", hint=(done.stderr or done.stdout)[-500:])
+        raise LoadRunError(f"{Path(command[0]).name} failed", hint=(done.stderr or done.stdout)[-500:])
 
 
 def _tail(log: Path) -> str:

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 from loadgen.pace.errors import RequestFailed
-from loadgen.pace.jobs import Job
-from loadgen.peers.store import Change, Delete, Insert, Lookup, Program, Session, Update, parse_queries
+from loadgen.pace.jobs import Arrival
+from loadgen.peers.store import Change, DeleteRow, InsertRow, Lookup, PeerSession, Program, UpdateRow, parse_queries
 
 ITEMS = 100_000
 """At a data scale of 1."""
@@ -35,7 +35,7 @@ def program() -> Program:
 class _Get:
     lookup: Lookup
 
-    async def __call__(self, session: Session) -> None:
+    async def __call__(self, session: PeerSession) -> None:
         (answer,) = await session.read([self.lookup])
         if not answer.rows():
             raise RequestFailed("the item is not there")
@@ -45,7 +45,7 @@ class _Get:
 class _Write:
     change: Change
 
-    async def __call__(self, session: Session) -> None:
+    async def __call__(self, session: PeerSession) -> None:
         if await session.write([self.change]) != 1:
             raise RequestFailed("the item is not there")
 
@@ -66,14 +66,14 @@ class CrudWorkload:
     def begin(self, rate: float) -> float:
         return rate
 
-    def draw(self, at: float) -> Job:
+    def draw(self, at: float) -> Arrival:
         (kind,) = self._random.choices(tuple(MIX), tuple(MIX.values()))
         # What is deleted was inserted some seconds ago, so that the insert is done; there may be none yet.
         if kind == "Delete" and not (self._inserted and at - self._inserted[0][0] > 5.0):
             kind = "Insert"
-        return Job(kind, self._act(kind, at))
+        return Arrival(kind, self._act(kind, at))
 
-    def _act(self, kind: str, at: float) -> Callable[[Session], Awaitable[None]]:
+    def _act(self, kind: str, at: float) -> Callable[[PeerSession], Awaitable[None]]:
         queries = self.program.queries
         item = 1 + self._random.randrange(self._items)
         match kind:
@@ -83,12 +83,12 @@ class CrudWorkload:
                 return _Get(Lookup(queries["items_of_owner"], (item % (self._items // ITEMS_OF_AN_OWNER),)))
             case "Change":
                 self._revision += 1
-                return _Write(Update("items", {"id": item}, {"title": f"Revision {self._revision}"}))
+                return _Write(UpdateRow("items", {"id": item}, {"title": f"Revision {self._revision}"}))
             case "Insert":
                 self._fresh += 1
                 self._inserted.append((at, self._fresh))
-                return _Write(Insert("items", [self._row(self._fresh)]))
-        return _Write(Delete("items", {"id": self._inserted.popleft()[1]}))
+                return _Write(InsertRow("items", [self._row(self._fresh)]))
+        return _Write(DeleteRow("items", {"id": self._inserted.popleft()[1]}))
 
     def _row(self, item: int) -> dict[str, Any]:
         owner = item % (self._items // ITEMS_OF_AN_OWNER)

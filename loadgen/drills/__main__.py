@@ -26,12 +26,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from loadgen.drills import judging, ledger
-from loadgen.drills.http import Target
-from loadgen.drills.judging import Base, Findings, check_copy
-from loadgen.drills.load import Load, Rates
+from loadgen.drills.http import HttpTarget
+from loadgen.drills.judging import BaseRows, Findings, check_copy
+from loadgen.drills.load import DrillLoad, Rates
 
 
-async def obey(load: Load, order: dict[str, Any], file: Path) -> dict[str, Any]:
+async def obey(load: DrillLoad, order: dict[str, Any], file: Path) -> dict[str, Any]:
     match order["do"]:
         case "prepare":
             await judging.prepare(load)
@@ -57,7 +57,7 @@ async def obey(load: Load, order: dict[str, Any], file: Path) -> dict[str, Any]:
             load.marked = deepcopy(load.ledger)
         case "judge_copy":
             findings = Findings()
-            base = Base(tuple(map(tuple, order["entries"])), dict(order["revisions"]))
+            base = BaseRows(tuple(map(tuple, order["entries"])), dict(order["revisions"]))
             check_copy(load.marked, load.ledger, base, findings)
             return {"findings": findings.to_json()}
         case unknown:
@@ -73,8 +73,8 @@ async def main() -> None:
     parser.add_argument("--reads", type=float, default=Rates().reads, help="a second")
     parser.add_argument("--writes", type=float, default=Rates().writes, help="a second")
     given = parser.parse_args()
-    targets = [Target(each.hostname or "127.0.0.1", each.port or 80) for each in map(urlsplit, given.url)]
-    load = Load(targets, Rates(given.reads, given.writes), Random(given.seed))
+    targets = [HttpTarget(each.hostname or "127.0.0.1", each.port or 80) for each in map(urlsplit, given.url)]
+    load = DrillLoad(targets, Rates(given.reads, given.writes), Random(given.seed))
     while line := await asyncio.to_thread(sys.stdin.readline):
         order = json.loads(line)
         if order["do"] == "end":

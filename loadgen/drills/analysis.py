@@ -50,7 +50,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LatencySample:
     """Requests of one kind in one stretch of time."""
 
     requests: int
@@ -60,7 +60,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class FaultRound:
     """Seconds are since the fault; None: it did not happen."""
 
     lost_shards: list[int]
@@ -72,12 +72,12 @@ class Round:
     healed_s: float | None
     whole_s: float | None
     settled_s: float | None
-    untouched_before: Sample
-    untouched_during: Sample
-    touched_during: Sample
+    untouched_before: LatencySample
+    untouched_during: LatencySample
+    touched_during: LatencySample
     slowest_during_ms: float | None
     """Of all requests, touched or not."""
-    later: Sample
+    later: LatencySample
     """All requests between the end of the outage and the time when the cluster had settled: domains may be moved then,
     and each that moves is away for a moment."""
 
@@ -114,7 +114,7 @@ def outage_end(records: Iterable[Record], at: float, slow: float = SLOW) -> floa
     return end
 
 
-def examine(records: Sequence[Record], fault: Fault, shards: int) -> Round:
+def examine(records: Sequence[Record], fault: Fault, shards: int) -> FaultRound:
     """One round: its records may contain those of others."""
     near = [each for each in records if fault.at - BEFORE <= each.due]
     hit, spared = split(near, lambda each: touched(each, fault.lost, shards))
@@ -130,7 +130,7 @@ def examine(records: Sequence[Record], fault: Fault, shards: int) -> Round:
         return None if moment is None else round(moment - fault.at, 3)
 
     during = within(near, fault.at, until)
-    return Round(
+    return FaultRound(
         lost_shards=sorted(fault.lost),
         outage_s=round(outage - fault.at, 3),
         slow_ms=round(1000 * slow, 1),
@@ -146,9 +146,9 @@ def examine(records: Sequence[Record], fault: Fault, shards: int) -> Round:
     )
 
 
-def sample(records: Collection[Record]) -> Sample:
+def sample(records: Collection[Record]) -> LatencySample:
     latencies = [each.latency for each in records]
-    return Sample(
+    return LatencySample(
         requests=len(records),
         errors=sum(not each.good for each in records),
         p99_ms=_ms(percentile(latencies, 0.99)),
@@ -156,7 +156,7 @@ def sample(records: Collection[Record]) -> Sample:
     )
 
 
-def pooled(records: Sequence[Record], faults: Sequence[Fault], shards: int) -> tuple[Sample, Sample]:
+def pooled(records: Sequence[Record], faults: Sequence[Fault], shards: int) -> tuple[LatencySample, LatencySample]:
     """The untouched requests of all rounds together, before and during: what has many rounds has a steadier p99."""
     before: list[Record] = []
     during: list[Record] = []

@@ -17,7 +17,7 @@ _LENGTH = b"content-length: "
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     data: bytes
     """As it goes over the wire."""
     again: bool = False
@@ -26,7 +26,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DrillAnswer:
     status: int
     body: bytes
 
@@ -39,17 +39,17 @@ class Lost(Exception):
     """The connection ended, or the time, before the answer came: nobody knows whether it was done."""
 
 
-def get(path: str, headers: Mapping[str, str]) -> Request:
+def get(path: str, headers: Mapping[str, str]) -> HttpRequest:
     more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return Request(f"GET {path} HTTP/1.1\r\nhost: drill\r\n{more}\r\n".encode(), again=True)
+    return HttpRequest(f"GET {path} HTTP/1.1\r\nhost: drill\r\n{more}\r\n".encode(), again=True)
 
 
-def send(method: str, path: str, body: bytes) -> Request:
+def send(method: str, path: str, body: bytes) -> HttpRequest:
     head = f"{method} {path} HTTP/1.1\r\nhost: drill\r\ncontent-type: application/json\r\n"
-    return Request(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+    return HttpRequest(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
 
 
-class Target:
+class HttpTarget:
     """Connections to one server."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -58,7 +58,7 @@ class Target:
         self._idle: list[_Connection] = []
         self._free = asyncio.Semaphore(CONNECTIONS_MAX)
 
-    async def ask(self, request: Request, within: float) -> Answer:
+    async def ask(self, request: HttpRequest, within: float) -> DrillAnswer:
         """The answer, whatever its status. Raises NotSent, Lost."""
         sent = False
         try:
@@ -102,10 +102,10 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.reusable = True
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[DrillAnswer] | None = None
         self._data = b""
 
-    async def ask(self, request: Request) -> Answer:
+    async def ask(self, request: HttpRequest) -> DrillAnswer:
         assert self._answer is None
         assert self._transport is not None
         if not self.reusable:
@@ -148,4 +148,4 @@ class _Connection(asyncio.Protocol):
         if b"connection: close" in head:
             self.reusable = False
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result(Answer(int(head[9:12]), body))
+            self._answer.set_result(DrillAnswer(int(head[9:12]), body))

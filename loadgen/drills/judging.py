@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from loadgen.drills import program
-from loadgen.drills.http import Lost, NotSent, Request
-from loadgen.drills.ledger import Fate, Ledger, Revision
-from loadgen.drills.load import Load
+from loadgen.drills.http import HttpRequest, Lost, NotSent
+from loadgen.drills.ledger import Fate, Revision, WriteLedger
+from loadgen.drills.load import DrillLoad
 from loadgen.drills.program import NEWEST_ROWS, STORIES, TOP_ROWS, USERS
 
 # The judgement: base rows against the ledger, and views against the base rows. Pure.
@@ -26,7 +26,7 @@ Pages = dict[tuple[str, int | None], Page]
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseRows:
     """What the base tables hold: rows as often as they are there."""
 
     entries: tuple[tuple[int, int, int, int], ...]
@@ -65,7 +65,7 @@ class Findings:
         return asdict(self)
 
 
-def check_base(ledger: Ledger, base: Base, findings: Findings) -> None:
+def check_base(ledger: WriteLedger, base: BaseRows, findings: Findings) -> None:
     """Hold what is there against what was written."""
     there = Counter(number for _, number, _, _ in base.entries)
     for number, entry in ledger.entries.items():
@@ -84,7 +84,7 @@ def check_base(ledger: Ledger, base: Base, findings: Findings) -> None:
             findings.note("reverted", f"story {story} has revision {found}, acknowledged was {register.done}")
 
 
-def check_copy(before: Ledger, after: Ledger, base: Base, findings: Findings) -> None:
+def check_copy(before: WriteLedger, after: WriteLedger, base: BaseRows, findings: Findings) -> None:
     """Hold a copy against what was known when it was asked for, and what has been asked for until it was there."""
     there = Counter(number for _, number, _, _ in base.entries)
     for number, entry in after.entries.items():
@@ -104,14 +104,14 @@ def check_copy(before: Ledger, after: Ledger, base: Base, findings: Findings) ->
             findings.note("reverted", f"story {story} has revision {found}, not {register.done} to {last}")
 
 
-def _check_written(ledger: Ledger, base: Base, findings: Findings) -> None:
+def _check_written(ledger: WriteLedger, base: BaseRows, findings: Findings) -> None:
     for story, number, user, amount in base.entries:
         written = ledger.entries.get(number)
         if written is None or (written.story, written.user, written.amount) != (story, user, amount):
             findings.note("invented", f"row {(story, number, user, amount)} was not written so")
 
 
-def settle(ledger: Ledger, base: Base) -> None:
+def settle(ledger: WriteLedger, base: BaseRows) -> None:
     """What nobody could know is known now: it is there or not. From here on it must stay so."""
     there = {number for _, number, _, _ in base.entries}
     for number, entry in ledger.entries.items():
@@ -133,7 +133,7 @@ def check_views(expected: Pages, found: Pages, findings: Findings) -> None:
             findings.note("wrong_reads", f"{view}({'' if key is None else key}) is {got}, and should be {page}")
 
 
-def expected_pages(base: Base, stories: Iterable[int], users: Iterable[int]) -> Pages:
+def expected_pages(base: BaseRows, stories: Iterable[int], users: Iterable[int]) -> Pages:
     """What the views of ``program.py`` should answer over these base rows."""
     by_story: dict[int, list[tuple[int, int]]] = defaultdict(list)
     by_user: dict[int, list[int]] = defaultdict(list)
@@ -168,14 +168,14 @@ class NotAnswered(Exception):
     """The cluster does not answer, so there is nothing to judge."""
 
 
-async def prepare(load: Load) -> None:
+async def prepare(load: DrillLoad) -> None:
     """Tables, views, stories; and every page read once, so that it is warm. Raises NotAnswered."""
     await _asked(load, program.sql(program.SCHEMA))
     await _asked(load, program.insert_stories())
     await read_pages(load)
 
 
-async def judge(load: Load, within: float) -> Findings:
+async def judge(load: DrillLoad, within: float) -> Findings:
     """Views as they stand, then the base tables, then the views computed anew. Nothing may be under way.
 
     What is not right is looked at again for ``within`` seconds: links carry the last updates still. Raises
@@ -205,7 +205,7 @@ async def judge(load: Load, within: float) -> Findings:
         await asyncio.sleep(AGAIN)
 
 
-async def read_pages(load: Load) -> Pages:
+async def read_pages(load: DrillLoad) -> Pages:
     """All pages of the views that are read under load."""
     pages: Pages = {}
     for view in program.PARAMETERS:
@@ -214,26 +214,26 @@ async def read_pages(load: Load) -> Pages:
     return pages
 
 
-async def _read_base(load: Load) -> Base:
+async def _read_base(load: DrillLoad) -> BaseRows:
     """As the base tables have it: the pages are evicted first, so that none is an old one."""
     stories = range(STORIES)
     for view in program.BASE_VIEWS:
         await _asked(load, program.evict(view, stories))
     entries = await _look_up(load, "EntriesOf", stories)
     revisions = await _look_up(load, "RevisionOf", stories)
-    return Base(
+    return BaseRows(
         entries=tuple((story, *row) for story, page in zip(stories, entries, strict=True) for row in page),
         revisions={row[0]: row[1] for page in revisions for row in page},
     )
 
 
-async def _evict(load: Load) -> None:
+async def _evict(load: DrillLoad) -> None:
     for view, parameter in program.PARAMETERS.items():
         if parameter:  # The others are full and have nothing to evict.
             await _asked(load, program.evict(view, program.keys_of(view)))
 
 
-async def _look_up(load: Load, view: str, keys: Sequence[int | None]) -> list[Page]:
+async def _look_up(load: DrillLoad, view: str, keys: Sequence[int | None]) -> list[Page]:
     pages: list[Page] = []
     for first in range(0, len(keys), AT_ONCE):
         body = await _asked(load, program.lookup(view, keys[first : first + AT_ONCE]))
@@ -241,7 +241,7 @@ async def _look_up(load: Load, view: str, keys: Sequence[int | None]) -> list[Pa
     return pages
 
 
-async def _asked(load: Load, request: Request) -> bytes:
+async def _asked(load: DrillLoad, request: HttpRequest) -> bytes:
     try:
         answer = await load.ask(request)
     except (NotSent, Lost) as error:

@@ -67,7 +67,7 @@ class Fate(StrEnum):
 
 
 @dataclass(slots=True)
-class Entry:
+class LedgerEntry:
     story: int
     user: int
     amount: int
@@ -98,8 +98,8 @@ class Revision:
 
 
 @dataclass(slots=True)
-class Ledger:
-    entries: dict[int, Entry] = field(default_factory=dict)
+class WriteLedger:
+    entries: dict[int, LedgerEntry] = field(default_factory=dict)
     revisions: dict[int, Revision] = field(default_factory=dict)
     next_id: int = 1
 
@@ -107,7 +107,7 @@ class Ledger:
         """New entries of a story, each (user, amount); their ids."""
         numbers = []
         for user, amount in rows:
-            self.entries[self.next_id] = Entry(story, user, amount)
+            self.entries[self.next_id] = LedgerEntry(story, user, amount)
             numbers.append(self.next_id)
             self.next_id += 1
         return numbers

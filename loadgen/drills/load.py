@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from loadgen.drills import program
-from loadgen.drills.http import Answer, Lost, NotSent, Request, Target
-from loadgen.drills.ledger import Fate, Ledger, Record
+from loadgen.drills.http import DrillAnswer, HttpRequest, HttpTarget, Lost, NotSent
+from loadgen.drills.ledger import Fate, Record, WriteLedger
 from loadgen.drills.program import NEWEST_ROWS, STORIES, USERS
 
 TICK = 0.004
@@ -47,12 +47,12 @@ class Rates:
 
 
 @dataclass
-class Load:
-    targets: list[Target]
+class DrillLoad:
+    targets: list[HttpTarget]
     rates: Rates
     random: Random
-    ledger: Ledger = field(default_factory=Ledger)
-    marked: Ledger = field(default_factory=Ledger)
+    ledger: WriteLedger = field(default_factory=WriteLedger)
+    marked: WriteLedger = field(default_factory=WriteLedger)
     """What was known when a copy was asked for."""
     records: list[Record] = field(default_factory=list)
     unseen: int = 0
@@ -88,7 +88,7 @@ class Load:
         if before:
             await asyncio.wait(before)
 
-    async def ask(self, request: Request, within: float = WITHIN) -> Answer:
+    async def ask(self, request: HttpRequest, within: float = WITHIN) -> DrillAnswer:
         """Each target in turn. Raises NotSent, Lost."""
         self._turn += 1
         return await self.targets[self._turn % len(self.targets)].ask(request, within)
@@ -205,7 +205,7 @@ class Load:
         self._revising.discard(story)
         self.ledger.revised(story, revision, fate)
 
-    async def _send(self, kind: str, story: int, due: float, request: Request) -> tuple[Fate, dict[str, Any]]:
+    async def _send(self, kind: str, story: int, due: float, request: HttpRequest) -> tuple[Fate, dict[str, Any]]:
         try:
             answer = await self.ask(request)
         except NotSent as error:
@@ -238,7 +238,7 @@ def _drawn(random: Random, shares: tuple[tuple[str, int], ...]) -> str:
     raise AssertionError("the shares are percent")
 
 
-def _said(answer: Answer) -> tuple[str, str]:
+def _said(answer: DrillAnswer) -> tuple[str, str]:
     """Code and message of an error."""
     try:
         error = json.loads(answer.body)["error"]

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from loadgen.drills.http import Request, get, send
+from loadgen.drills.http import HttpRequest, get, send
 
 STORIES = 120
 """Enough that each of some shards has many; few enough that all pages stay warm."""
@@ -53,45 +53,45 @@ def keys_of(view: str) -> range | tuple[None]:
             return range(STORIES)
 
 
-def read(view: str, key: int | None, token: str | None = None) -> Request:
+def read(view: str, key: int | None, token: str | None = None) -> HttpRequest:
     query = "" if key is None else f"?{PARAMETERS[view]}={key}"
     return get(f"/v1/views/{quote(view)}{query}", {} if token is None else {"headrace-token": token})
 
 
-def lookup(view: str, keys: Sequence[int | None]) -> Request:
+def lookup(view: str, keys: Sequence[int | None]) -> HttpRequest:
     return _post(f"/v1/views/{view}/lookup", {"keys": [[] if key is None else [key] for key in keys]})
 
 
-def evict(view: str, keys: Sequence[int | None]) -> Request:
+def evict(view: str, keys: Sequence[int | None]) -> HttpRequest:
     return _post(f"/v1/views/{view}/evict", {"keys": [[] if key is None else [key] for key in keys]})
 
 
-def sql(text: str) -> Request:
+def sql(text: str) -> HttpRequest:
     return _post("/v1/sql", {"sql": text})
 
 
-def insert_stories() -> Request:
+def insert_stories() -> HttpRequest:
     rows = [{"id": key, "title": f"story {key}", "revision": 0} for key in range(STORIES)]
     return _post("/v1/tables/stories/rows", {"rows": rows})
 
 
-def insert(story: int, rows: Sequence[tuple[int, int, int]]) -> Request:
+def insert(story: int, rows: Sequence[tuple[int, int, int]]) -> HttpRequest:
     """Entries of one story, all or none: (id, user, amount)."""
     given = [{"story_id": story, "id": number, "user_id": user, "amount": amount} for number, user, amount in rows]
     return _post("/v1/tables/entries/rows", {"rows": given})
 
 
-def delete(story: int, number: int) -> Request:
+def delete(story: int, number: int) -> HttpRequest:
     return _body("DELETE", "/v1/tables/entries/rows", {"key": {"story_id": story, "id": number}})
 
 
-def revise(story: int, revision: int) -> Request:
+def revise(story: int, revision: int) -> HttpRequest:
     return _body("PATCH", "/v1/tables/stories/rows", {"key": {"id": story}, "set": {"revision": revision}})
 
 
-def _post(path: str, body: object) -> Request:
+def _post(path: str, body: object) -> HttpRequest:
     return _body("POST", path, body)
 
 
-def _body(method: str, path: str, body: object) -> Request:
+def _body(method: str, path: str, body: object) -> HttpRequest:
     return send(method, path, json.dumps(body, separators=(",", ":")).encode())

@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loadgen.lobsters import words
-from loadgen.lobsters.pages import NaturalPages, Reading, new_comment, new_story, only, voted
+from loadgen.lobsters.pages import NaturalPages, PageReading, new_comment, new_story, only, voted
 from loadgen.lobsters.visits import Visit
-from loadgen.peers.store import Answer, Change, Insert, Session, Update, all_of, first
+from loadgen.peers.store import Answer, Change, InsertRow, PeerSession, UpdateRow, all_of, first
 
 HOTNESS_WINDOW = 7.92e4
 """Seconds of age that ten times the points make up for: 22 hours."""
@@ -32,7 +32,7 @@ PARTS = 3
 class HandOptimisedPages(NaturalPages):
     """All pages, with counters."""
 
-    async def vote_on_story(self, session: Session, visit: Visit, vote: int) -> None:
+    async def vote_on_story(self, session: PeerSession, visit: Visit, vote: int) -> None:
         page = self.reading(visit)
         found = page.ask("story_by_short_id", words.story_short_id(visit.story))
         cast = page.ask("story_votes_of_user", visit.user, all_of(found, "id"))
@@ -46,12 +46,12 @@ class HandOptimisedPages(NaturalPages):
         hotness = _hotness(story, up - down, 0, parts)
         changes: list[Change] = [
             voted(before, vote, visit.user, story["id"], None),
-            Update("users", {"id": story["user_id"]}, add={"karma": up - down}),
-            Update("stories", {"id": story["id"]}, {"hotness": hotness}, {"upvotes": up, "downvotes": down}),
+            UpdateRow("users", {"id": story["user_id"]}, add={"karma": up - down}),
+            UpdateRow("stories", {"id": story["id"]}, {"hotness": hotness}, {"upvotes": up, "downvotes": down}),
         ]
         await session.write(changes)
 
-    async def vote_on_comment(self, session: Session, visit: Visit, vote: int) -> None:
+    async def vote_on_comment(self, session: PeerSession, visit: Visit, vote: int) -> None:
         page = self.reading(visit)
         found = page.ask("comment_by_short_id", words.comment_short_id(visit.comment))
         cast = page.ask("comment_votes_of_user", visit.user, all_of(found, "id"))
@@ -66,18 +66,18 @@ class HandOptimisedPages(NaturalPages):
         heats = up - down if comment["user_id"] != story["user_id"] else 0
         changes: list[Change] = [
             voted(before, vote, visit.user, comment["story_id"], comment["id"]),
-            Update("users", {"id": comment["user_id"]}, add={"karma": up - down}),
-            Update(
+            UpdateRow("users", {"id": comment["user_id"]}, add={"karma": up - down}),
+            UpdateRow(
                 "comments",
                 {"id": comment["id"]},
                 add={"upvotes": up, "downvotes": down},
                 about={"story_id": comment["story_id"]},
             ),
-            Update("stories", {"id": story["id"]}, {"hotness": _hotness(story, 0, heats, parts)}),
+            UpdateRow("stories", {"id": story["id"]}, {"hotness": _hotness(story, 0, heats, parts)}),
         ]
         await session.write(changes)
 
-    def _ask_to_post(self, page: Reading, visit: Visit, head: int, story: str) -> None:
+    def _ask_to_post(self, page: PageReading, visit: Visit, head: int, story: str) -> None:
         # The comment's own vote heats its story, so its posting reads what a vote on it would.
         super()._ask_to_post(page, visit, head, story)
         page.ask("story_by_id", first(head, story))
@@ -85,7 +85,7 @@ class HandOptimisedPages(NaturalPages):
 
     async def _post(
         self,
-        session: Session,
+        session: PeerSession,
         visit: Visit,
         answers: Sequence[Answer],
         story: int,
@@ -96,16 +96,16 @@ class HandOptimisedPages(NaturalPages):
         row = only(of_story, "story")
         heats = 1 if visit.user != row["user_id"] else 0
         posted = new_comment(visit, story, parent)
-        with_counters = Insert("comments", [{**each, "upvotes": 1} for each in posted.rows], {"answered": head})
+        with_counters = InsertRow("comments", [{**each, "upvotes": 1} for each in posted.rows], {"answered": head})
         changes: list[Change] = [
             with_counters,
             voted([], 1, visit.user, story, visit.fresh),
-            Update("users", {"id": visit.user}, add={"comments_count": 1, "karma": 1}),
-            Update("stories", {"id": story}, {"hotness": _hotness(row, 0, heats, parts)}, {"comments_count": 1}),
+            UpdateRow("users", {"id": visit.user}, add={"comments_count": 1, "karma": 1}),
+            UpdateRow("stories", {"id": story}, {"hotness": _hotness(row, 0, heats, parts)}, {"comments_count": 1}),
         ]
         await session.write(changes)
 
-    async def submit(self, session: Session, visit: Visit) -> None:
+    async def submit(self, session: PeerSession, visit: Visit) -> None:
         page, story = self.reading(visit), {**new_story(visit), "upvotes": 0, "downvotes": 0}
         tags = self._ask_to_submit(page, visit, story)
         modifiers = page.ask("tags_by_id", all_of(tags, "id"))
@@ -114,14 +114,14 @@ class HandOptimisedPages(NaturalPages):
         base = float(only(answers[modifiers], "tag")["hotness_mod"])
         counters = {"upvotes": 1, "hotness": hotness_of(base, 1.0, 0.0, story["created_at"])}
         changes: list[Change] = [
-            Insert("stories", [{**story, **counters}]),
-            Insert("taggings", [{"story_id": visit.fresh, "tag_id": number}]),
+            InsertRow("stories", [{**story, **counters}]),
+            InsertRow("taggings", [{"story_id": visit.fresh, "tag_id": number}]),
             voted([], 1, visit.user, visit.fresh, None),
-            Update("users", {"id": visit.user}, add={"stories_count": 1, "karma": 1}),
+            UpdateRow("users", {"id": visit.user}, add={"stories_count": 1, "karma": 1}),
         ]
         await session.write(changes)
 
-    def _ask_hotness(self, page: Reading, head: int, story: str) -> None:
+    def _ask_hotness(self, page: PageReading, head: int, story: str) -> None:
         """What is summed for a story's hotness: the last :data:`PARTS` look-ups of a page."""
         page.ask("tag_hotness_of_story", first(head, story))
         page.ask("comment_points_of_story", first(head, story))

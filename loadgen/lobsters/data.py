@@ -25,7 +25,7 @@ from itertools import accumulate, islice
 from random import Random
 
 from loadgen.lobsters import margins, words
-from loadgen.lobsters.margins import Margins, Shape, heavy_tail
+from loadgen.lobsters.margins import Margins, SiteShape, heavy_tail
 from loadgen.lobsters.words import RowDict, sql_time
 
 UNTIL = datetime(2018, 4, 20, tzinfo=UTC)
@@ -42,7 +42,7 @@ class Data:
     """One site at ``scale`` (see :meth:`Shape.at`) from ``seed``, with its youngest rows at ``until``."""
 
     def __init__(self, scale: float = 1.0, seed: int = 1, until: datetime = UNTIL) -> None:
-        self.shape = size = Shape.at(scale)
+        self.shape = size = SiteShape.at(scale)
         self.until = int(until.timestamp())
         self._random = random = Random(seed)
         self._since = self.until - _STORY_PACE * size.stories

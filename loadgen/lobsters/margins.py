@@ -29,7 +29,7 @@ VOTERS_EXPONENT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SiteShape:
     """Row counts. ``story_votes`` and ``comment_votes`` include the author's own vote on each."""
 
     users: int
@@ -41,7 +41,7 @@ class Shape:
     """What the busiest user is drawn for. Drawn twice for one story, one votes once: 20,000 make 15,100 votes."""
 
     @classmethod
-    def at(cls, scale: float) -> Shape:
+    def at(cls, scale: float) -> SiteShape:
         """The site at ``scale``: above 1 only the users grow (so do the published runs), below 1 all shrinks."""
         if scale <= 0:
             raise ValueError(f"scale must be greater than 0, not {scale}")
@@ -97,7 +97,7 @@ class Margins:
     """Filters, marks, hats, keystores, suggestions, invitations, messages and moderations of one site."""
 
     def __init__(
-        self, shape: Shape, random: Random, someone: Iterator[int], texts: list[str], titles: list[str], until: int
+        self, shape: SiteShape, random: Random, someone: Iterator[int], texts: list[str], titles: list[str], until: int
     ) -> None:
         """``someone`` draws users by their activity; ``until`` is the present in seconds since 1970."""
         self._users, self._stories = shape.users, shape.stories

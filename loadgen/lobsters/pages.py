@@ -1,7 +1,7 @@
 """The pages of the site with natural queries: aggregates are computed by the system, the application only asks.
 
-Each page is a coroutine over a :class:`~loadgen.peers.store.Session`: one read, whose look-ups refer to one another's
-answers, then what it writes. Which queries a page has is listed at the top of ``page_queries.sql``.
+Each page is a coroutine over a :class:`~loadgen.peers.store.PeerSession`: one read, whose look-ups refer to one
+another's answers, then what it writes. Which queries a page has is listed at the top of ``page_queries.sql``.
 
 ::
 
@@ -17,12 +17,12 @@ from typing import Any
 from loadgen.lobsters import words
 from loadgen.lobsters.visits import Visit
 from loadgen.pace.errors import RequestFailed
-from loadgen.peers.store import Answer, Conflict, Insert, Lookup, Query, Session, Update, all_of, first
+from loadgen.peers.store import Answer, Conflict, InsertRow, Lookup, PeerSession, Query, UpdateRow, all_of, first
 
-Page = Callable[[Session, Visit], Awaitable[None]]
+Page = Callable[[PeerSession, Visit], Awaitable[None]]
 
 
-class Reading:
+class PageReading:
     """The look-ups of one page. Each is asked by values, or by references to those asked before."""
 
     def __init__(self, queries: Mapping[str, Query], user: int) -> None:
@@ -62,18 +62,18 @@ class NaturalPages:
             "Logout": self.logout,
         }
 
-    def reading(self, visit: Visit) -> Reading:
-        return Reading(self._queries, visit.user)
+    def reading(self, visit: Visit) -> PageReading:
+        return PageReading(self._queries, visit.user)
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
-    async def frontpage(self, session: Session, visit: Visit) -> None:
+    async def frontpage(self, session: PeerSession, visit: Visit) -> None:
         await self._listed(session, visit, "frontpage_ids")
 
-    async def recent(self, session: Session, visit: Visit) -> None:
+    async def recent(self, session: PeerSession, visit: Visit) -> None:
         await self._listed(session, visit, "recent_ids")
 
-    async def _listed(self, session: Session, visit: Visit, ids: str) -> None:
+    async def _listed(self, session: PeerSession, visit: Visit, ids: str) -> None:
         page, user = self.reading(visit), visit.user
         listed = page.ask(ids)
         page.ask("tag_filters_of_user", user)
@@ -91,7 +91,7 @@ class NaturalPages:
         if not answers[listed].rows():
             raise RequestFailed("there is no story to list")
 
-    async def comments(self, session: Session, visit: Visit) -> None:
+    async def comments(self, session: PeerSession, visit: Visit) -> None:
         page, user = self.reading(visit), visit.user
         newest = page.ask("newest_comment_ids")
         comments = all_of(newest, "comment_id")
@@ -108,7 +108,7 @@ class NaturalPages:
 
     # --- one thing -----------------------------------------------------------------------------------------------
 
-    async def story(self, session: Session, visit: Visit) -> None:
+    async def story(self, session: PeerSession, visit: Visit) -> None:
         page, user = self.reading(visit), visit.user
         found = page.ask("story_by_short_id", words.story_short_id(visit.story))
         story, alone = first(found, "id"), all_of(found, "id")
@@ -127,7 +127,7 @@ class NaturalPages:
         number = only(answers[found], "story")["id"]
         await follow(session, user, number, visit.now, known=bool(answers[ribbon].rows()))
 
-    async def user(self, session: Session, visit: Visit) -> None:
+    async def user(self, session: PeerSession, visit: Visit) -> None:
         # Whose page it is: the author of the story that the visit would read, so that it is seldom one's own.
         page = self.reading(visit)
         found = page.ask("user_by_name", words.username(visit.user))
@@ -140,13 +140,13 @@ class NaturalPages:
 
     # --- what writes ---------------------------------------------------------------------------------------------
 
-    async def story_upvote(self, session: Session, visit: Visit) -> None:
+    async def story_upvote(self, session: PeerSession, visit: Visit) -> None:
         await self.vote_on_story(session, visit, 1)
 
-    async def story_downvote(self, session: Session, visit: Visit) -> None:
+    async def story_downvote(self, session: PeerSession, visit: Visit) -> None:
         await self.vote_on_story(session, visit, -1)
 
-    async def vote_on_story(self, session: Session, visit: Visit, vote: int) -> None:
+    async def vote_on_story(self, session: PeerSession, visit: Visit, vote: int) -> None:
         page = self.reading(visit)
         found = page.ask("story_by_short_id", words.story_short_id(visit.story))
         cast = page.ask("story_votes_of_user", visit.user, all_of(found, "id"))
@@ -154,13 +154,13 @@ class NaturalPages:
         story = only(answers[found], "story")["id"]
         await session.write([voted(answers[cast].rows(), vote, visit.user, story, None)])
 
-    async def comment_upvote(self, session: Session, visit: Visit) -> None:
+    async def comment_upvote(self, session: PeerSession, visit: Visit) -> None:
         await self.vote_on_comment(session, visit, 1)
 
-    async def comment_downvote(self, session: Session, visit: Visit) -> None:
+    async def comment_downvote(self, session: PeerSession, visit: Visit) -> None:
         await self.vote_on_comment(session, visit, -1)
 
-    async def vote_on_comment(self, session: Session, visit: Visit, vote: int) -> None:
+    async def vote_on_comment(self, session: PeerSession, visit: Visit, vote: int) -> None:
         page = self.reading(visit)
         found = page.ask("comment_by_short_id", words.comment_short_id(visit.comment))
         cast = page.ask("comment_votes_of_user", visit.user, all_of(found, "id"))
@@ -168,7 +168,7 @@ class NaturalPages:
         row = only(answers[found], "comment")
         await session.write([voted(answers[cast].rows(), vote, visit.user, row["story_id"], row["id"])])
 
-    async def comment(self, session: Session, visit: Visit) -> None:
+    async def comment(self, session: PeerSession, visit: Visit) -> None:
         page = self.reading(visit)
         head = page.ask("story_by_short_id", words.story_short_id(visit.story))
         self._ask_to_post(page, visit, head, "id")
@@ -176,7 +176,7 @@ class NaturalPages:
         story = only(answers[head], "story")
         await self._post(session, visit, answers, story["id"], story["user_id"], None)
 
-    async def reply(self, session: Session, visit: Visit) -> None:
+    async def reply(self, session: PeerSession, visit: Visit) -> None:
         page = self.reading(visit)
         head = page.ask("comment_by_short_id", words.comment_short_id(visit.comment))
         self._ask_to_post(page, visit, head, "story_id")
@@ -184,7 +184,7 @@ class NaturalPages:
         parent = only(answers[head], "comment")
         await self._post(session, visit, answers, parent["story_id"], parent["user_id"], parent)
 
-    def _ask_to_post(self, page: Reading, visit: Visit, head: int, story: str) -> None:
+    def _ask_to_post(self, page: PageReading, visit: Visit, head: int, story: str) -> None:
         """Whether the name is free, as the site asks before it uses one; who is answered; what was read last. ``story``
         is the column of the answer at ``head`` that has the story."""
         page.ask("comment_by_short_id", words.comment_short_id(visit.fresh))
@@ -194,7 +194,7 @@ class NaturalPages:
 
     async def _post(
         self,
-        session: Session,
+        session: PeerSession,
         visit: Visit,
         answers: Sequence[Answer],
         story: int,
@@ -204,63 +204,65 @@ class NaturalPages:
         """Write a comment of the story, which answers the user ``head``; ``answers`` are the page's."""
         await session.write([new_comment(visit, story, parent), voted([], 1, visit.user, story, visit.fresh)])
 
-    async def submit(self, session: Session, visit: Visit) -> None:
+    async def submit(self, session: PeerSession, visit: Visit) -> None:
         page, story = self.reading(visit), new_story(visit)
         tags = self._ask_to_submit(page, visit, story)
         answers = await session.read(page.lookups)
         await session.write(
             [
-                Insert("stories", [story]),
-                Insert("taggings", [{"story_id": visit.fresh, "tag_id": only(answers[tags], "tag")["id"]}]),
+                InsertRow("stories", [story]),
+                InsertRow("taggings", [{"story_id": visit.fresh, "tag_id": only(answers[tags], "tag")["id"]}]),
                 voted([], 1, visit.user, visit.fresh, None),
             ]
         )
 
-    def _ask_to_submit(self, page: Reading, visit: Visit, story: Mapping[str, Any]) -> int:
+    def _ask_to_submit(self, page: PageReading, visit: Visit, story: Mapping[str, Any]) -> int:
         """The place of its tag; and whether its URL and its name are free."""
         tags = page.ask("tags_by_name", [words.TAGS[visit.fresh % len(words.TAGS)][0]])
         page.ask("stories_by_url", story["url"])
         page.ask("story_by_short_id", story["short_id"])
         return tags
 
-    async def login(self, session: Session, visit: Visit) -> None:
+    async def login(self, session: PeerSession, visit: Visit) -> None:
         page = self.reading(visit)
         found = page.ask("user_by_name", words.username(visit.user))
         user = only((await session.read(page.lookups))[found], "user")["id"]
         token = f"session-{visit.user}-{visit.fresh}"
-        await session.write([Update("users", {"id": user}, {"session_token": token})])
+        await session.write([UpdateRow("users", {"id": user}, {"session_token": token})])
 
-    async def logout(self, session: Session, visit: Visit) -> None:
+    async def logout(self, session: PeerSession, visit: Visit) -> None:
         await session.read(self.reading(visit).lookups)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-async def follow(session: Session, user: int, story: int, now: str, *, known: bool) -> None:
+async def follow(session: PeerSession, user: int, story: int, now: str, *, known: bool) -> None:
     """The one write of a Story page: when the user has last read it."""
-    update = Update("read_ribbons", {"user_id": user, "story_id": story}, {"updated_at": now})
+    update = UpdateRow("read_ribbons", {"user_id": user, "story_id": story}, {"updated_at": now})
     if not known:
         ribbon = {"user_id": user, "story_id": story, "is_following": 1, "created_at": now, "updated_at": now}
         try:
-            await session.write([Insert("read_ribbons", [ribbon])])
+            await session.write([InsertRow("read_ribbons", [ribbon])])
         except Conflict:  # another page of the same user was faster
             await session.write([update])
         return
     await session.write([update])
 
 
-def voted(cast: Sequence[Mapping[str, Any]], vote: int, user: int, story: int, comment: int | None) -> Insert | Update:
+def voted(
+    cast: Sequence[Mapping[str, Any]], vote: int, user: int, story: int, comment: int | None
+) -> InsertRow | UpdateRow:
     """The vote as a row, or as a change of the one that was cast before."""
     reason = None if vote > 0 else "O"
     if cast:
         about = {"user_id": user, "story_id": story, "comment_id": comment}
-        return Update("votes", {"id": cast[0]["id"]}, {"vote": vote, "reason": reason}, about=about)
+        return UpdateRow("votes", {"id": cast[0]["id"]}, {"vote": vote, "reason": reason}, about=about)
     row = {"user_id": user, "story_id": story, "comment_id": comment, "vote": vote, "reason": reason}
-    return Insert("votes", [row])
+    return InsertRow("votes", [row])
 
 
-def new_comment(visit: Visit, story: int, parent: Mapping[str, Any] | None) -> Insert:
+def new_comment(visit: Visit, story: int, parent: Mapping[str, Any] | None) -> InsertRow:
     text = "Said in a load run."
     row = {
         "id": visit.fresh,
@@ -274,7 +276,7 @@ def new_comment(visit: Visit, story: int, parent: Mapping[str, Any] | None) -> I
         "comment": text,
         "markeddown_comment": f"<p>{text}</p>",
     }
-    return Insert("comments", [row])
+    return InsertRow("comments", [row])
 
 
 def new_story(visit: Visit) -> dict[str, Any]:

@@ -13,8 +13,18 @@ from loadgen.lobsters.counters import HandOptimisedPages
 from loadgen.lobsters.data import Data
 from loadgen.lobsters.pages import NaturalPages, Page
 from loadgen.lobsters.visits import Visit, Visits
-from loadgen.pace.jobs import Job
-from loadgen.peers.store import Change, Delete, Insert, Lookup, Program, Session, Update, Upsert, parse_queries
+from loadgen.pace.jobs import Arrival
+from loadgen.peers.store import (
+    Change,
+    DeleteRow,
+    InsertRow,
+    Lookup,
+    PeerSession,
+    Program,
+    UpdateRow,
+    Upsert,
+    parse_queries,
+)
 
 # What the application tells its cache when it writes: names of entries to delete. Pure.
 #
@@ -29,15 +39,15 @@ STORY_BY_ID = ("listed_stories:", "stories_by_id:", "story_by_id")
 def touched(change: Change) -> Iterator[str]:
     """Names of cache entries (``cached.entries_of``)."""
     match change:
-        case Insert(table=table, rows=rows):
+        case InsertRow(table=table, rows=rows):
             for row in rows:
                 yield from _row(table, {**row, **change.about})
         case Upsert(table=table, rows=rows):
             for row in rows:
                 yield from _row(table, dict(row))
-        case Update(table=table, key=key):
+        case UpdateRow(table=table, key=key):
             yield from _row(table, {**change.about, **key})
-        case Delete(table=table, key=key):
+        case DeleteRow(table=table, key=key):
             yield from _row(table, dict(key))
 
 
@@ -126,7 +136,7 @@ class _Act:
     page: Page
     visit: Visit
 
-    async def __call__(self, session: Session) -> None:
+    async def __call__(self, session: PeerSession) -> None:
         await self.page(session, self.visit)
 
 
@@ -146,9 +156,9 @@ class LobstersWorkload:
     def begin(self, rate: float) -> float:
         return rate
 
-    def draw(self, at: float) -> Job:
+    def draw(self, at: float) -> Arrival:
         visit = self._visits.draw(at)
-        return Job(visit.kind, _Act(self._pages[visit.kind], visit))
+        return Arrival(visit.kind, _Act(self._pages[visit.kind], visit))
 
     def probe(self) -> Lookup:
         """A look-up that has rows if the data is there: the last story."""
@@ -177,7 +187,7 @@ USERS_READ = 20
 class _Move:
     change: Upsert
 
-    async def __call__(self, session: Session) -> None:
+    async def __call__(self, session: PeerSession) -> None:
         await session.write([self.change])
 
 
@@ -185,7 +195,7 @@ class _Move:
 class _Ask:
     lookups: list[Lookup]
 
-    async def __call__(self, session: Session) -> None:
+    async def __call__(self, session: PeerSession) -> None:
         await session.read(self.lookups)
 
 
@@ -207,10 +217,10 @@ class RibbonsWorkload:
         self._gathered = self._batch / rate
         return rate / self._batch * 100 / WRITES_PERCENT
 
-    def draw(self, at: float) -> Job:
+    def draw(self, at: float) -> Arrival:
         if self._random.randrange(100) >= WRITES_PERCENT:
             query = self.program.queries["notifications_of_user"]
-            return Job(
+            return Arrival(
                 "notifications", _Ask([Lookup(query, (self._visits.draw(at).user,)) for _ in range(USERS_READ)]), 0
             )
         now = words.sql_time(self._data.until + 1 + int(at))
@@ -220,7 +230,7 @@ class RibbonsWorkload:
             for user, story in pairs
         ]
         change = Upsert("read_ribbons", rows, ("user_id", "story_id"), ("updated_at",))
-        return Job("ribbons", _Move(change), len(rows), self._gathered)
+        return Arrival("ribbons", _Move(change), len(rows), self._gathered)
 
     def probe(self) -> Lookup:
         return Lookup(self.program.queries["story_by_short_id"], (words.story_short_id(self._data.shape.stories),))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class LoadError(Exception):
+class LoadRunError(Exception):
     """The run cannot begin or go on. ``hint`` says what to do."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from loadgen.peers.store import Session
+from loadgen.peers.store import PeerSession
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Arrival:
     """One arrival: a page, or a batch of requests that a client sends together."""
 
     kind: str
-    act: Callable[[Session], Awaitable[None]]
+    act: Callable[[PeerSession], Awaitable[None]]
     """Raises RequestFailed."""
     count: int = 1
     """Requests in it."""
@@ -37,6 +37,6 @@ class Workload(Protocol):
         """Jobs a second for ``rate`` units a second; called before each point."""
         ...
 
-    def draw(self, at: float) -> Job:
+    def draw(self, at: float) -> Arrival:
         """The job that arrives ``at`` seconds after the start."""
         ...

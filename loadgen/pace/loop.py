@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from random import Random
 from time import perf_counter, process_time
 
-from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.pace.jobs import Job, Workload
-from loadgen.pace.point import Histogram, Kind, Latencies, Point, Timeline
-from loadgen.pace.processes import Watch
-from loadgen.peers.store import Session, Target
+from loadgen.pace.errors import LoadRunError, RequestFailed
+from loadgen.pace.jobs import Arrival, Workload
+from loadgen.pace.point import Histogram, Latencies, Point, RequestKind, Timeline
+from loadgen.pace.processes import ProcessWatch
+from loadgen.peers.store import PeerSession, Target
 
 # When requests arrive: a Poisson process out of a seed.
 
@@ -49,7 +49,7 @@ ERRORS_KEPT = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LoadPace:
     """How to run one point."""
 
     rate: float
@@ -87,18 +87,18 @@ class OpenLoop:
         self,
         workload: Workload,
         target: Target,
-        pace: Pace,
+        pace: LoadPace,
         watcher: Watcher | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._workload, self._target, self._pace = workload, target, pace
         self._watcher, self._clock = watcher, clock
-        self._waiting: deque[tuple[float, Job]] = deque()
+        self._waiting: deque[tuple[float, Arrival]] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._latencies, self._timeline, self._late = Latencies(), Timeline(), Histogram()
         self._errors: Counter[str] = Counter()
         self._point = Point(offered=pace.rate)
-        self._under_way: dict[int, tuple[float, Job]] = {}
+        self._under_way: dict[int, tuple[float, Arrival]] = {}
         self._recent: deque[float] = deque(maxlen=500)
         self._stopped = asyncio.Event()
         self._began = self._measured_from = 0.0
@@ -114,7 +114,7 @@ class OpenLoop:
     async def run(self) -> Point:
         """Raises LoadError when the target cannot be reached at the start."""
         pace, point = self._pace, self._point
-        watch = await asyncio.to_thread(Watch, self._target.servers)
+        watch = await asyncio.to_thread(ProcessWatch, self._target.servers)
         sessions = await self._sessions()
         jobs_a_second = self._workload.begin(pace.rate)
         loop = asyncio.get_running_loop()
@@ -140,12 +140,12 @@ class OpenLoop:
         point.servers, point.unseen = watch.uses, watch.missing
         return self._result()
 
-    async def _sessions(self) -> list[Session]:
-        made: list[Session] = []
+    async def _sessions(self) -> list[PeerSession]:
+        made: list[PeerSession] = []
         try:
             while len(made) < self._pace.in_flight:
                 made.append(await self._target.session())
-        except LoadError:
+        except LoadRunError:
             for session in made:
                 await session.close()
             raise
@@ -185,7 +185,7 @@ class OpenLoop:
             # In pieces, so that a stop is noticed; waiting for an event with a time-out costs five times as much.
             await asyncio.sleep(min(seconds, 0.25))
 
-    def _admit(self, at: float, job: Job) -> None:
+    def _admit(self, at: float, job: Arrival) -> None:
         self._arrived += 1
         if at >= self._measured_from:
             self._point.arrived += job.count
@@ -196,7 +196,7 @@ class OpenLoop:
                 idle.set_result(None)
                 break
 
-    async def _serve(self, session: Session) -> None:
+    async def _serve(self, session: PeerSession) -> None:
         loop = asyncio.get_running_loop()
         number = id(session)
         while True:
@@ -216,7 +216,7 @@ class OpenLoop:
             finally:
                 del self._under_way[number]
 
-    def _note(self, at: float, begun: float, done: float, job: Job) -> None:
+    def _note(self, at: float, begun: float, done: float, job: Arrival) -> None:
         self._answered += 1
         sojourn = done - at + job.gathered / 2
         self._recent.append(sojourn)
@@ -227,7 +227,7 @@ class OpenLoop:
                 self._point.in_time += job.count
             self._latencies.add(job.kind, sojourn, done - begun, job.count)
 
-    def _note_failure(self, at: float, job: Job, text: str) -> None:
+    def _note_failure(self, at: float, job: Arrival, text: str) -> None:
         self._failed += 1
         self._timeline.failed(at - self._began)
         if at >= self._measured_from:
@@ -247,7 +247,7 @@ class OpenLoop:
                 self._point.unanswered += job.count
                 self._latencies.waiting(job.kind, now - at, job.count)
 
-    async def _look(self, watch: Watch) -> None:
+    async def _look(self, watch: ProcessWatch) -> None:
         await asyncio.sleep(max(0.0, self._measured_from - self._clock()))
         await asyncio.to_thread(watch.start)
         while True:
@@ -272,8 +272,8 @@ class OpenLoop:
 
     def _result(self) -> Point:
         point = self._point
-        point.all = Kind(*self._latencies.all())
-        point.kinds = {kind: Kind(*times) for kind, times in self._latencies.by_kind().items()}
+        point.all = RequestKind(*self._latencies.all())
+        point.kinds = {kind: RequestKind(*times) for kind, times in self._latencies.by_kind().items()}
         point.errors = dict(self._errors.most_common())
         point.late = self._late.times()
         point.timeline = self._timeline.seconds()
@@ -297,7 +297,7 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
             task.exception()
 
 
-async def _close(session: Session) -> None:
+async def _close(session: PeerSession) -> None:
     try:
         async with asyncio.timeout(CLOSE_WITHIN):
             await session.close()

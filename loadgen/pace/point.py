@@ -164,7 +164,7 @@ ACHIEVED_PART = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RequestKind:
     sojourn: Times
     service: Times
 
@@ -184,8 +184,8 @@ class Point:
     failed: int = 0
     seconds: float = 0.0
     """Of the measurement, without warm-up."""
-    all: Kind = field(default_factory=lambda: Kind(NO_TIMES, NO_TIMES))
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    all: RequestKind = field(default_factory=lambda: RequestKind(NO_TIMES, NO_TIMES))
+    kinds: dict[str, RequestKind] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     generator_cpu: float = 0.0
     """Of one core."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from loadgen.peers.store import Server
+from loadgen.peers.store import PeerServer
 
 LOCAL = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
 
@@ -37,10 +37,10 @@ class ServerUse:
     memory: list[Memory] = field(default_factory=list)
 
 
-class Watch:
+class ProcessWatch:
     """Looks at the servers' processes now and then; what they used is from the ``start`` on."""
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    def __init__(self, servers: Sequence[PeerServer]) -> None:
         self._servers = [each for each in servers if each.host in LOCAL]
         self.missing = [f"{each.host}:{each.port}" for each in servers if each.host not in LOCAL]
         self._processes: dict[int, psutil.Process] = {}
@@ -83,7 +83,7 @@ class Watch:
         return [use for use in self._uses.values() if use.memory]
 
 
-def _processes_of(server: Server) -> list[psutil.Process]:
+def _processes_of(server: PeerServer) -> list[psutil.Process]:
     """Everything of the program that listens on the port."""
     own = psutil.Process()
     listener = _listener(server.port)

@@ -25,9 +25,20 @@ import orjson
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.sql import RowsAnswer
-from loadgen.peers.store import Answer, Change, Lookup, Program, Progress, Query, Server, Session, Target, in_rounds
+from loadgen.peers.store import (
+    Answer,
+    Change,
+    Lookup,
+    PeerServer,
+    PeerSession,
+    Program,
+    Progress,
+    Query,
+    Target,
+    in_rounds,
+)
 
 EXPIRES_S = 60
 """Seconds an entry lives: what the application does not invalidate is wrong for so long at most."""
@@ -58,7 +69,7 @@ class CachedTarget:
 
     def __init__(self, host: str, port: int, behind: Target) -> None:
         self.host, self.port, self.behind = host, port, behind
-        self.servers = (Server(host, port, "redis-server"), *behind.servers)
+        self.servers = (PeerServer(host, port, "redis-server"), *behind.servers)
         self.program: Program | None = None
         self.random = Random(0)
         self.checked = self.stale = self.hits = self.misses = 0
@@ -68,7 +79,9 @@ class CachedTarget:
         try:
             version = str((await client.info("server"))["redis_version"])
         except (RedisError, OSError) as error:
-            raise LoadError(f"cannot reach Redis at {self.host}:{self.port}: {error}", hint="is it running?") from error
+            raise LoadRunError(
+                f"cannot reach Redis at {self.host}:{self.port}: {error}", hint="is it running?"
+            ) from error
         finally:
             await client.aclose()
         behind = await self.behind.describe()
@@ -76,7 +89,7 @@ class CachedTarget:
 
     async def check(self, program: Program, probe: Lookup | None) -> None:
         if program.touched is None:
-            raise LoadError(
+            raise LoadRunError(
                 f"the {program.variant} variant of {program.name} does not say what its writes touch",
                 hint="a cache needs --variant hand-optimised",
             )
@@ -110,7 +123,7 @@ class CachedTarget:
 
 
 class CachedSession:
-    def __init__(self, target: CachedTarget, client: Any, behind: Session) -> None:
+    def __init__(self, target: CachedTarget, client: Any, behind: PeerSession) -> None:
         self._target, self._client, self._behind = target, client, behind
 
     async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:

@@ -13,9 +13,9 @@ from typing import Any
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.sql import RowsAnswer
-from loadgen.peers.store import Change, Insert, Lookup, Program, Progress, Server
+from loadgen.peers.store import Change, InsertRow, Lookup, PeerServer, Program, Progress
 
 _PREFIX = "votes:"
 
@@ -25,28 +25,30 @@ class CountingTarget:
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
-        self.servers = (Server(host, port, "redis-server"),)
+        self.servers = (PeerServer(host, port, "redis-server"),)
 
     async def describe(self) -> dict[str, str]:
         client = self.client()
         try:
             version = str((await client.info("server"))["redis_version"])
         except (RedisError, OSError) as error:
-            raise LoadError(f"cannot reach Redis at {self.host}:{self.port}: {error}", hint="is it running?") from error
+            raise LoadRunError(
+                f"cannot reach Redis at {self.host}:{self.port}: {error}", hint="is it running?"
+            ) from error
         finally:
             await client.aclose()
         return {"server": f"Redis {version}, MGET and INCR"}
 
     async def check(self, program: Program, probe: Lookup | None) -> None:
         if program.name != "vote":
-            raise LoadError(
+            raise LoadRunError(
                 f"Redis alone has no queries for {program.name}", hint="redis://host:port?behind=mysql://… is a cache"
             )
         session = await self.session()
         found = None if probe is None else (await session.read([probe]))[0].rows()
         await session.close()
         if found == [{"votes": None}]:
-            raise LoadError("Redis holds less data than the run would ask for", hint="load it with --prime")
+            raise LoadRunError("Redis holds less data than the run would ask for", hint="load it with --prime")
 
     async def prime(
         self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
@@ -57,7 +59,7 @@ class CountingTarget:
             if table == "stories":
                 await session.client.mset({f"{_PREFIX}{row['id']}": 0 for row in rows})
             else:
-                await session.write([Insert(table, rows)])
+                await session.write([InsertRow(table, rows)])
             done += len(rows)
             tell(table, done, total)
         await session.close()
@@ -90,7 +92,7 @@ class CountingSession:
         pipeline = self.client.pipeline(transaction=False)
         count = 0
         for change in changes:
-            assert isinstance(change, Insert)
+            assert isinstance(change, InsertRow)
             count += len(change.rows)
             # Votes for one story in a batch are one command, as an application that gathers them would.
             for story, votes in Counter(row["story_id"] for row in change.rows).items():

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.store import (
     Change,
     Conflict,
-    Delete,
-    Insert,
+    DeleteRow,
+    InsertRow,
     Lookup,
+    PeerServer,
     Program,
     Progress,
-    Server,
-    Update,
+    UpdateRow,
     Upsert,
 )
 
@@ -42,7 +42,7 @@ class HttpAnswer(NamedTuple):
     body: bytes
 
 
-class Connection(asyncio.Protocol):
+class HeadraceConnection(asyncio.Protocol):
     """One connection, with one round of requests under way at a time."""
 
     def __init__(self) -> None:
@@ -54,12 +54,12 @@ class Connection(asyncio.Protocol):
         self._data = b""
 
     @classmethod
-    async def connect(cls, host: str, port: int) -> Connection:
+    async def connect(cls, host: str, port: int) -> HeadraceConnection:
         """Raises LoadError when nobody listens there."""
         try:
             _, made = await asyncio.get_running_loop().create_connection(cls, host, port)
         except OSError as error:
-            raise LoadError(
+            raise LoadRunError(
                 f"cannot reach {host}:{port}: {error.strerror or error}",
                 hint="is the server running, and on that port?",
             ) from error
@@ -153,8 +153,8 @@ class HeadraceTarget:
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
-        self.servers = (Server(host, port, "headrace"),)
-        self._idle: list[Connection] = []
+        self.servers = (PeerServer(host, port, "headrace"),)
+        self._idle: list[HeadraceConnection] = []
 
     async def describe(self) -> dict[str, str]:
         status = await self._call("GET", "/v1/status")
@@ -166,7 +166,7 @@ class HeadraceTarget:
         there = {view["name"] for view in (await self._call("GET", "/v1/views"))["views"]}
         missing = [name for name in program.queries if name not in there]
         if missing:
-            raise LoadError(
+            raise LoadRunError(
                 f'{self._where} has no view "{missing[0]}" of the {program.name} program', hint="load it with --prime"
             )
         if probe is not None:
@@ -174,7 +174,7 @@ class HeadraceTarget:
             (found,) = await session.read([probe])
             await session.close()
             if not found.rows():
-                raise LoadError(
+                raise LoadRunError(
                     f"{self._where} holds less data than the run would ask for",
                     hint="give the --data-scale and --data-seed that it was primed with, or --prime an empty server",
                 )
@@ -184,19 +184,19 @@ class HeadraceTarget:
     ) -> None:
         there = {table["name"] for table in (await self._call("GET", "/v1/tables"))["tables"]}
         if there & set(program.tables):
-            raise LoadError(f"{self._where} has tables of that name already", hint="prime an empty server")
+            raise LoadRunError(f"{self._where} has tables of that name already", hint="prime an empty server")
         await self._migrate(program.schema)
-        loading = [await Connection.connect(self.host, self.port) for _ in range(LOADING)]
+        loading = [await HeadraceConnection.connect(self.host, self.port) for _ in range(LOADING)]
         rows = iter(batches)
         sent = 0
 
-        async def load(connection: Connection) -> None:
+        async def load(connection: HeadraceConnection) -> None:
             nonlocal sent
             for table, batch in rows:  # shared by all: a batch goes to whoever is free
                 body = orjson.dumps({"rows": batch})
                 (answer,) = await connection.ask([request("POST", f"/v1/tables/{table}/rows", self._host, body)])
                 if answer.status != 200:
-                    raise LoadError(f"loading {table} failed: {error_of(answer)}")
+                    raise LoadRunError(f"loading {table} failed: {error_of(answer)}")
                 sent += len(batch)
                 tell(table, sent, total)
 
@@ -213,7 +213,7 @@ class HeadraceTarget:
             connection = self._idle.pop()
             if connection.open:
                 return HeadraceSession(self, connection)
-        return HeadraceSession(self, await Connection.connect(self.host, self.port))
+        return HeadraceSession(self, await HeadraceConnection.connect(self.host, self.port))
 
     def notes(self) -> dict[str, Any]:
         return {}
@@ -222,7 +222,7 @@ class HeadraceTarget:
         while self._idle:
             self._idle.pop().close()
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: HeadraceConnection) -> None:
         if connection.open:
             self._idle.append(connection)
 
@@ -235,25 +235,27 @@ class HeadraceTarget:
             if migration["state"] == "done":
                 return
             if migration["state"] in ("failed", "cancelled"):
-                raise LoadError(f"the migration {migration['state']}: {migration.get('error')}")
+                raise LoadRunError(f"the migration {migration['state']}: {migration.get('error')}")
             await asyncio.sleep(0.1)
-        raise LoadError(f"the migration was not done within {MIGRATED_WITHIN:g} s")
+        raise LoadRunError(f"the migration was not done within {MIGRATED_WITHIN:g} s")
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:
-        connection = await Connection.connect(self.host, self.port)
+        connection = await HeadraceConnection.connect(self.host, self.port)
         try:
             data = b"" if body is None else orjson.dumps(body)
             (answer,) = await connection.ask([request(method, path, self._host, data)])
         except RequestFailed as error:
-            raise LoadError(f"{self._where} does not answer: {error}") from error
+            raise LoadRunError(f"{self._where} does not answer: {error}") from error
         finally:
             connection.close()
         if answer.status not in (200, 201, 202):
-            raise LoadError(f"{method} {path} of {self._where}: {error_of(answer)}")
+            raise LoadRunError(f"{method} {path} of {self._where}: {error_of(answer)}")
         try:
             return orjson.loads(answer.body)
         except orjson.JSONDecodeError as error:
-            raise LoadError(f"{self._where} does not speak as Headrace does", hint="is it another server?") from error
+            raise LoadRunError(
+                f"{self._where} does not speak as Headrace does", hint="is it another server?"
+            ) from error
 
     @property
     def _host(self) -> str:
@@ -264,7 +266,7 @@ class HeadraceTarget:
         return f"http://{self._host}"
 
 
-class Together:
+class JointAnswers:
     """The answers to the look-ups of one read: ``{"results": [[[row, …], …], …]}``, parsed when somebody asks."""
 
     def __init__(self, body: bytes) -> None:
@@ -277,10 +279,10 @@ class Together:
         return self._results[place]
 
 
-class Pages(NamedTuple):
+class LookupPages(NamedTuple):
     """The answer to one look-up of a read."""
 
-    together: Together
+    together: JointAnswers
     place: int
 
     def rows(self) -> list[dict[str, Any]]:
@@ -293,19 +295,19 @@ class Pages(NamedTuple):
 class HeadraceSession:
     """One connection."""
 
-    def __init__(self, target: HeadraceTarget, connection: Connection) -> None:
+    def __init__(self, target: HeadraceTarget, connection: HeadraceConnection) -> None:
         self._target = target
         self._connection = connection
         self._head = f"POST /v1/lookups HTTP/1.1\r\nhost: {target.host}\r\ncontent-length: ".encode()
 
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Pages]:
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[LookupPages]:
         # One key with its lists inside: the server binds it once, and answers with one page.
         wanted = [{"view": each.query.name, "keys": [each.values]} for each in lookups]
         (answer,) = await self._ask([self._request(orjson.dumps({"lookups": wanted}))])
         if answer.status != 200:
             raise RequestFailed(error_of(answer))
-        together = Together(answer.body)
-        return [Pages(together, place) for place in range(len(lookups))]
+        together = JointAnswers(answer.body)
+        return [LookupPages(together, place) for place in range(len(lookups))]
 
     async def write(self, changes: Sequence[Change]) -> int:
         answers = await self._ask([self._change(each) for each in changes])
@@ -324,8 +326,8 @@ class HeadraceSession:
     async def _ask(self, requests: Sequence[bytes]) -> list[HttpAnswer]:
         if not self._connection.open:
             try:
-                self._connection = await Connection.connect(self._target.host, self._target.port)
-            except LoadError as error:
+                self._connection = await HeadraceConnection.connect(self._target.host, self._target.port)
+            except LoadRunError as error:
                 raise RequestFailed(error.message) from error
         return await self._connection.ask(requests)
 
@@ -335,16 +337,16 @@ class HeadraceSession:
     def _change(self, change: Change) -> bytes:
         path = f"/v1/tables/{change.table}/rows"
         match change:
-            case Insert():
+            case InsertRow():
                 return request("POST", path, self._target.host, orjson.dumps({"rows": change.rows}))
             case Upsert():
                 return request("POST", path, self._target.host, orjson.dumps(_upserted(change)))
-            case Delete():
+            case DeleteRow():
                 return request("DELETE", path, self._target.host, orjson.dumps({"key": change.key}))
-            case Update() if not change.add:
+            case UpdateRow() if not change.add:
                 body = orjson.dumps({"key": change.key, "set": change.set})
                 return request("PATCH", path, self._target.host, body)
-            case Update():
+            case UpdateRow():
                 body = orjson.dumps(_added(change))
                 return request("POST", "/v1/sql", self._target.host, body)
 
@@ -353,7 +355,7 @@ def _upserted(change: Upsert) -> dict[str, Any]:
     return {"rows": change.rows, "on_duplicate": "update", "update": change.set}
 
 
-def _added(change: Update) -> dict[str, Any]:
+def _added(change: UpdateRow) -> dict[str, Any]:
     """As SQL, which can add to what is there."""
     sets = [f"`{name}` = ?" for name in change.set] + [f"`{name}` = `{name}` + ?" for name in change.add]
     where = " AND ".join(f"`{name}` = ?" for name in change.key)

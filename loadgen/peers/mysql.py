@@ -10,9 +10,9 @@ import asyncmy
 from asyncmy.cursors import Cursor, DictCursor
 from asyncmy.errors import Error, IntegrityError
 
-from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
-from loadgen.peers.store import Answer, Change, Conflict, Lookup, Program, Progress, Query, Server, in_rounds
+from loadgen.peers.store import Answer, Change, Conflict, Lookup, PeerServer, Program, Progress, Query, in_rounds
 
 SETTINGS = (
     "innodb_flush_log_at_trx_commit",
@@ -41,7 +41,7 @@ class MysqlTarget(PooledTarget["MysqlSession"]):
         self.host, self.port = host, port
         self._where: dict[str, Any] = {"host": host, "port": port, "user": user or "root", "password": password}
         self._database = database or "lobsters"
-        self.servers = (Server(host, port, "mariadbd"),)
+        self.servers = (PeerServer(host, port, "mariadbd"),)
 
     async def describe(self) -> dict[str, str]:
         connection = await self._connect(None)
@@ -72,7 +72,7 @@ class MysqlTarget(PooledTarget["MysqlSession"]):
         async with connection.cursor() as cursor:
             await cursor.execute("SHOW DATABASES LIKE %s", (self._database,))
             if await cursor.fetchone():
-                raise LoadError(f'there is a database "{self._database}" already', hint="prime another one")
+                raise LoadRunError(f'there is a database "{self._database}" already', hint="prime another one")
             await cursor.execute(f"CREATE DATABASE `{self._database}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
             await cursor.execute(f"USE `{self._database}`")
             for statement in statements(program.schema):
@@ -105,7 +105,7 @@ class MysqlTarget(PooledTarget["MysqlSession"]):
         try:
             return await asyncmy.connect(**self._where, db=database, autocommit=True, cursor_cls=DictCursor)
         except (OSError, Error) as error:
-            raise LoadError(
+            raise LoadRunError(
                 f"cannot reach the database at {self.host}:{self.port}: {error}",
                 hint="is the server running, and are user and password right?",
             ) from error

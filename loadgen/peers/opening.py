@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from loadgen.pace.errors import LoadError
+from loadgen.pace.errors import LoadRunError
 from loadgen.peers.headrace import HeadraceTarget
-from loadgen.peers.store import Answer, Change, Lookup, Program, Progress, Server, Target, in_rounds
+from loadgen.peers.store import Answer, Change, Lookup, PeerServer, Program, Progress, Target, in_rounds
 
 # A target that answers at once, out of memory: what is left is the cost of the generator itself.
 #
@@ -60,7 +60,7 @@ class NullSession:
 
 class NullTarget:
     name = "null"
-    servers: Sequence[Server] = ()
+    servers: Sequence[PeerServer] = ()
 
     async def describe(self) -> dict[str, str]:
         return {"server": "null: answers at once"}
@@ -97,7 +97,7 @@ def open_target(url: str) -> Target:
         parts = urlsplit(url if "://" in url or url.startswith("null:") else f"http://{url}")
         port = parts.port
     except ValueError as error:
-        raise LoadError(f'"{url}" is no URL of a target: {error}', hint=f"known are {KNOWN}") from error
+        raise LoadRunError(f'"{url}" is no URL of a target: {error}', hint=f"known are {KNOWN}") from error
     match parts.scheme:
         case "null":
             return NullTarget()
@@ -109,7 +109,7 @@ def open_target(url: str) -> Target:
             return _database("postgres", "PostgresTarget", parts, port or 5432)
         case "redis":
             return _redis(parts.hostname or "127.0.0.1", port or 6379, parts.query.partition("behind=")[2])
-    raise LoadError(f'there is no target of the kind "{url}"', hint=f"known are {KNOWN}")
+    raise LoadRunError(f'there is no target of the kind "{url}"', hint=f"known are {KNOWN}")
 
 
 def _database(module: str, name: str, parts: SplitResult, port: int) -> Target:
@@ -132,4 +132,6 @@ def _driver(module: str, name: str) -> Any:
     try:
         return getattr(import_module(f"loadgen.peers.{module}"), name)
     except ModuleNotFoundError as error:
-        raise LoadError(f'the driver "{error.name}" is not installed', hint="pip install 'headrace[peers]'") from error
+        raise LoadRunError(
+            f'the driver "{error.name}" is not installed', hint="pip install 'headrace[peers]'"
+        ) from error

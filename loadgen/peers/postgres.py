@@ -14,9 +14,9 @@ from typing import Any
 
 import asyncpg
 
-from loadgen.pace.errors import LoadError, RequestFailed
+from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
-from loadgen.peers.store import Answer, Change, Conflict, Lookup, Program, Progress, Query, Server, in_rounds
+from loadgen.peers.store import Answer, Change, Conflict, Lookup, PeerServer, Program, Progress, Query, in_rounds
 
 SETTINGS = ("synchronous_commit", "fsync", "shared_buffers", "max_wal_size")
 AGAIN_MAX = 5
@@ -81,7 +81,7 @@ class PostgresTarget(PooledTarget["PostgresSession"]):
         self.host, self.port = host, port
         self._where = {"host": host, "port": port, "user": user or "postgres", "password": password or None}
         self._database = database or "lobsters"
-        self.servers = (Server(host, port, "postgres"),)
+        self.servers = (PeerServer(host, port, "postgres"),)
 
     async def describe(self) -> dict[str, str]:
         connection = await self._connect("postgres")
@@ -103,7 +103,7 @@ class PostgresTarget(PooledTarget["PostgresSession"]):
     ) -> None:
         connection = await self._connect("postgres")
         if await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", self._database):
-            raise LoadError(f'there is a database "{self._database}" already', hint="prime another one")
+            raise LoadRunError(f'there is a database "{self._database}" already', hint="prime another one")
         await connection.execute(f'CREATE DATABASE "{self._database}" TEMPLATE template0 LC_COLLATE "C" LC_CTYPE "C"')
         await connection.close()
         connection = await self._connect(self._database)
@@ -142,9 +142,9 @@ class PostgresTarget(PooledTarget["PostgresSession"]):
             # 200 statements are kept prepared: each query and each kind of write is one.
             return await asyncpg.connect(**self._where, database=database, statement_cache_size=200)
         except asyncpg.InvalidCatalogNameError as error:
-            raise LoadError(f'there is no database "{database}"', hint="load it with --prime") from error
+            raise LoadRunError(f'there is no database "{database}"', hint="load it with --prime") from error
         except (OSError, asyncpg.PostgresError) as error:
-            raise LoadError(
+            raise LoadRunError(
                 f"cannot reach the database at {self.host}:{self.port}: {error}",
                 hint="is the server running, and are user and password right?",
             ) from error

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.store import Change, Delete, Insert, Lookup, Program, Query, Target, Update, Upsert
+from loadgen.pace.errors import LoadRunError, RequestFailed
+from loadgen.peers.store import Change, DeleteRow, InsertRow, Lookup, Program, Query, Target, UpdateRow, Upsert
 
 SessionT = TypeVar("SessionT")
 
@@ -66,7 +66,7 @@ def check_tables(database: str, there: Collection[str], program: Program) -> Non
     """Raises LoadError where a table of the program is not there."""
     missing = [table for table in program.tables if table not in there]
     if missing:
-        raise LoadError(
+        raise LoadRunError(
             f'database "{database}" has no table "{missing[0]}" of the {program.name} program',
             hint="load it with --prime",
         )
@@ -78,11 +78,11 @@ async def check_data(target: Target, database: str, program: Program, probe: Loo
     try:
         (found,) = await session.read([probe])
     except RequestFailed as error:
-        raise LoadError(
+        raise LoadRunError(
             f'database "{database}" is not of the variant "{program.variant}": {error}', hint="prime another database"
         ) from error
     if not found.rows():
-        raise LoadError(
+        raise LoadRunError(
             f'database "{database}" holds less data than the run would ask for',
             hint="give the --data-scale and --data-seed that it was primed with, or --prime another one",
         )
@@ -96,7 +96,7 @@ def changed_rows(change: Change, quote: str, place: str) -> Iterator[tuple[str, 
         return f"{quote}{name}{quote}"
 
     match change:
-        case Insert():
+        case InsertRow():
             columns = list(change.rows[0])
             row = f"({', '.join([place] * len(columns))})"
             names = ", ".join(map(named, columns))
@@ -105,7 +105,7 @@ def changed_rows(change: Change, quote: str, place: str) -> Iterator[tuple[str, 
                 [each[column] for each in change.rows for column in columns],
             )
         case Upsert():
-            ((text, values),) = changed_rows(Insert(change.table, change.rows), quote, place)
+            ((text, values),) = changed_rows(InsertRow(change.table, change.rows), quote, place)
             if quote == "`":
                 sets = [f"{named(name)} = VALUES({named(name)})" for name in change.set]
                 yield f"{text} ON DUPLICATE KEY UPDATE {', '.join(sets)}", values
@@ -113,7 +113,7 @@ def changed_rows(change: Change, quote: str, place: str) -> Iterator[tuple[str, 
                 sets = [f"{named(name)} = excluded.{named(name)}" for name in change.set]
                 keys = ", ".join(map(named, change.key))
                 yield f"{text} ON CONFLICT ({keys}) DO UPDATE SET {', '.join(sets)}", values
-        case Update():
+        case UpdateRow():
             sets = [f"{named(name)} = {place}" for name in change.set]
             sets += [f"{named(name)} = {named(name)} + {place}" for name in change.add]
             where = " AND ".join(f"{named(name)} = {place}" for name in change.key)
@@ -121,6 +121,6 @@ def changed_rows(change: Change, quote: str, place: str) -> Iterator[tuple[str, 
                 f"UPDATE {named(change.table)} SET {', '.join(sets)} WHERE {where}",
                 [*change.set.values(), *change.add.values(), *change.key.values()],
             )
-        case Delete():
+        case DeleteRow():
             where = " AND ".join(f"{named(name)} = {place}" for name in change.key)
             yield f"DELETE FROM {named(change.table)} WHERE {where}", list(change.key.values())

@@ -53,7 +53,7 @@ class Lookup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class InsertRow:
     table: str
     rows: Sequence[Mapping[str, Any]]
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateRow:
     table: str
     key: Mapping[str, Any]
     set: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteRow:
     table: str
     key: Mapping[str, Any]
 
@@ -86,7 +86,7 @@ class Upsert:
     set: tuple[str, ...]
 
 
-Change = Insert | Upsert | Update | Delete
+Change = InsertRow | Upsert | UpdateRow | DeleteRow
 
 
 class Conflict(RequestFailed):
@@ -101,7 +101,7 @@ class Answer(Protocol):
     def column(self, name: str) -> list[Any]: ...
 
 
-class Session(Protocol):
+class PeerSession(Protocol):
     """One request's way to the target; used by one page at a time."""
 
     async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
@@ -138,7 +138,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class PeerServer:
     """Where a server of the target listens, and a word of its command line: so its processes are found."""
 
     host: str
@@ -153,7 +153,7 @@ class Target(Protocol):
     def name(self) -> str: ...
 
     @property
-    def servers(self) -> Sequence[Server]: ...
+    def servers(self) -> Sequence[PeerServer]: ...
 
     async def describe(self) -> dict[str, str]:
         """Version and settings that matter, for the report. Raises LoadError when it cannot be reached."""
@@ -169,7 +169,7 @@ class Target(Protocol):
         """Make the program and load the rows. Raises LoadError when something is in the way."""
         ...
 
-    async def session(self) -> Session:
+    async def session(self) -> PeerSession:
         """Raises LoadError when the target cannot be reached."""
         ...
 

@@ -9,8 +9,8 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-from loadgen.pace.jobs import Job
-from loadgen.peers.store import Insert, Lookup, Program, Query, Session, parse_queries
+from loadgen.pace.jobs import Arrival
+from loadgen.peers.store import InsertRow, Lookup, PeerSession, Program, Query, parse_queries
 
 STORIES = 100_000
 """At a data scale of 1."""
@@ -45,7 +45,7 @@ class _Read:
     query: Query
     stories: list[int]
 
-    async def __call__(self, session: Session) -> None:
+    async def __call__(self, session: PeerSession) -> None:
         await session.read([Lookup(self.query, (self.stories,))])
 
 
@@ -53,8 +53,8 @@ class _Read:
 class _Vote:
     rows: list[dict[str, int]]
 
-    async def __call__(self, session: Session) -> None:
-        await session.write([Insert("votes", self.rows)])
+    async def __call__(self, session: PeerSession) -> None:
+        await session.write([InsertRow("votes", self.rows)])
 
 
 class VoteWorkload:
@@ -80,14 +80,14 @@ class VoteWorkload:
         self._gathered = self._batch / rate
         return rate / self._batch
 
-    def draw(self, at: float) -> Job:
+    def draw(self, at: float) -> Arrival:
         random, size = self._random, self._batch
         drawn = random.choices(self._order, cum_weights=self._sums, k=size)
         if random.randrange(100) < READS_PERCENT:
             # The same story twice in a batch is asked for once: its two readers share the row.
-            return Job("read", _Read(self._query, list(dict.fromkeys(drawn))), size, self._gathered)
+            return Arrival("read", _Read(self._query, list(dict.fromkeys(drawn))), size, self._gathered)
         rows = [{"user_id": random.randrange(USERS), "story_id": story} for story in drawn]
-        return Job("vote", _Vote(rows), size, self._gathered)
+        return Arrival("vote", _Vote(rows), size, self._gathered)
 
     def probe(self) -> Lookup:
         return Lookup(self._query, ([self._stories],))

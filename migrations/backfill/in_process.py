@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from domains.language.types import Delta
 from domains.plan.graph import DomainIndex, NodeIndex
-from migrations.backfill.job import Flow, Stage
+from migrations.backfill.job import Flow, JobStage
 from migrations.backfill.stages import pruned
 from migrations.backfill.task import RowsBlock, run_task
 
@@ -14,7 +14,7 @@ States = dict[tuple[DomainIndex, NodeIndex], list[bytes]]
 """By domain and full vertex, the blocks of its state. There is one at least."""
 
 
-def run_locally(stages: Sequence[Stage], fold: Callable[[str], Iterable[Delta]]) -> States:
+def run_locally(stages: Sequence[JobStage], fold: Callable[[str], Iterable[Delta]]) -> States:
     """``fold`` gives the rows of a base shard as of its position, anew for each task that reads it."""
     states: States = {}
     on_links: dict[Flow, list[bytes]] = {}

@@ -125,7 +125,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class StageSink:
     """Where rows leave a task: an egress or a reader over ``parent``."""
 
     node: NodeIndex
@@ -152,7 +152,7 @@ class Task:
     inputs: tuple[Flow, ...]
     full: tuple[NodeIndex, ...]
     """Vertices whose own indexes come out (readers are among ``sinks``)."""
-    sinks: tuple[Sink, ...]
+    sinks: tuple[StageSink, ...]
     outputs: tuple[Flow, ...]
 
     @property
@@ -161,20 +161,20 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class JobStage:
     number: int
     tasks: tuple[Task, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BulkJob:
     """``archive`` and ``staging`` are URLs, or paths of directories; ``id`` is the migration's."""
 
     id: str
     archive: str
     staging: str
     tables: tuple[TableShard, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[JobStage, ...]
 
     @property
     def rows(self) -> int:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from domains.errors import Unavailable
 from domains.language.types import TableSchema
-from migrations.backfill.job import Folding, Job, JobProgress, StateFile
+from migrations.backfill.job import BulkJob, Folding, JobProgress, StateFile
 
 
 class BulkFailed(Unavailable):
@@ -59,7 +59,7 @@ class BulkRunner(Protocol):
         """Raises Unavailable where no job over these can be begun here (no Java, no type for a column): then another
         way is taken, and it says why."""
 
-    def start(self, job: Job) -> BulkRun:
+    def start(self, job: BulkJob) -> BulkRun:
         """Begin, and return at once. Raises Unavailable where that fails all the same: then the migration fails."""
 
 

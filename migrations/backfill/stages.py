@@ -47,7 +47,7 @@ from domains.plan.graph import (
 from domains.plan.graph import Materialization as Kept
 from domains.plan.packets import lane_of, receiver_of, sender_of
 from domains.plan.sharding import base_shard
-from migrations.backfill.job import Flow, Sink, Stage, Task, TaskTable
+from migrations.backfill.job import Flow, JobStage, StageSink, Task, TaskTable
 from migrations.flow.dataflow import Dataflow
 from migrations.flow.plan import MigrationPlan
 
@@ -163,7 +163,7 @@ def bulk_domains(flow: Dataflow, plan: MigrationPlan) -> list[DomainIndex]:
 
 def stages_of(
     flow: Dataflow, plan: MigrationPlan, schemas: Mapping[str, TableSchema], rows: Mapping[str, int]
-) -> tuple[Stage, ...]:
+) -> tuple[JobStage, ...]:
     """The stages of a plan, over the dataflow as it is to be.
 
     ``schemas`` by table name as the bases have it; ``rows`` are about how many each base shard has.
@@ -174,7 +174,7 @@ def stages_of(
         if graph.gives(index):
             wanted.setdefault(graph.levels[index], {}).setdefault(domain, []).append(index)
     return tuple(
-        Stage(number, tuple(_Tasks(graph, number, d, schemas, rows).task(w) for d, w in sorted(of_stage.items())))
+        JobStage(number, tuple(_Tasks(graph, number, d, schemas, rows).task(w) for d, w in sorted(of_stage.items())))
         for number, of_stage in sorted(wanted.items())
     )
 
@@ -306,12 +306,12 @@ class _Tasks:
             tuple(Flow(route.link, route.ingress) for sink in sinks for route in sink.routes),
         )
 
-    def _sink(self, index: NodeIndex) -> Sink:
+    def _sink(self, index: NodeIndex) -> StageSink:
         node = self._flow.nodes[index]
         (parent,) = node.parents
         above = self._flow.nodes[parent]
         inside = self._graph.within([index], self._domain)
-        return Sink(
+        return StageSink(
             index,
             parent,
             self._routes(index) if isinstance(node.operator, Egress) else (),

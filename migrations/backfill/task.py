@@ -38,7 +38,7 @@ from domains.plan.packets import Effect, LinkId, LinkUpdate, Publish, Send
 from domains.plan.sharding import shard_of
 from domains.store.memory_store import MemoryStore, MemoryTable
 from domains.store.row_types import RowTypes
-from migrations.backfill.job import Flow, Sink, Task, TaskTable
+from migrations.backfill.job import Flow, StageSink, Task, TaskTable
 
 FEED_ROWS = 4_000
 """Rows of a step. A larger one makes a batch's deltas meet in the caches of fewer groups and is no faster."""
@@ -238,7 +238,7 @@ def flow_of(route: Route) -> Flow:
     return Flow(route.link, route.ingress)
 
 
-def _sent(rows: Rows, sink: Sink) -> Iterator[Output]:
+def _sent(rows: Rows, sink: StageSink) -> Iterator[Output]:
     """Rows of a state, each to whom its route's part gives it."""
     waiting: dict[Flow, list[Delta]] = {flow_of(route): [] for route in sink.routes}
     for row, weight in rows:

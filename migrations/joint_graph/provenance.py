@@ -32,14 +32,14 @@ NodeOf = Callable[[NodeIndex], Node]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProvenanceStep:
     """A look-up of the ``parent``-th parent by ``columns``."""
 
     parent: int
     columns: Columns
 
 
-def route(node: Node, columns: Columns, node_of: NodeOf) -> tuple[Step, ...] | None:
+def route(node: Node, columns: Columns, node_of: NodeOf) -> tuple[ProvenanceStep, ...] | None:
     """The look-ups of the parents that a look-up of ``columns`` passes to; None where a column has no provenance.
 
     For a join only the driving side is named: both sides are consulted by the join columns in any case.
@@ -48,9 +48,9 @@ def route(node: Node, columns: Columns, node_of: NodeOf) -> tuple[Step, ...] | N
         case Base():
             return ()
         case Filter() | Egress() | Reader() | Ingress():
-            return (Step(0, columns),)
+            return (ProvenanceStep(0, columns),)
         case Union():
-            return tuple(Step(parent, columns) for parent in range(len(node.parents)))
+            return tuple(ProvenanceStep(parent, columns) for parent in range(len(node.parents)))
         case Project(expressions=expressions):
             sources = []
             for column in columns:
@@ -58,17 +58,17 @@ def route(node: Node, columns: Columns, node_of: NodeOf) -> tuple[Step, ...] | N
                 if not isinstance(expression, Field):
                     return None
                 sources.append(expression.position)
-            return (Step(0, tuple(dict.fromkeys(sources))),) if _distinct(sources) else None
+            return (ProvenanceStep(0, tuple(dict.fromkeys(sources))),) if _distinct(sources) else None
         case Aggregate(group=group):
             if any(column >= len(group) for column in columns):
                 return None
-            return (Step(0, tuple(group[column] for column in columns)),)
+            return (ProvenanceStep(0, tuple(group[column] for column in columns)),)
         case TopK(group=group):
-            return (Step(0, columns),) if all(column in group for column in columns) else None
+            return (ProvenanceStep(0, columns),) if all(column in group for column in columns) else None
         case Join():
             side = driving_side(node, columns, node_of)
             own = _on_side(node, columns, node_of, side)
-            return (Step(side, tuple(dict.fromkeys(c for c in own if c >= 0))),)
+            return (ProvenanceStep(side, tuple(dict.fromkeys(c for c in own if c >= 0))),)
 
 
 def _distinct(columns: list[int]) -> bool:

@@ -11,22 +11,22 @@ from domains.language.rewriting import fold
 from migrations.parse.reading import exp
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.query.relation import Context, Output, Relation, Sorting
-from migrations.query.stage import Stage
+from migrations.query.relation import Output, QueryContext, Relation, Sorting
+from migrations.query.stage import SelectStage
 from migrations.query.subqueries import Subqueries
 
-Plan = Callable[[exp.Expr, Context], Relation]
+Plan = Callable[[exp.Expr, QueryContext], Relation]
 Replacement = Callable[[exp.Expr], Expression | None]
 
 
 @dataclass(slots=True)
-class Block:
+class SelectBlock:
     """Filled in by one pass after the other; expressions are over the wide row of the present stage."""
 
     node: exp.Select
-    context: Context
+    context: QueryContext
     plan: Plan
-    stage: Stage = field(default_factory=Stage)
+    stage: SelectStage = field(default_factory=SelectStage)
     scope: Scope = field(default_factory=lambda: Scope(()))
     known: Replacement | None = None
     """What grouping has made of an expression; None before it."""

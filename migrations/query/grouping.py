@@ -15,19 +15,19 @@ from domains.language.functions.comparands import is_determined
 from domains.language.rewriting import fold
 from domains.plan.graph import AggregateCall, OrderTerm
 from migrations.parse.reading import children, exp
-from migrations.query.block import Block
+from migrations.query.block import SelectBlock
 from migrations.query.expressions.aggregates import Summary, aggregates_in, is_aggregate, is_operand, summary
 from migrations.query.expressions.literals import shown
 from migrations.query.expressions.parameters import own_nodes
 from migrations.query.expressions.scalar import scalar
 from migrations.query.expressions.terms import equality
 from migrations.query.joins import Arranged, Leaf
-from migrations.query.plan import Plan, aggregated, projected
+from migrations.query.plan import RelationalPlan, aggregated, projected
 from migrations.query.relation import SEVERAL
-from migrations.query.stage import Stage, Wide, stage_of
+from migrations.query.stage import SelectStage, Wide, stage_of
 
 
-def group_rows(block: Block) -> None:
+def group_rows(block: SelectBlock) -> None:
     """GROUP BY, and aggregates without it."""
     clause = block.node.args.get("group")
     nodes = _later_nodes(block.node)
@@ -54,14 +54,14 @@ def _later_nodes(select: exp.Select) -> list[exp.Expr]:
     return [part for part in parts if part is not None]
 
 
-def _group_expressions(block: Block, clause: exp.Group) -> list[Expression]:
+def _group_expressions(block: SelectBlock, clause: exp.Group) -> list[Expression]:
     for modifier in ("rollup", "cube", "grouping_sets", "totals"):
         if clause.args.get(modifier):
             raise Unsupported(f"GROUP BY … {modifier.upper().replace('_', ' ')}", hint="UNION ALL one query a level")
     return [_group_expression(block, node) for node in clause.expressions]
 
 
-def _group_expression(block: Block, node: exp.Expr) -> Expression:
+def _group_expression(block: SelectBlock, node: exp.Expr) -> Expression:
     items = block.node.expressions
     if isinstance(node, exp.Literal) and not node.is_string:
         if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
@@ -91,7 +91,7 @@ def _joins_group(parameter: Wide, groups: Sequence[Expression]) -> bool:
     return True
 
 
-def _determined(block: Block, groups: Sequence[Expression], nodes: Iterable[exp.Expr]) -> list[Expression]:
+def _determined(block: SelectBlock, groups: Sequence[Expression], nodes: Iterable[exp.Expr]) -> list[Expression]:
     """The columns that the SELECT list and its like read and that the groups determine."""
     wanted = _columns_outside_aggregates(block, nodes)
     known = {group.position for group in groups if isinstance(group, Field)}
@@ -104,7 +104,7 @@ def _determined(block: Block, groups: Sequence[Expression], nodes: Iterable[exp.
         known |= more
 
 
-def _columns_outside_aggregates(block: Block, nodes: Iterable[exp.Expr]) -> list[Field]:
+def _columns_outside_aggregates(block: SelectBlock, nodes: Iterable[exp.Expr]) -> list[Field]:
     found: dict[Field, None] = {}
     pending = list(nodes)
     while pending:
@@ -126,7 +126,7 @@ def _table_of(node: exp.Expr) -> str:
     return node.table if isinstance(node, exp.Column) else ""
 
 
-def _is_unique(block: Block, node: exp.Column) -> bool:
+def _is_unique(block: SelectBlock, node: exp.Column) -> bool:
     try:
         block.scope.find(node.name, node.table)
     except SqlError:
@@ -134,7 +134,7 @@ def _is_unique(block: Block, node: exp.Column) -> bool:
     return True
 
 
-def _fixed_by(stage: Stage) -> set[int]:
+def _fixed_by(stage: SelectStage) -> set[int]:
     """Columns that WHERE sets equal to a constant."""
     fixed: set[int] = set()
     for condition in stage.conditions:
@@ -144,7 +144,7 @@ def _fixed_by(stage: Stage) -> set[int]:
     return fixed
 
 
-def _fixing_columns(stage: Stage) -> list[tuple[int, int]]:
+def _fixing_columns(stage: SelectStage) -> list[tuple[int, int]]:
     """(a, b): WHERE or ON sets b equal to a, so that with a's value there is one value of b."""
     pairs = [sides for condition in stage.all_conditions() for sides in _sides(condition)]
     return [
@@ -160,7 +160,7 @@ def _sides(condition: Expression) -> list[tuple[Expression, Expression]]:
 
 
 def _enter_second_stage(
-    block: Block, groups: list[Expression], summaries: dict[exp.Expr, Summary], *, scalar: bool
+    block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], *, scalar: bool
 ) -> None:
     first = block.stage
     arranged = first.arrange()
@@ -182,7 +182,7 @@ def _enter_second_stage(
 
 def _inputs(
     arranged: Arranged, groups: Sequence[Expression], summaries: Sequence[Summary]
-) -> tuple[Plan, tuple[int, ...], list[tuple[AggregateCall, str]]]:
+) -> tuple[RelationalPlan, tuple[int, ...], list[tuple[AggregateCall, str]]]:
     """The γ's input, projected if something in it is computed, and the γ's columns and calls over it."""
     needed = [arranged.put(group) for group in groups]
     for s in summaries:
@@ -206,11 +206,11 @@ def _inputs(
     return plan, tuple(place(group) for group in groups), calls
 
 
-def _column_name(plan: Plan, expression: Expression, index: int) -> str:
+def _column_name(plan: RelationalPlan, expression: Expression, index: int) -> str:
     return plan.columns[expression.position].name if isinstance(expression, Field) else f"computed_{index}"
 
 
-def _known(block: Block, node: exp.Expr, places: dict[exp.Expr, Expression]) -> Expression | None:
+def _known(block: SelectBlock, node: exp.Expr, places: dict[exp.Expr, Expression]) -> Expression | None:
     """What a part of the SELECT list has become by grouping; None: it is computed from its own parts."""
     groups = block.groups or ()
     if is_aggregate(node):

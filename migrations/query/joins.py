@@ -16,14 +16,14 @@ from domains.language.expressions import Expression
 from domains.language.functions.comparands import keys
 from domains.plan.graph import JoinKind
 from migrations.query.expressions.terms import conjunction, equality, moved, null_rejected, positions
-from migrations.query.plan import Plan, extended, filtered, joined
+from migrations.query.plan import RelationalPlan, extended, filtered, joined
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """One source, whose first column is the wide row's ``offset``-th."""
 
-    plan: Plan
+    plan: RelationalPlan
     offset: int
 
 
@@ -49,7 +49,7 @@ Source = Leaf | Inner | Left
 class Arranged:
     """A plan, and which column of the wide row each of its columns is (-1: a computed join column)."""
 
-    plan: Plan
+    plan: RelationalPlan
     layout: tuple[int, ...]
 
     def place(self, wide: int) -> int:

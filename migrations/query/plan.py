@@ -31,11 +31,11 @@ from migrations.query.expressions.terms import conjunction, equality, moved, ove
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RelationalPlan:
     """An operator over plans. ``columns`` are its output's."""
 
     operator: Operator
-    parents: tuple[Plan, ...]
+    parents: tuple[RelationalPlan, ...]
     columns: tuple[Column, ...]
 
     @property
@@ -49,15 +49,15 @@ class Plan:
         return tuple(self.field(position) for position in range(self.width))
 
 
-def base(schema: TableSchema) -> Plan:
+def base(schema: TableSchema) -> RelationalPlan:
     """The live columns of a base table."""
     live = schema.live()
     columns = tuple(Column(schema.columns[i].name, schema.columns[i].type) for i in live)
     key = tuple(live.index(i) for i in schema.primary_key)
-    return Plan(Base(schema.name, live, key, schema.generation), (), columns)
+    return RelationalPlan(Base(schema.name, live, key, schema.generation), (), columns)
 
 
-def filtered(plan: Plan, predicates: Sequence[Expression]) -> Plan:
+def filtered(plan: RelationalPlan, predicates: Sequence[Expression]) -> RelationalPlan:
     """σ: each predicate as deep as its columns allow."""
     staying: list[Expression] = []
     for predicate in predicates:
@@ -72,15 +72,15 @@ def filtered(plan: Plan, predicates: Sequence[Expression]) -> Plan:
         return plan
     if isinstance(plan.operator, Filter):
         merged = conjunction([plan.operator.predicate, *staying])
-        return Plan(Filter(merged), plan.parents, plan.columns)
-    return Plan(Filter(conjunction(staying)), (plan,), plan.columns)
+        return RelationalPlan(Filter(merged), plan.parents, plan.columns)
+    return RelationalPlan(Filter(conjunction(staying)), (plan,), plan.columns)
 
 
 def is_true(predicate: Expression) -> bool:
     return isinstance(predicate, Constant) and predicate.value is not None and predicate.value not in (0, "", b"")
 
 
-def _sunk(plan: Plan, predicate: Expression) -> Plan | None:
+def _sunk(plan: RelationalPlan, predicate: Expression) -> RelationalPlan | None:
     """The plan with the predicate below its top operator, or None where it cannot go there."""
     operator, reads = plan.operator, positions(predicate)
     match operator:
@@ -90,7 +90,9 @@ def _sunk(plan: Plan, predicate: Expression) -> Plan | None:
             sunk = _sunk(plan.parents[0], predicate)
             return None if sunk is None else _over(plan, sunk)
         case Union():
-            return Plan(operator, tuple(filtered(parent, [predicate]) for parent in plan.parents), plan.columns)
+            return RelationalPlan(
+                operator, tuple(filtered(parent, [predicate]) for parent in plan.parents), plan.columns
+            )
         case Join(kind=kind):
             return _sunk_into_join(plan, kind, predicate, reads)
         case Aggregate(group=group, scalar=False) if reads and all(p < len(group) for p in reads):
@@ -100,19 +102,21 @@ def _sunk(plan: Plan, predicate: Expression) -> Plan | None:
     return None
 
 
-def _sunk_into_join(plan: Plan, kind: JoinKind, predicate: Expression, reads: frozenset[int]) -> Plan | None:
+def _sunk_into_join(
+    plan: RelationalPlan, kind: JoinKind, predicate: Expression, reads: frozenset[int]
+) -> RelationalPlan | None:
     left, right = plan.parents
     if all(position < left.width for position in reads):
-        return Plan(plan.operator, (filtered(left, [predicate]), right), plan.columns)
+        return RelationalPlan(plan.operator, (filtered(left, [predicate]), right), plan.columns)
     if kind is JoinKind.LEFT:
         return None
     if all(position >= left.width for position in reads):
         sunk = filtered(right, [moved(predicate, lambda p: p - left.width)])
-        return Plan(plan.operator, (left, sunk), plan.columns)
+        return RelationalPlan(plan.operator, (left, sunk), plan.columns)
     return _as_join_column(plan, predicate)
 
 
-def _as_join_column(plan: Plan, predicate: Expression) -> Plan | None:
+def _as_join_column(plan: RelationalPlan, predicate: Expression) -> RelationalPlan | None:
     """An inner join with one more equality, or None where the predicate is none of two like columns."""
     sides, (left, right) = equality(predicate), plan.parents
     if sides is None or not isinstance(sides[0], Field) or not isinstance(sides[1], Field):
@@ -130,11 +134,11 @@ def _as_join_column(plan: Plan, predicate: Expression) -> Plan | None:
     return joined(JoinKind.INNER, left, right, [a for a, _ in pairs], [b for _, b in pairs])
 
 
-def _over(plan: Plan, parent: Plan) -> Plan:
-    return Plan(plan.operator, (parent,), plan.columns)
+def _over(plan: RelationalPlan, parent: RelationalPlan) -> RelationalPlan:
+    return RelationalPlan(plan.operator, (parent,), plan.columns)
 
 
-def projected(plan: Plan, expressions: Sequence[Expression], names: Sequence[str]) -> Plan:
+def projected(plan: RelationalPlan, expressions: Sequence[Expression], names: Sequence[str]) -> RelationalPlan:
     """π, merged with a projection below, and nothing at all where it would change nothing."""
     if isinstance(plan.operator, Project) and _is_cheap(expressions, plan.operator.expressions):
         below = plan.operator.expressions
@@ -143,8 +147,8 @@ def projected(plan: Plan, expressions: Sequence[Expression], names: Sequence[str
     if tuple(expressions) == plan.fields():
         if columns == plan.columns:
             return plan
-        return Plan(plan.operator, plan.parents, columns)
-    return Plan(Project(tuple(expressions)), (plan,), columns)
+        return RelationalPlan(plan.operator, plan.parents, columns)
+    return RelationalPlan(Project(tuple(expressions)), (plan,), columns)
 
 
 def _is_cheap(expressions: Sequence[Expression], below: Sequence[Expression]) -> bool:
@@ -160,7 +164,9 @@ def _is_cheap(expressions: Sequence[Expression], below: Sequence[Expression]) ->
     return all(count == 1 or not isinstance(below[position], Call) for position, count in uses.items())
 
 
-def extended(plan: Plan, expressions: Sequence[Expression], names: Sequence[str]) -> tuple[Plan, list[int]]:
+def extended(
+    plan: RelationalPlan, expressions: Sequence[Expression], names: Sequence[str]
+) -> tuple[RelationalPlan, list[int]]:
     """The plan with columns appended for what is not a plain field, and where each expression now stands."""
     computed: list[Expression] = []
     places: list[int] = []
@@ -182,50 +188,52 @@ def extended(plan: Plan, expressions: Sequence[Expression], names: Sequence[str]
 
 def joined(
     kind: JoinKind,
-    left: Plan,
-    right: Plan,
+    left: RelationalPlan,
+    right: RelationalPlan,
     left_on: Sequence[int],
     right_on: Sequence[int],
     residual: Expression | None = None,
-) -> Plan:
+) -> RelationalPlan:
     """⋈ or ⟕; the residual is over the left row followed by the right one."""
     operator = Join(kind, tuple(left_on), tuple(right_on), residual)
-    return Plan(operator, (left, right), left.columns + right.columns)
+    return RelationalPlan(operator, (left, right), left.columns + right.columns)
 
 
-def aggregated(plan: Plan, group: Columns, calls: Sequence[tuple[AggregateCall, str]], *, scalar: bool) -> Plan:
+def aggregated(
+    plan: RelationalPlan, group: Columns, calls: Sequence[tuple[AggregateCall, str]], *, scalar: bool
+) -> RelationalPlan:
     """γ: the group's columns, then one column a call."""
     columns = (*(plan.columns[i] for i in group), *(Column(name, call.type) for call, name in calls))
-    return Plan(Aggregate(group, tuple(call for call, _ in calls), scalar), (plan,), columns)
+    return RelationalPlan(Aggregate(group, tuple(call for call, _ in calls), scalar), (plan,), columns)
 
 
-def distinct(plan: Plan, group: Columns) -> Plan:
+def distinct(plan: RelationalPlan, group: Columns) -> RelationalPlan:
     """δ of some columns: a γ without functions."""
     if isinstance(plan.operator, Aggregate) and not plan.operator.calls and group == tuple(range(plan.width)):
         return plan
     return aggregated(plan, group, (), scalar=False)
 
 
-def top(plan: Plan, operator: TopK) -> Plan:
+def top(plan: RelationalPlan, operator: TopK) -> RelationalPlan:
     """τ; with a limit of 0 there is nothing to keep."""
     if operator.limit == 0:
         return filtered(plan, [Constant(0, BOOL)])
-    return Plan(operator, (plan,), plan.columns)
+    return RelationalPlan(operator, (plan,), plan.columns)
 
 
-def united(plans: Sequence[Plan]) -> Plan:
+def united(plans: Sequence[RelationalPlan]) -> RelationalPlan:
     """∪ of bags, flat."""
-    parents: list[Plan] = []
+    parents: list[RelationalPlan] = []
     for plan in plans:
         parents.extend(plan.parents if isinstance(plan.operator, Union) else (plan,))
-    return Plan(Union(), tuple(parents), plans[0].columns)
+    return RelationalPlan(Union(), tuple(parents), plans[0].columns)
 
 
-def emit(plan: Plan, graph: JointGraph) -> NodeIndex:
+def emit(plan: RelationalPlan, graph: JointGraph) -> NodeIndex:
     """The plan as nodes of the graph, parents first; what the graph has already is shared."""
     done: dict[int, NodeIndex] = {}
 
-    def visit(part: Plan) -> NodeIndex:
+    def visit(part: RelationalPlan) -> NodeIndex:
         known = done.get(id(part))
         if known is None:
             parents = tuple(visit(parent) for parent in part.parents)
@@ -247,14 +255,14 @@ Places = dict[int, int]
 """A column's old position → its new one; those that nobody reads are not in it."""
 
 
-def pruned(plan: Plan) -> Plan:
+def pruned(plan: RelationalPlan) -> RelationalPlan:
     """The same columns, out of narrower inputs."""
     narrow, places = _narrowed(plan, frozenset(range(plan.width)))
     assert all(old == new for old, new in places.items()), "a plan's own columns stay where they are"
     return replace(narrow, columns=plan.columns)
 
 
-def _narrowed(plan: Plan, read: frozenset[int]) -> tuple[Plan, Places]:
+def _narrowed(plan: RelationalPlan, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
     """The plan with at least the columns that are read, and where they are. COUNT(*) reads none; a row has one at
     least all the same."""
     read = read or frozenset((0,))
@@ -262,24 +270,24 @@ def _narrowed(plan: Plan, read: frozenset[int]) -> tuple[Plan, Places]:
     match operator:
         case Filter(predicate=predicate):
             below, places = _narrowed(plan.parents[0], read | positions(predicate))
-            return Plan(Filter(moved(predicate, places.__getitem__)), (below,), below.columns), places
+            return RelationalPlan(Filter(moved(predicate, places.__getitem__)), (below,), below.columns), places
         case Project(expressions=expressions):
             used = frozenset(position for e in expressions for position in positions(e))
             below, places = _narrowed(plan.parents[0], used)
             computed = tuple(moved(e, places.__getitem__) for e in expressions)
-            return Plan(Project(computed), (below,), plan.columns), _unmoved(plan)
+            return RelationalPlan(Project(computed), (below,), plan.columns), _unmoved(plan)
         case Join():
             return _narrowed_join(plan, operator, read)
         case Aggregate():
             return _narrowed_aggregate(plan, operator), _unmoved(plan)
-    return Plan(operator, tuple(pruned(parent) for parent in plan.parents), plan.columns), _unmoved(plan)
+    return RelationalPlan(operator, tuple(pruned(parent) for parent in plan.parents), plan.columns), _unmoved(plan)
 
 
-def _unmoved(plan: Plan) -> Places:
+def _unmoved(plan: RelationalPlan) -> Places:
     return {position: position for position in range(plan.width)}
 
 
-def _narrowed_join(plan: Plan, join: Join, read: frozenset[int]) -> tuple[Plan, Places]:
+def _narrowed_join(plan: RelationalPlan, join: Join, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
     left, right = plan.parents
     read |= positions(join.residual) if join.residual is not None else frozenset()
     left, on_left = _side(left, frozenset(c for c in read if c < left.width) | set(join.left_on))
@@ -292,10 +300,10 @@ def _narrowed_join(plan: Plan, join: Join, read: frozenset[int]) -> tuple[Plan, 
         right_on=tuple(on_right[c] for c in join.right_on),
         residual=None if join.residual is None else moved(join.residual, places.__getitem__),
     )
-    return Plan(operator, (left, right), left.columns + right.columns), places
+    return RelationalPlan(operator, (left, right), left.columns + right.columns), places
 
 
-def _side(plan: Plan, read: frozenset[int]) -> tuple[Plan, Places]:
+def _side(plan: RelationalPlan, read: frozenset[int]) -> tuple[RelationalPlan, Places]:
     """An input of a join: where it rests on a join, only what is read of it."""
     read = read or frozenset((0,))
     narrow, places = _narrowed(plan, read)
@@ -307,13 +315,13 @@ def _side(plan: Plan, read: frozenset[int]) -> tuple[Plan, Places]:
     return projected(narrow, fields, names), {c: place for place, c in enumerate(kept)}
 
 
-def _rests_on_join(plan: Plan) -> bool:
+def _rests_on_join(plan: RelationalPlan) -> bool:
     if isinstance(plan.operator, Filter | Project | Union):
         return any(_rests_on_join(parent) for parent in plan.parents)
     return isinstance(plan.operator, Join)
 
 
-def _narrowed_aggregate(plan: Plan, aggregate: Aggregate) -> Plan:
+def _narrowed_aggregate(plan: RelationalPlan, aggregate: Aggregate) -> RelationalPlan:
     used: set[int] = set(aggregate.group)
     for call in aggregate.calls:
         used.update(_columns(call.argument, call.order))
@@ -327,7 +335,7 @@ def _narrowed_aggregate(plan: Plan, aggregate: Aggregate) -> Plan:
         for call in aggregate.calls
     )
     operator = replace(aggregate, group=tuple(places[c] for c in aggregate.group), calls=calls)
-    return Plan(operator, (below,), plan.columns)
+    return RelationalPlan(operator, (below,), plan.columns)
 
 
 def _columns(argument: int | None, order: Iterable[OrderTerm]) -> Iterable[int]:

@@ -17,7 +17,7 @@ from domains.plan.graph import OrderTerm, ParameterKind, TopK
 from migrations.catalog import Catalog
 from migrations.parse.reading import exp, position, text_of
 from migrations.query.expressions.scope import Scope
-from migrations.query.plan import Plan, base, distinct, filtered, projected, top
+from migrations.query.plan import RelationalPlan, base, distinct, filtered, projected, top
 
 Mark = tuple[int, ...]
 """Where a ``?`` stands: its place in the text, behind the places of the views that it was inlined through."""
@@ -66,7 +66,7 @@ class Sorting:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    plan: Plan
+    plan: RelationalPlan
     outputs: tuple[Output, ...]
     carried: tuple[Carried, ...] = ()
     empty: Row | None = None
@@ -88,7 +88,7 @@ class Relation:
 
 
 @dataclass(slots=True)
-class Context:
+class QueryContext:
     """What a query may read, and what has been planned already."""
 
     catalog: Catalog
@@ -98,12 +98,12 @@ class Context:
     edits: list[Callable[[], object]] = field(default_factory=list)
     """What would write ``*`` and NATURAL out in the text: see :func:`~migrations.query.view.frozen`."""
 
-    def inside(self, outer: Scope | None) -> Context:
+    def inside(self, outer: Scope | None) -> QueryContext:
         """The context of a subquery."""
-        return Context(self.catalog, self.ctes, outer, self.views, self.edits)
+        return QueryContext(self.catalog, self.ctes, outer, self.views, self.edits)
 
-    def with_cte(self, name: str, relation: Relation) -> Context:
-        return Context(self.catalog, {**self.ctes, name.lower(): relation}, self.outer, self.views, self.edits)
+    def with_cte(self, name: str, relation: Relation) -> QueryContext:
+        return QueryContext(self.catalog, {**self.ctes, name.lower(): relation}, self.outer, self.views, self.edits)
 
 
 def of_table(schema: TableSchema) -> Relation:

@@ -1,4 +1,4 @@
-"""One SELECT block, as a tuple of passes over a :class:`Block`."""
+"""One SELECT block, as a tuple of passes over a :class:`SelectBlock`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Call, Constant, Expression, Field
 from migrations.parse.reading import exp, text_of
-from migrations.query.block import Block, Plan, Replacement
+from migrations.query.block import Plan, Replacement, SelectBlock
 from migrations.query.expressions.parameters import is_parameterised
 from migrations.query.expressions.scalar import conjuncts
 from migrations.query.expressions.scope import Scope
@@ -17,8 +17,8 @@ from migrations.query.grouping import group_rows
 from migrations.query.plan import extended
 from migrations.query.relation import (
     Carried,
-    Context,
     Output,
+    QueryContext,
     Relation,
     Sorting,
     deduplicated,
@@ -30,7 +30,7 @@ from migrations.query.source import FromClause, read_parameters
 # FROM, WHERE and HAVING: the sources of a stage, and the conditions on its rows.
 
 
-def read_sources(block: Block) -> None:
+def read_sources(block: SelectBlock) -> None:
     """FROM: sources and names."""
     clause = block.node.args.get("from_")
     if clause is None:
@@ -43,21 +43,21 @@ def read_sources(block: Block) -> None:
     block.scope = Scope(named.bounds, block.context.outer)
 
 
-def filter_rows(block: Block) -> None:
+def filter_rows(block: SelectBlock) -> None:
     """WHERE."""
     where = block.node.args.get("where")
     if where is not None:
         _restrict(block, where.this, "WHERE", None)
 
 
-def filter_groups(block: Block) -> None:
+def filter_groups(block: SelectBlock) -> None:
     """HAVING: over groups, where there are any, and over rows where there are none."""
     having = block.node.args.get("having")
     if having is not None:
         _restrict(block, having.this, "HAVING", lambda node: _alias(block, node))
 
 
-def _restrict(block: Block, condition: exp.Expr, place: str, aliases: Replacement | None) -> None:
+def _restrict(block: SelectBlock, condition: exp.Expr, place: str, aliases: Replacement | None) -> None:
     """Parameters and subqueries that restrict rows are taken out; the other conditions must hold."""
     translate = partial(block.translate, place=place, aliases=aliases)
     for part in conjuncts(condition):
@@ -69,7 +69,7 @@ def _restrict(block: Block, condition: exp.Expr, place: str, aliases: Replacemen
             block.stage.conditions.append(translate(part))
 
 
-def _alias(block: Block, node: exp.Expr) -> Expression | None:
+def _alias(block: SelectBlock, node: exp.Expr) -> Expression | None:
     """HAVING looks for a name among the groups first, then in the SELECT list."""
     if not isinstance(node, exp.Column) or node.table or block.names_group(node.name):
         return None
@@ -77,10 +77,10 @@ def _alias(block: Block, node: exp.Expr) -> Expression | None:
     return None if item is None else block.translate(item, "HAVING")
 
 
-Pass = Callable[[Block], None]
+Pass = Callable[[SelectBlock], None]
 
 
-def list_outputs(block: Block) -> None:
+def list_outputs(block: SelectBlock) -> None:
     """The SELECT list."""
     if not block.node.expressions:
         raise SqlError("the SELECT list is empty")
@@ -99,7 +99,7 @@ def list_outputs(block: Block) -> None:
         block.context.edits.append(lambda: block.node.set("expressions", written))
 
 
-def sort_rows(block: Block) -> None:
+def sort_rows(block: SelectBlock) -> None:
     """ORDER BY: positions, aliases, then anything that the SELECT list could hold."""
     clause = block.node.args.get("order")
     for term in clause.expressions if clause is not None else ():
@@ -118,9 +118,9 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-def plan_select(node: exp.Select, context: Context, plan: Plan) -> Relation:
+def plan_select(node: exp.Select, context: QueryContext, plan: Plan) -> Relation:
     """The relation that a SELECT block means; ORDER BY and LIMIT are noted in it and not yet carried out."""
-    block = Block(node, context, plan)
+    block = SelectBlock(node, context, plan)
     for step in PASSES:
         step(block)
     return _with_limit(_finished(block), node)
@@ -143,7 +143,7 @@ def _unique(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def _sort_expression(block: Block, node: exp.Expr) -> Expression:
+def _sort_expression(block: SelectBlock, node: exp.Expr) -> Expression:
     if isinstance(node, exp.Literal) and not node.is_string:
         if not node.this.isdigit() or not 1 <= int(node.this) <= len(block.outputs):
             raise SqlError(f"ORDER BY {node.this}: the SELECT list has {len(block.outputs)} columns")
@@ -152,7 +152,7 @@ def _sort_expression(block: Block, node: exp.Expr) -> Expression:
     return block.translate(node, "ORDER BY", lambda part: _aliased(block, part, is_whole=part is whole))
 
 
-def _aliased(block: Block, node: exp.Expr, *, is_whole: bool) -> Expression | None:
+def _aliased(block: SelectBlock, node: exp.Expr, *, is_whole: bool) -> Expression | None:
     """ORDER BY looks for a name in the SELECT list first, then among the columns; within an expression, as in
     ``SELECT -n AS n … ORDER BY n + 0``, MySQL does it the other way round."""
     if not isinstance(node, exp.Column) or node.table:
@@ -163,7 +163,7 @@ def _aliased(block: Block, node: exp.Expr, *, is_whole: bool) -> Expression | No
     return None if item is None else block.translate(item, "ORDER BY")
 
 
-def _finished(block: Block) -> Relation:
+def _finished(block: SelectBlock) -> Relation:
     """The last stage arranged, with all expressions over its plan's row; then DISTINCT."""
     stage = block.stage
     arranged = stage.arrange()

@@ -19,8 +19,8 @@ from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.plan import projected, united
 from migrations.query.relation import (
     Carried,
-    Context,
     Output,
+    QueryContext,
     Relation,
     Slot,
     Sorting,
@@ -31,7 +31,7 @@ from migrations.query.relation import (
 )
 
 
-def plan_union(node: exp.SetOperation, context: Context, plan: Plan) -> Relation:
+def plan_union(node: exp.SetOperation, context: QueryContext, plan: Plan) -> Relation:
     """A chain of UNIONs. All that stands before the last DISTINCT one needs only that one's."""
     first, steps = _chain(node)
     branches = [bounded(plan(branch, context)) for branch in (first, *(branch for branch, _ in steps))]

@@ -17,16 +17,16 @@ from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.expressions.terms import positions
 from migrations.query.joins import Inner, Leaf, Left, Source
-from migrations.query.relation import Context, Relation, bounded, marked, of_table, plain, renamed
-from migrations.query.stage import Stage, Wide, wide
+from migrations.query.relation import QueryContext, Relation, bounded, marked, of_table, plain, renamed
+from migrations.query.stage import SelectStage, Wide, wide
 
 Translate = Callable[[exp.Expr], Expression]
-Plan = Callable[[exp.Expr, Context], Relation]
+Plan = Callable[[exp.Expr, QueryContext], Relation]
 """The planner of a whole query, handed down so that this file need not import what imports it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedSource:
     """A source and the names that its columns have, in the order of ``*``."""
 
     source: Source
@@ -36,14 +36,14 @@ class Named:
 class FromClause:
     """Reads one FROM clause into a stage."""
 
-    def __init__(self, stage: Stage, context: Context, plan: Plan) -> None:
+    def __init__(self, stage: SelectStage, context: QueryContext, plan: Plan) -> None:
         self._stage = stage
         self._context = context
         self._plan = plan
 
-    def read(self, first: exp.Expr, joins: Sequence[exp.Join]) -> Named:
+    def read(self, first: exp.Expr, joins: Sequence[exp.Join]) -> NamedSource:
         """``first`` and what is joined to it. A comma binds looser than JOIN."""
-        parts: list[Named] = []
+        parts: list[NamedSource] = []
         current = self._item(first)
         for join in joins:
             if _is_comma(join):
@@ -58,11 +58,11 @@ class FromClause:
         if len(parts) == 1:
             return current
         bounds = tuple(bound for part in parts for bound in part.bounds)
-        return Named(Inner(tuple(part.source for part in parts)), bounds)
+        return NamedSource(Inner(tuple(part.source for part in parts)), bounds)
 
     # --- one source --------------------------------------------------------------------------------------------
 
-    def _item(self, node: exp.Expr) -> Named:
+    def _item(self, node: exp.Expr) -> NamedSource:
         if isinstance(node, exp.Table):
             return self._with_own_joins(node, self._table(node))
         if isinstance(node, exp.Subquery):
@@ -78,12 +78,12 @@ class FromClause:
             raise Unsupported("LATERAL", hint="join with a derived table that does not read the other tables")
         raise Unsupported(f"{type(node).__name__.upper()} in FROM")
 
-    def _with_own_joins(self, node: exp.Expr, item: Named) -> Named:
+    def _with_own_joins(self, node: exp.Expr, item: NamedSource) -> NamedSource:
         for join in node.args.get("joins") or ():
             item = self._join(item, join)
         return item
 
-    def _table(self, node: exp.Table) -> Named:
+    def _table(self, node: exp.Table) -> NamedSource:
         if node.args.get("db") is not None:
             raise Unsupported(f'database names ("{node.text("db")}.{node.name}")', hint="there is one database")
         if not isinstance(node.this, exp.Identifier):
@@ -101,7 +101,7 @@ class FromClause:
             return of_table(found)
         views = self._context.views
         if found.name not in views:
-            context = Context(self._context.catalog, views=views)
+            context = QueryContext(self._context.catalog, views=views)
             view = self._plan(found.relation, context)
             views[found.name] = named_columns(view, found.columns, found.name)
         return marked(views[found.name], (position(node.this),))
@@ -115,15 +115,15 @@ class FromClause:
             raise unknown("table or view", name, known)
         return self._context.catalog.relation(name)
 
-    def _leaf(self, relation: Relation, alias: str, columns: Sequence[str]) -> Named:
+    def _leaf(self, relation: Relation, alias: str, columns: Sequence[str]) -> NamedSource:
         relation = plain(bounded(named_columns(relation, columns, alias)))
         leaf = self._stage.leaf(relation)
         bounds = tuple(Bound(alias, o.name, _shifted(leaf, o.expression)) for o in relation.outputs)
-        return Named(leaf, bounds)
+        return NamedSource(leaf, bounds)
 
     # --- joins -------------------------------------------------------------------------------------------------
 
-    def _join(self, left: Named, join: exp.Join) -> Named:
+    def _join(self, left: NamedSource, join: exp.Join) -> NamedSource:
         side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
         if side == "FULL":
             raise Unsupported("FULL JOIN", hint="UNION ALL a LEFT JOIN and the rows of the right side without a match")
@@ -140,12 +140,12 @@ class FromClause:
         else:
             conditions = self._on(join, Scope((*left.bounds, *right.bounds), self._context.outer), bool(side))
         if side == "LEFT":
-            return Named(Left(left.source, right.source, tuple(conditions)), bounds)
+            return NamedSource(Left(left.source, right.source, tuple(conditions)), bounds)
         if side == "RIGHT":
-            return Named(Left(right.source, left.source, tuple(conditions)), bounds)
-        return Named(Inner((left.source, right.source), tuple(conditions)), bounds)
+            return NamedSource(Left(right.source, left.source, tuple(conditions)), bounds)
+        return NamedSource(Inner((left.source, right.source), tuple(conditions)), bounds)
 
-    def _shared_names(self, left: Named, right: Named, join: exp.Join) -> list[str]:
+    def _shared_names(self, left: NamedSource, right: NamedSource, join: exp.Join) -> list[str]:
         using = join.args.get("using")
         if using:
             return [column.name for column in using]
@@ -178,7 +178,7 @@ class FromClause:
 
 
 def read_parameters(
-    part: exp.Expr, translate: Translate, stage: Stage, *, is_condition: bool = False
+    part: exp.Expr, translate: Translate, stage: SelectStage, *, is_condition: bool = False
 ) -> list[Expression]:
     """Take a condition with ``?`` into the stage; what is left of it are plain conditions."""
     comparisons, rest = read_comparisons(part)
@@ -225,14 +225,14 @@ def _is_comma(join: exp.Join) -> bool:
     return plain_join and join.args.get("on") is None and not join.args.get("using")
 
 
-def _refuse_same_alias(left: Named, right: Named) -> None:
+def _refuse_same_alias(left: NamedSource, right: NamedSource) -> None:
     taken = {bound.table.lower() for bound in left.bounds}
     for bound in right.bounds:
         if bound.table.lower() in taken:
             raise SqlError(f'the table name "{bound.table}" is not unique', hint="give one of them an alias")
 
 
-def _field(side: Named, name: str) -> Field:
+def _field(side: NamedSource, name: str) -> Field:
     found = Scope(side.bounds).find(name)
     if found is None:
         raise unknown("column", name, (bound.name for bound in side.bounds))
@@ -248,7 +248,7 @@ def _write_out(join: exp.Join, shared: Sequence[str]) -> None:
         join.set("on", exp.true())
 
 
-def _merged(left: Named, right: Named, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
+def _merged(left: NamedSource, right: NamedSource, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
     """The names after a join: in ``*`` a USING column counts once and comes first, then what else the side has that is
     kept."""
     if not shared:

@@ -27,7 +27,7 @@ from migrations.query.joins import (
     nullable_columns,
     simplified,
 )
-from migrations.query.plan import Plan
+from migrations.query.plan import RelationalPlan
 from migrations.query.relation import Relation, Slot
 
 EmptyRow = dict[int, Value]
@@ -45,7 +45,7 @@ class Wide:
 
 
 @dataclass(slots=True)
-class Stage:
+class SelectStage:
     source: Source | None = None
     width: int = 0
     conditions: list[Expression] = field(default_factory=list)
@@ -153,9 +153,9 @@ def wide(leaf: Leaf, position: int) -> Field:
     return Field(leaf.offset + position, leaf.plan.columns[position].type)
 
 
-def stage_of(plan: Plan) -> Stage:
+def stage_of(plan: RelationalPlan) -> SelectStage:
     """A stage over rows that are there already."""
-    return Stage(source=Leaf(plan, 0), width=plan.width, leaves=1)
+    return SelectStage(source=Leaf(plan, 0), width=plan.width, leaves=1)
 
 
 def _position(expression: Expression) -> int:

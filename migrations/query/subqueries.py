@@ -26,17 +26,17 @@ from migrations.query.expressions.literals import NOTHING, truth
 from migrations.query.expressions.scope import Scope
 from migrations.query.joins import Leaf
 from migrations.query.plan import aggregated, projected
-from migrations.query.relation import Context, Output, Relation, bounded, deduplicated, plain, settled
-from migrations.query.stage import Stage, wide
+from migrations.query.relation import Output, QueryContext, Relation, bounded, deduplicated, plain, settled
+from migrations.query.stage import SelectStage, wide
 
-Plan = Callable[[exp.Expr, Context], Relation]
+Plan = Callable[[exp.Expr, QueryContext], Relation]
 Translate = Callable[[exp.Expr], Expression]
 
 
 class Subqueries:
     """Joins the subqueries of one stage's expressions to it."""
 
-    def __init__(self, stage: Stage, scope: Scope, context: Context, plan: Plan) -> None:
+    def __init__(self, stage: SelectStage, scope: Scope, context: QueryContext, plan: Plan) -> None:
         self._stage = stage
         self._context = context.inside(scope)
         self._plan = plan

@@ -14,7 +14,7 @@ from migrations.joint_graph.provenance import traced
 from migrations.parse.reading import exp, nodes
 from migrations.query.hints import partial_by
 from migrations.query.plan import emit, pruned
-from migrations.query.relation import Context, Relation, Slot, bounded, limited, settled
+from migrations.query.relation import QueryContext, Relation, Slot, bounded, limited, settled
 from migrations.query.select import plan_select
 from migrations.query.setops import plan_union, sorted_and_limited
 from migrations.query.source import named_columns
@@ -22,7 +22,7 @@ from migrations.query.source import named_columns
 # A whole query: WITH, and what follows it.
 
 
-def plan_query(node: exp.Expr, context: Context) -> Relation:
+def plan_query(node: exp.Expr, context: QueryContext) -> Relation:
     """The relation that a SELECT, a UNION or a query in parentheses means, with all names resolved.
 
     :raises SqlError: the text is wrong.
@@ -40,13 +40,13 @@ def plan_query(node: exp.Expr, context: Context) -> Relation:
     raise Unsupported(f"{type(node).__name__.upper()} as a query", hint="use SELECT")
 
 
-def _in_parentheses(node: exp.Subquery, context: Context) -> Relation:
+def _in_parentheses(node: exp.Subquery, context: QueryContext) -> Relation:
     relation = plan_query(node.this, context)
     modified = [key for key in ("order", "limit", "offset") if node.args.get(key) is not None]
     return sorted_and_limited(bounded(relation), node) if modified else relation
 
 
-def _with_ctes(clause: exp.With, context: Context) -> Context:
+def _with_ctes(clause: exp.With, context: QueryContext) -> QueryContext:
     if clause.args.get("recursive"):
         raise Unsupported("WITH RECURSIVE", hint="views are not recursive; unroll the levels that you need")
     names: set[str] = set()
@@ -69,14 +69,14 @@ UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedParameter:
     """A parameter and the view's column that it is compared with; None for LIMIT and OFFSET."""
 
     slot: Slot
     column: int | None
 
 
-def name_parameters(placed: Sequence[Placed], columns: Sequence[Column]) -> tuple[Parameter, ...]:
+def name_parameters(placed: Sequence[PlacedParameter], columns: Sequence[Column]) -> tuple[Parameter, ...]:
     """``id``, ``id_2``; the two bounds of one column are ``created_at_min`` and ``created_at_max``."""
     taken: set[str] = set()
     parameters = []
@@ -92,7 +92,7 @@ def name_parameters(placed: Sequence[Placed], columns: Sequence[Column]) -> tupl
     return tuple(parameters)
 
 
-def _bound(p: Placed, placed: Sequence[Placed]) -> str:
+def _bound(p: PlacedParameter, placed: Sequence[PlacedParameter]) -> str:
     """The suffix that tells the bounds of one column apart; nothing where there is only one."""
     if p.slot.named or p.slot.kind not in (*LOWER, *UPPER):
         return ""
@@ -138,7 +138,7 @@ def plan_view(
     :raises SqlError: the text is wrong. :raises Unsupported: right SQL that is not done.
     """
     try:
-        meant = plan_query(relation, Context(catalog)) if meaning is None else meaning
+        meant = plan_query(relation, QueryContext(catalog)) if meaning is None else meaning
         return _finished(named_columns(meant, columns, name), relation, graph, name)
     except RecursionError:
         raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
@@ -152,11 +152,11 @@ def frozen(catalog: Catalog, relation: exp.Query) -> tuple[exp.Query, Relation |
     written out, since it is then another text.
     """
     try:
-        context = Context(catalog)
+        context = QueryContext(catalog)
         meaning = plan_query(relation, context)
         if not context.edits:
             return relation, meaning
-        copy, context = relation.copy(), Context(catalog)
+        copy, context = relation.copy(), QueryContext(catalog)
         plan_query(copy, context)
     except RecursionError:
         raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
@@ -205,10 +205,10 @@ def _has_one_key(relation: Relation) -> bool:
     return all(c.slot.kind is ParameterKind.EQUAL for c in relation.carried)
 
 
-def _slots(relation: Relation, limit: int | Slot | None, offset: int | Slot) -> list[Placed]:
+def _slots(relation: Relation, limit: int | Slot | None, offset: int | Slot) -> list[PlacedParameter]:
     """All parameters with their columns, in the order in which the statement names them."""
-    placed = [Placed(c.slot, c.column) for c in relation.carried]
-    placed += [Placed(count, None) for count in (limit, offset) if isinstance(count, Slot)]
+    placed = [PlacedParameter(c.slot, c.column) for c in relation.carried]
+    placed += [PlacedParameter(count, None) for count in (limit, offset) if isinstance(count, Slot)]
     return sorted(placed, key=lambda p: p.slot.marks[0])
 
 
@@ -238,17 +238,17 @@ def _hinted_key(
     return tuple(columns)
 
 
-def _columns_of(slots: Sequence[Placed], kinds: Sequence[ParameterKind]) -> tuple[int, ...]:
+def _columns_of(slots: Sequence[PlacedParameter], kinds: Sequence[ParameterKind]) -> tuple[int, ...]:
     columns = [p.column for p in slots if p.slot.kind in kinds and p.column is not None]
     return tuple(dict.fromkeys(columns))
 
 
-def _placeholders(slots: Sequence[Placed]) -> tuple[int, ...]:
+def _placeholders(slots: Sequence[PlacedParameter]) -> tuple[int, ...]:
     fed = sorted((mark, i) for i, p in enumerate(slots) for mark in p.slot.marks)
     return tuple(i for _, i in fed)
 
 
-def _refuse_lost_placeholders(written: exp.Expr, slots: Sequence[Placed]) -> None:
+def _refuse_lost_placeholders(written: exp.Expr, slots: Sequence[PlacedParameter]) -> None:
     """:raises Unsupported: a ``?`` stands in a part of the text that the answer does not depend on."""
     own = {mark for p in slots for mark in p.slot.marks if len(mark) == 1}
     count = sum(isinstance(node, exp.Placeholder) for node in nodes(written))

@@ -25,7 +25,15 @@ from migrations.query.expressions.scope import Scope
 from migrations.query.relation import read_limit, sorting_direction
 from migrations.query.select import output_name
 from migrations.spark_sql.expressions import Names
-from migrations.spark_sql.source import Answer, Carried, Compile, Context, FromClause, Term, take_parameters
+from migrations.spark_sql.source import (
+    CarriedParameter,
+    Compile,
+    FromClauseWriter,
+    Term,
+    WriterContext,
+    WrittenQuery,
+    take_parameters,
+)
 from migrations.spark_sql.values import compared_with, decimal, quoted
 
 # Aggregates in Spark's words.
@@ -110,27 +118,27 @@ def _term(text: str, descending: bool) -> str:
 Known = Callable[[exp.Expr], Expression | None]
 
 
-class Block:
+class BlockWriter:
     """Writes one SELECT; ``compile`` writes the queries inside it."""
 
-    def __init__(self, node: exp.Select, context: Context, compile: Compile) -> None:
+    def __init__(self, node: exp.Select, context: WriterContext, compile: Compile) -> None:
         self.node = node
         self.context = context
         self.compile = compile
         self.names = Names()
         self.scope = Scope(())
-        self.carried: list[Carried] = []
+        self.carried: list[CarriedParameter] = []
         self.conditions: list[Expression] = []
         self.known: Known | None = None
         """What a part of the text has become by grouping."""
         self.direct: exp.Expr | None = None
         """The IN (SELECT …) that a condition is, or denies: only there is Spark's own three-valued."""
 
-    def write(self) -> Answer:
+    def write(self) -> WrittenQuery:
         clause = self.node.args.get("from_")
         if clause is None:
             raise Unsupported("SELECT without FROM in a view, which the judge does not know")
-        reader = FromClause(self.names, self.context, self.compile)
+        reader = FromClauseWriter(self.names, self.context, self.compile)
         source = reader.read(clause.this, self.node.args.get("joins") or ())
         self.scope = Scope(source.bounds)
         self.carried, self.conditions = reader.carried, reader.conditions
@@ -190,7 +198,7 @@ class Block:
     def _condition(self, text: str) -> Field:
         return self.names.add(text, BOOL, condition=True)
 
-    def _uncorrelated(self, node: exp.Expr) -> Answer:
+    def _uncorrelated(self, node: exp.Expr) -> WrittenQuery:
         answer = self.compile(node, self.context)
         if answer.slots:
             raise Unsupported("a parameter inside of a subquery of an expression, which the judge does not know")
@@ -212,7 +220,7 @@ class Block:
 
     def _merge(self) -> None:
         """The same ``:name`` in two comparisons by = is one parameter, and what it is compared with is equal."""
-        kept: list[Carried] = []
+        kept: list[CarriedParameter] = []
         for one in self.carried:
             place = next((i for i, other in enumerate(kept) if _same(one, other)), None)
             if place is None:
@@ -222,7 +230,7 @@ class Block:
                 if not are_alike(one.operand.type, same.operand.type):
                     raise Unsupported("a parameter compared with columns of several types")
                 marks = tuple(dict.fromkeys((*same.slot.marks, *one.slot.marks)))
-                kept[place] = Carried(replace(same.slot, marks=marks), same.operand)
+                kept[place] = CarriedParameter(replace(same.slot, marks=marks), same.operand)
                 self.conditions.append(call("eq", same.operand, one.operand))
         self.carried = kept
 
@@ -279,7 +287,7 @@ class Block:
 
         where = self._where()
         self.names, self.known = outer, known
-        self.carried = [Carried(c.slot, fields[groups.index(c.operand)]) for c in carried]
+        self.carried = [CarriedParameter(c.slot, fields[groups.index(c.operand)]) for c in carried]
         self._visit_all()
         by = f" GROUP BY {', '.join(inner.value(group) for group in groups)}" if groups else ""
         if not columns:
@@ -343,7 +351,7 @@ class Block:
 
         return fold(scalar(node, self.scope, Setting(replace=replaced, place="ORDER BY"))), sorting_direction(term)
 
-    def _finished(self, source: str) -> Answer:
+    def _finished(self, source: str) -> WrittenQuery:
         self._merge()
         outputs = self._outputs()
         columns = [f"{self.names.value(e)} AS c{i}" for i, (_, e) in enumerate(outputs)]
@@ -359,7 +367,9 @@ class Block:
         word = "DISTINCT " if self.node.args.get("distinct") is not None else ""
         text = f"SELECT {word}{', '.join(columns)} FROM {source}{self._where()}"
         slots = tuple(replace(c.slot, type=c.operand.type) for c in self.carried)
-        return Answer(text, tuple(Column(name, e.type) for name, e in outputs), slots, tuple(order), limit, offset)
+        return WrittenQuery(
+            text, tuple(Column(name, e.type) for name, e in outputs), slots, tuple(order), limit, offset
+        )
 
     def _outputs(self) -> list[tuple[str, Expression]]:
         found: list[tuple[str, Expression]] = []
@@ -385,6 +395,6 @@ def _plain(node: exp.Expr, scope: Scope) -> Expression:
     return fold(scalar(node, scope))
 
 
-def _same(one: Carried, other: Carried) -> bool:
+def _same(one: CarriedParameter, other: CarriedParameter) -> bool:
     named = one.slot.named and other.slot.named and one.slot.name.lower() == other.slot.name.lower()
     return named or bool(set(one.slot.marks) & set(other.slot.marks))

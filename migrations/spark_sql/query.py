@@ -14,8 +14,8 @@ from migrations.catalog import Catalog
 from migrations.parse.reading import exp
 from migrations.query.expressions.aggregates import aggregates_in
 from migrations.query.relation import Slot, read_limit, sorting_direction
-from migrations.spark_sql.block import Block
-from migrations.spark_sql.source import Answer, Context, Term, fresh_context
+from migrations.spark_sql.block import BlockWriter
+from migrations.spark_sql.source import Term, WriterContext, WrittenQuery, fresh_context
 from migrations.spark_sql.values import converted
 
 
@@ -59,7 +59,7 @@ def _counts_nothing(catalog: Catalog, query: exp.Expr) -> bool:
     return any(view is not None and _counts_nothing(catalog, view.relation) for view in inner)
 
 
-def _outermost(answer: Answer) -> Answer:
+def _outermost(answer: WrittenQuery) -> WrittenQuery:
     """A constant LIMIT holds within a key where a key is one value of every parameter; else it is one of reading, and
     what the reader holds has all rows."""
     is_constant = isinstance(answer.limit, int) and isinstance(answer.offset, int)
@@ -68,7 +68,7 @@ def _outermost(answer: Answer) -> Answer:
     return replace(answer, limit=None, offset=0)
 
 
-def compile_query(node: exp.Expr, context: Context) -> Answer:
+def compile_query(node: exp.Expr, context: WriterContext) -> WrittenQuery:
     """The query, with its outermost ORDER BY and LIMIT noted."""
     clause = node.args.get("with_")
     if clause is not None:
@@ -81,7 +81,7 @@ def compile_query(node: exp.Expr, context: Context) -> Answer:
                 )
             context = context.with_cte(cte.alias, answer)
     if isinstance(node, exp.Select):
-        return Block(node, context, compile_bounded).write()
+        return BlockWriter(node, context, compile_bounded).write()
     if isinstance(node, exp.SetOperation):
         return _union(node, context)
     if isinstance(node, exp.Subquery):
@@ -91,12 +91,12 @@ def compile_query(node: exp.Expr, context: Context) -> Answer:
     raise Unsupported(f"{type(node).__name__.upper()} as a query, which the judge does not know")
 
 
-def compile_bounded(node: exp.Expr, context: Context) -> Answer:
+def compile_bounded(node: exp.Expr, context: WriterContext) -> WrittenQuery:
     """The query as others read it: with its LIMIT carried out."""
     return bounded(compile_query(node, context))
 
 
-def bounded(answer: Answer) -> Answer:
+def bounded(answer: WrittenQuery) -> WrittenQuery:
     """τ, for each combination of the parameters' values; ties go by the row, so that the answer follows from the
     data."""
     if answer.limit is None:
@@ -110,7 +110,7 @@ def bounded(answer: Answer) -> Answer:
     rank = f"row_number() OVER ({by}ORDER BY {', '.join(terms)}) AS rank"
     window = f"rank > {answer.offset} AND rank <= {answer.offset + answer.limit}"
     text = f"SELECT {', '.join([*columns, *keys])} FROM (SELECT *, {rank} FROM ({answer.text})) WHERE {window}"
-    return Answer(text, answer.columns, answer.slots)
+    return WrittenQuery(text, answer.columns, answer.slots)
 
 
 def _term(term: Term) -> str:
@@ -120,7 +120,7 @@ def _term(term: Term) -> str:
 # --- UNION --------------------------------------------------------------------------------------------------------
 
 
-def _union(node: exp.SetOperation, context: Context) -> Answer:
+def _union(node: exp.SetOperation, context: WriterContext) -> WrittenQuery:
     if not isinstance(node, exp.Union):
         raise Unsupported(f"{type(node).__name__.upper()}, which the judge does not know")
     left = node.this
@@ -138,7 +138,7 @@ def _union(node: exp.SetOperation, context: Context) -> Answer:
     word = "UNION" if node.args.get("distinct") else "UNION ALL"
     branches = f" {word} ".join(f"({_aligned(each, types, keys)})" for each in (first, second))
     here = context.aliases()
-    answer = Answer(
+    answer = WrittenQuery(
         f"SELECT * FROM ({branches}) AS {here}",
         tuple(Column(name, type) for name, type in zip(names, types, strict=True)),
         tuple(replace(slot, type=type) for slot, type in zip(slots, keys, strict=True)),
@@ -146,7 +146,7 @@ def _union(node: exp.SetOperation, context: Context) -> Answer:
     return _sorted(answer, node, context)
 
 
-def _aligned(answer: Answer, types: Sequence[SqlType], keys: Sequence[SqlType]) -> str:
+def _aligned(answer: WrittenQuery, types: Sequence[SqlType], keys: Sequence[SqlType]) -> str:
     columns = [
         f"{converted(f'c{i}', c.type, t)} AS c{i}" for i, (c, t) in enumerate(zip(answer.columns, types, strict=True))
     ]
@@ -166,7 +166,7 @@ def _unified(ours: Sequence[Slot], theirs: Sequence[Slot]) -> list[Slot]:
     return [replace(a, marks=tuple(dict.fromkeys((*a.marks, *b.marks)))) for a, b in pairs]
 
 
-def _sorted(answer: Answer, node: exp.Expr, context: Context) -> Answer:
+def _sorted(answer: WrittenQuery, node: exp.Expr, context: WriterContext) -> WrittenQuery:
     """With the ORDER BY and LIMIT that follow a UNION or a query in parentheses, by its columns."""
     clause = node.args.get("order")
     terms = () if clause is None else clause.expressions
@@ -175,7 +175,7 @@ def _sorted(answer: Answer, node: exp.Expr, context: Context) -> Answer:
     return replace(answer, order=order, limit=limit, offset=offset)
 
 
-def _column_of(node: exp.Expr, answer: Answer) -> str:
+def _column_of(node: exp.Expr, answer: WrittenQuery) -> str:
     if isinstance(node, exp.Literal) and not node.is_string:
         return f"c{int(node.this) - 1}"
     names = [column.name.lower() for column in answer.columns]

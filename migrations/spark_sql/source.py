@@ -25,7 +25,7 @@ from migrations.spark_sql.expressions import Names
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedParameter:
     """A parameter on its way out, and what it is compared with, over the row at hand."""
 
     slot: Slot
@@ -41,7 +41,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WrittenQuery:
     """A query that is written: ``text`` is a SELECT with the columns c0 …, p0 … and those that it is sorted by."""
 
     text: str
@@ -54,49 +54,49 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Context:
+class WriterContext:
     """What a query may read. ``tables`` has the name in Spark of each base table."""
 
     catalog: Catalog
     tables: dict[str, str]
-    ctes: dict[str, Answer]
+    ctes: dict[str, WrittenQuery]
     aliases: Callable[[], str]
     nothing: bool = False
     """Write the query as it is where no parameter finds anything: each condition with a ``?`` is FALSE."""
 
-    def with_cte(self, name: str, answer: Answer) -> Context:
+    def with_cte(self, name: str, answer: WrittenQuery) -> WriterContext:
         return replace(self, ctes={**self.ctes, name.lower(): answer})
 
-    def without_ctes(self) -> Context:
+    def without_ctes(self) -> WriterContext:
         return replace(self, ctes={})
 
 
-def fresh_context(catalog: Catalog, tables: dict[str, str], *, nothing: bool = False) -> Context:
+def fresh_context(catalog: Catalog, tables: dict[str, str], *, nothing: bool = False) -> WriterContext:
     numbers = count()
-    return Context(catalog, tables, {}, lambda: f"t{next(numbers)}", nothing)
+    return WriterContext(catalog, tables, {}, lambda: f"t{next(numbers)}", nothing)
 
 
-Compile = Callable[[exp.Expr, Context], Answer]
+Compile = Callable[[exp.Expr, WriterContext], WrittenQuery]
 """Of a whole query, handed down; with its LIMIT carried out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedQuery:
     text: str
     bounds: tuple[Bound, ...]
 
 
-class FromClause:
+class FromClauseWriter:
     """Reads one FROM clause. ``carried`` and ``conditions`` are what its sources and ONs bring along."""
 
-    def __init__(self, names: Names, context: Context, compile: Compile) -> None:
+    def __init__(self, names: Names, context: WriterContext, compile: Compile) -> None:
         self._names = names
         self._context = context
         self._compile = compile
-        self.carried: list[Carried] = []
+        self.carried: list[CarriedParameter] = []
         self.conditions: list[Expression] = []
 
-    def read(self, first: exp.Expr, joins: Sequence[exp.Join]) -> Named:
+    def read(self, first: exp.Expr, joins: Sequence[exp.Join]) -> NamedQuery:
         parts = [self._item(first)]
         for join in joins:
             plain = not (join.side or join.kind or join.method or join.args.get("on") or join.args.get("using"))
@@ -105,11 +105,13 @@ class FromClause:
             else:
                 parts[-1] = self._join(parts[-1], join)
         bounds = tuple(bound for part in parts for bound in part.bounds)
-        return Named(" CROSS JOIN ".join(f"({part.text})" if len(parts) > 1 else part.text for part in parts), bounds)
+        return NamedQuery(
+            " CROSS JOIN ".join(f"({part.text})" if len(parts) > 1 else part.text for part in parts), bounds
+        )
 
     # --- one source ---------------------------------------------------------------------------------------------
 
-    def _item(self, node: exp.Expr) -> Named:
+    def _item(self, node: exp.Expr) -> NamedQuery:
         if isinstance(node, exp.Table):
             item = self._table(node)
         elif isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)) and not node.alias:
@@ -124,7 +126,7 @@ class FromClause:
             item = self._join(item, join)
         return item
 
-    def _table(self, node: exp.Table) -> Named:
+    def _table(self, node: exp.Table) -> NamedQuery:
         alias, columns = node.alias or node.name, _alias_columns(node)
         cte = self._context.ctes.get(node.name.lower())
         if cte is not None:
@@ -133,25 +135,25 @@ class FromClause:
         if isinstance(found, TableSchema):
             live = [found.columns[place] for place in found.live()]
             text = f"SELECT * FROM {self._context.tables[found.name.lower()]}"
-            return self._leaf(Answer(text, tuple(Column(c.name, c.type) for c in live)), alias, columns)
+            return self._leaf(WrittenQuery(text, tuple(Column(c.name, c.type) for c in live)), alias, columns)
         answer = self._compile(found.relation, self._context.without_ctes())
         here = (position(node.this),)
         slots = tuple(replace(s, marks=tuple(here + mark for mark in s.marks)) for s in answer.slots)
         return self._leaf(replace(answer, slots=slots), alias, columns or found.columns)
 
-    def _leaf(self, answer: Answer, alias: str, names: Sequence[str]) -> Named:
+    def _leaf(self, answer: WrittenQuery, alias: str, names: Sequence[str]) -> NamedQuery:
         here = self._context.aliases()
         columns = answer.columns
         if names:
             columns = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
         bounds = tuple(Bound(alias, c.name, self._names.add(f"{here}.c{i}", c.type)) for i, c in enumerate(columns))
         for i, slot in enumerate(answer.slots):
-            self.carried.append(Carried(slot, self._names.add(f"{here}.p{i}", slot.type)))
-        return Named(f"({answer.text}) AS {here}", bounds)
+            self.carried.append(CarriedParameter(slot, self._names.add(f"{here}.p{i}", slot.type)))
+        return NamedQuery(f"({answer.text}) AS {here}", bounds)
 
     # --- joins --------------------------------------------------------------------------------------------------
 
-    def _join(self, left: Named, join: exp.Join) -> Named:
+    def _join(self, left: NamedQuery, join: exp.Join) -> NamedQuery:
         side = str(join.side or "").upper()
         right = self._item(join.this)
         shared = _shared(left, right, join)
@@ -163,7 +165,7 @@ class FromClause:
         word = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "": "INNER JOIN"}.get(side)
         if word is None:
             raise Unsupported(f"{side} JOIN, which the judge does not know")
-        return Named(f"({left.text} {word} {right.text} ON {self._names.all_true(on)})", bounds)
+        return NamedQuery(f"({left.text} {word} {right.text} ON {self._names.all_true(on)})", bounds)
 
     def _on(self, join: exp.Join, scope: Scope, outer: bool) -> list[Expression]:
         condition = join.args.get("on")
@@ -181,9 +183,9 @@ class FromClause:
 def take_parameters(
     part: exp.Expr,
     translate: Callable[[exp.Expr], Expression],
-    carried: list[Carried],
+    carried: list[CarriedParameter],
     conditions: list[Expression],
-    context: Context,
+    context: WriterContext,
 ) -> None:
     """A condition with ``?``: what it is compared with is carried, what is left of it must hold."""
     comparisons, rest = read_comparisons(part)
@@ -193,7 +195,7 @@ def take_parameters(
         if context.nothing:
             conditions.append(call("ne", NOUGHT, NOUGHT))
         else:
-            carried.append(Carried(comparison.slot(name, operand.type), operand))
+            carried.append(CarriedParameter(comparison.slot(name, operand.type), operand))
     conditions.extend(translate(each) for each in rest)
 
 
@@ -205,7 +207,7 @@ def _alias_columns(node: exp.Expr) -> list[str]:
     return [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
 
 
-def _shared(left: Named, right: Named, join: exp.Join) -> list[str]:
+def _shared(left: NamedQuery, right: NamedQuery, join: exp.Join) -> list[str]:
     using = join.args.get("using")
     if using:
         return [column.name for column in using]
@@ -215,14 +217,14 @@ def _shared(left: Named, right: Named, join: exp.Join) -> list[str]:
     return list(dict.fromkeys(b.name for b in left.bounds if not b.merged and b.name.lower() in theirs))
 
 
-def _field(side: Named, name: str) -> Field:
+def _field(side: NamedQuery, name: str) -> Field:
     found = Scope(side.bounds).find(name)
     if found is None:
         raise SqlError(f'unknown column "{name}" in USING')
     return found
 
 
-def _merged(left: Named, right: Named, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
+def _merged(left: NamedQuery, right: NamedQuery, shared: Sequence[str], side: str) -> tuple[Bound, ...]:
     """A USING column counts once, that of the side that is kept, and comes first in ``*``; then that side's others."""
     if not shared:
         return (*left.bounds, *right.bounds)

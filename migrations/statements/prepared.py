@@ -163,7 +163,7 @@ CHARACTERS_KEPT = 200_000
 """Of these texts together. A tree takes some 250 bytes for each, so 50 MB at most."""
 
 
-class Prepared:
+class PreparedStatement:
     """One statement of a text."""
 
     def __init__(self, parsed: Parsed) -> None:
@@ -197,19 +197,19 @@ class PreparedTexts:
     """The statements of texts, of which the latest used ones are remembered."""
 
     def __init__(self) -> None:
-        self._known: dict[str, list[Prepared]] = {}
+        self._known: dict[str, list[PreparedStatement]] = {}
         self._characters = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def statements(self, sql: str) -> list[Prepared]:
+    def statements(self, sql: str) -> list[PreparedStatement]:
         """:raises SqlSyntaxError: with line and column."""
         known = self._known.pop(sql, None)
         if known is not None:
             self._known[sql] = known  # It is the latest now.
             return known
-        made = [Prepared(parsed) for parsed in split(sql)]
+        made = [PreparedStatement(parsed) for parsed in split(sql)]
         if len(sql) <= CHARACTERS_KEPT and not any(each.defines for each in made):
             self._known[sql] = made
             self._characters += len(sql)

@@ -19,20 +19,20 @@ from migrations.statements.constants import Argument
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTableStatement:
     schema: TableSchema
     if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class DropTable:
+class DropTableStatement:
     name: str
     """As the catalog has it, if it has it."""
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class AlterTable:
+class AlterTableStatement:
     """ADD and DROP COLUMN, in any number, and indexes that come and go with them."""
 
     table: str
@@ -186,9 +186,9 @@ class NoOperation:
 
 
 Statement = (
-    CreateTable
-    | DropTable
-    | AlterTable
+    CreateTableStatement
+    | DropTableStatement
+    | AlterTableStatement
     | CreateIndex
     | DropIndex
     | CreateView

@@ -21,7 +21,7 @@ from domains.plan.graph import DomainIndex
 from headrace.settings import Settings
 from migrations.change import change_of, entries_of
 from migrations.flow.plan import PlanStep, State, one_domain, plan_start
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from worker.protocol.messages import CloseDomain, OpenDomain, Perform, Placed, Positions, Reconfigure, Role
 from worker.reader_map import ReaderClient
 from worker.service.process import Worker, running
@@ -115,14 +115,14 @@ class PlainLeader:
 
     # --- LeaderDoor ---------------------------------------------------------------------------------------------
 
-    async def run(self, entry: Entry, sql: str) -> None:
+    async def run(self, entry: RecipeEntry, sql: str) -> None:
         if self.away:
             raise no_leader("it is away")
         async with self._turn:
             for part in entries_of(entry):
                 await self._carry_out(part)
 
-    async def _carry_out(self, entry: Entry) -> None:
+    async def _carry_out(self, entry: RecipeEntry) -> None:
         change = change_of(self.state, entry, one_domain)
         if not change.tables:
             await self._perform(change.views.steps)
@@ -133,8 +133,8 @@ class PlainLeader:
 
     async def start(self, sql: str) -> MigrationStatus:
         id = str(len(self._migrations))
-        change_of(self.state, Entry((sql,)), one_domain)
-        await self.run(Entry((sql,)), sql)
+        change_of(self.state, RecipeEntry((sql,)), one_domain)
+        await self.run(RecipeEntry((sql,)), sql)
         self._migrations[id] = MigrationStatus(id, sql, "done", "", 1.0, ("all of it",))
         return self._migrations[id]
 

@@ -18,12 +18,12 @@ from headrace_client.tokens import merge
 
 from controller.deployment import (
     REFUSED,
-    Archived,
+    ArchivedPositions,
+    MapReading,
     MigrationStatus,
     Missed,
     OnDuplicate,
     PreparedLookup,
-    Reading,
     StatementResult,
     Tried,
     ViewInfo,
@@ -89,24 +89,24 @@ class FakeLookup:
         page = self._hit(key)
         return BoundLookup((key,)) if page is None else page
 
-    def try_pages(self, keys: Sequence[Any], reading: Reading, rows: list[Row] | None = None) -> Tried:
+    def try_pages(self, keys: Sequence[Any], reading: MapReading, rows: list[Row] | None = None) -> Tried:
         bound = [self._deployment.key_of_json(self.info, key) for key in keys]
         pages = [self._hit(key) for key in bound]
         return pages, [BoundLookup((key,)) for key, page in zip(bound, pages, strict=True) if page is None]
 
-    def try_integers(self, values: Sequence[int], reading: Reading) -> None:
+    def try_integers(self, values: Sequence[int], reading: MapReading) -> None:
         return None
 
-    def try_short(self, key: Any, reading: Reading) -> None:
+    def try_short(self, key: Any, reading: MapReading) -> None:
         return None
 
-    def version(self, reading: Reading) -> bytes | None:
+    def version(self, reading: MapReading) -> bytes | None:
         return None
 
     def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
         return None
 
-    def states(self, markers: Sequence[bytes], reading: Reading) -> list[bytes | None]:
+    def states(self, markers: Sequence[bytes], reading: MapReading) -> list[bytes | None]:
         raise AssertionError("there are no markers")
 
     def again(self, keys: int, told: bool) -> bool:
@@ -313,12 +313,12 @@ class FakeDeployment:
         memory = {"used": 1024, "limit": 4096}
         return {"health": self.condition, "uptime": 1.5, "memory": memory, "counters": dict(self.counters)}
 
-    async def archive(self) -> Archived:
+    async def archive(self) -> ArchivedPositions:
         if self.broken:
             raise self.broken
         if self.archive_url is None:
             raise not_archived()
-        return Archived(self.archive_url, dict(self.clock), 1, '{"format": 1, "entries": []}')
+        return ArchivedPositions(self.archive_url, dict(self.clock), 1, '{"format": 1, "entries": []}')
 
     def stopping(self) -> None:
         """Its migrations are over at once."""

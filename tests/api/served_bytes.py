@@ -12,7 +12,7 @@ import uvicorn
 from fake_deployment import FakeDeployment
 
 from api.app import create_app
-from api.doors.wire_http import ShortProtocol
+from api.doors.wire_http import WireHttp
 from headrace.serving.server import config as server_config
 from headrace.settings import Settings
 
@@ -66,7 +66,7 @@ async def one_answer(reader: asyncio.StreamReader) -> bytes:
 
 
 @asynccontextmanager
-async def served(protocol: type[asyncio.Protocol] = ShortProtocol, **settings: Any) -> AsyncIterator[Site]:
+async def served(protocol: type[asyncio.Protocol] = WireHttp, **settings: Any) -> AsyncIterator[Site]:
     deployment = FakeDeployment()
     await deployment.execute(SCHEMA)
     app, ways = create_app(deployment, max_body=20_000), []
@@ -79,7 +79,7 @@ async def served(protocol: type[asyncio.Protocol] = ShortProtocol, **settings: A
 
     app._route = counted  # type: ignore[method-assign]
     config = server_config(app, Settings())
-    assert config.http is ShortProtocol
+    assert config.http is WireHttp
     config.http, config.port = protocol, 0
     for name, value in settings.items():
         setattr(config, name, value)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cluster_deployment import SHARDS, InProcess, open_cluster
 
-from api.lookups.lookups import Lookups
+from api.lookups.lookups import LookupCalls
 from controller.cluster.serving.deployment import ClusterDeployment
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.overview import views_of
@@ -137,7 +137,7 @@ async def test_what_another_process_defined_a_moment_ago_is_looked_for(
 ) -> None:
     monkeypatch.setattr(Directory, "_announced", lambda self, change: None)  # ZooKeeper announces nothing here.
     other = await another(cluster)
-    lookups = Lookups(other)
+    lookups = LookupCalls(other)
 
     async def by_sql() -> None:
         await other.execute("INSERT INTO made VALUES (1)")

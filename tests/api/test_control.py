@@ -12,7 +12,7 @@ from api import control
 from api.control import create_control_app
 from api.schemas import MigrationAnswer
 from controller.cluster.leader.candidate import Candidate, NotLeading
-from controller.cluster.lost_shards.rebuild_way import Rebuilding, Way
+from controller.cluster.lost_shards.rebuild_way import Rebuilding, RebuildMethod
 from domains.errors import Unavailable
 
 
@@ -84,7 +84,7 @@ async def test_a_body_is_bounded_announced_or_not(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_rebuild_is_told_as_a_migration_is() -> None:
     one = Rebuilding("3-r1", "rebuild shards: 2", "failed", error=Unavailable("the job was killed", hint="ask again"))
-    one.begin(Way("spark", "900 rows are more than 5", 900))
+    one.begin(RebuildMethod("spark", "900 rows are more than 5", 900))
 
     class Leading(Broken):
         async def leading(self) -> Any:

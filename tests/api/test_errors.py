@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from api.gate import HUNG_UP, UNMATCHED, Gate
-from api.metrics import Requests
+from api.metrics import RequestMetrics
 from api.statuses import STATUSES, describe
 from controller.deployment import Deployment
 from domains import errors
@@ -245,7 +245,7 @@ async def test_a_client_that_hangs_up_is_no_fault_of_ours(caplog: pytest.LogCapt
     async def send(message: Message) -> None:
         raise AssertionError(f"{message} is for nobody")
 
-    requests = Requests()
+    requests = RequestMetrics()
     scope = {"type": "http", "method": "POST", "path": "/v1/sql", "headers": []}
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

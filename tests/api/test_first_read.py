@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.lookups.lookups import Lookups
+from api.lookups.lookups import LookupCalls
 from controller.embedded.local import LocalDeployment
 from controller.lookups.binding import Binding
 from worker.reader_map import ReaderSnapshot
@@ -37,7 +37,7 @@ async def deployment(tmp_path: Path) -> AsyncIterator[LocalDeployment]:
 async def test_a_miss_is_bound_looked_for_and_counted_once(
     deployment: LocalDeployment, monkeypatch: pytest.MonkeyPatch, view: str, name: str, key: Any, call: str
 ) -> None:
-    lookups = Lookups(deployment)
+    lookups = LookupCalls(deployment)
     other = {"ById": 1, "ByWord": "a"}[view]
     await deployment.page(view, {name: [str(other)]})  # The view has its reader now.
     done: Counter[str] = Counter()
@@ -75,7 +75,7 @@ async def test_a_miss_is_bound_looked_for_and_counted_once(
 
 
 async def test_a_view_that_is_replaced_between_miss_and_fill_answers_as_it_is_now(deployment: LocalDeployment) -> None:
-    lookups = Lookups(deployment)
+    lookups = LookupCalls(deployment)
     await deployment.page("ById", {"id": ["1"]})
     coming = lookups.page("ById", {"id": ["2"]}, None)
     assert not isinstance(coming, tuple)
@@ -84,7 +84,7 @@ async def test_a_view_that_is_replaced_between_miss_and_fill_answers_as_it_is_no
 
 
 async def test_so_do_several_look_ups(deployment: LocalDeployment) -> None:
-    lookups = Lookups(deployment).many
+    lookups = LookupCalls(deployment).many
     await deployment.page("ByWord", {"word": ["a"]})
     asked = lookups.ask(b'{"lookups": [{"view": "ByWord", "keys": [["a"], ["b"]]}]}', None)
     assert asked.late, "nobody has asked for b"

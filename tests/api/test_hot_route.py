@@ -9,17 +9,17 @@ import httpx
 import pytest
 
 from api.doors import asgi
-from api.doors.asgi import HotRoute
-from api.metrics import Requests
+from api.doors.asgi import AsgiDoor
+from api.metrics import RequestMetrics
 
 SCOPE = {"type": "http", "method": "GET", "path": "/v1/status", "headers": [], "query_string": b""}
 
 
-def door(error: Exception) -> HotRoute:
+def door(error: Exception) -> AsgiDoor:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise error
 
-    return HotRoute(app, None, None, Requests(), 1000)  # type: ignore[arg-type]
+    return AsgiDoor(app, None, None, RequestMetrics(), 1000)  # type: ignore[arg-type]
 
 
 def receiving(*messages: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from served_bytes import INSERT, MANY, PAGE, STATUS, WITHIN, Site, asked, served
 
 from api.doors.http_protocol import HttpProtocol
-from api.doors.wire_http import ShortProtocol
+from api.doors.wire_http import WireHttp
 
 GARBAGE = b"this is no request\r\n\r\n"
 SQL = asked("POST /v1/sql", b'{"sql": "SELECT 1"}')
@@ -20,7 +20,7 @@ KEPT = 0.5
 """Seconds that the silent are borne: not so short that a busy machine makes us one before we have said anything."""
 
 
-@pytest.fixture(params=[HttpProtocol, ShortProtocol])
+@pytest.fixture(params=[HttpProtocol, WireHttp])
 def protocol(request: pytest.FixtureRequest) -> Any:
     return request.param
 

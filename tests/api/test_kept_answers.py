@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.lookups.lookups import Lookups, ManyLookups, parse_lookups, parse_piece
-from api.lookups.response_cache import ANSWER_MAX, OVERHEAD, Kept, KeptAnswers, pieces_of
+from api.lookups.lookups import LookupCalls, ManyLookups, parse_lookups, parse_piece
+from api.lookups.response_cache import ANSWER_MAX, OVERHEAD, Kept, ResponseCache, pieces_of
 from controller.embedded.local import LocalDeployment
 from domains.errors import BadRequest, NotFound
 
@@ -64,7 +64,7 @@ def test_pieces_of_anything_mean_what_the_whole_means(noise: bytes) -> None:
 def test_what_is_used_outlives_what_is_not_and_all_of_it_is_bounded() -> None:
     answer = b"x" * 1000
     room = 2 * 20 * (len(answer) + OVERHEAD)
-    answers = KeptAnswers(room)
+    answers = ResponseCache(room)
     for number in range(200):
         answers.keep(b"%d" % number, Kept(None, b"", 1, answer))  # type: ignore[arg-type]
         assert answers.get(b"0") is not None
@@ -97,7 +97,7 @@ async def answer(lookups: ManyLookups, body: bytes) -> bytes:
 @pytest.mark.parametrize("seed", range(4))
 async def test_kept_answers_are_those_of_now(local: LocalDeployment, seed: int) -> None:
     draw = random.Random(seed)
-    lookups = Lookups(local).many
+    lookups = LookupCalls(local).many
     again = 0
     for _ in range(250):
         match draw.randrange(10):
@@ -137,7 +137,7 @@ async def test_kept_answers_are_those_of_now(local: LocalDeployment, seed: int) 
 
 
 async def test_a_view_that_was_made_anew_is_asked_anew(local: LocalDeployment) -> None:
-    lookups = Lookups(local).many
+    lookups = LookupCalls(local).many
     body = asking(("ByTitle", [["one"]]))
     await local.execute("INSERT INTO stories (id, author, title) VALUES (1, 2, 'one')")
     for _ in range(2):
@@ -152,7 +152,7 @@ async def test_a_view_that_was_made_anew_is_asked_anew(local: LocalDeployment) -
 
 async def test_what_is_kept_still_tells_of_its_keys(local: LocalDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-    lookups = Lookups(local).many
+    lookups = LookupCalls(local).many
     await local.execute("INSERT INTO stories (id, author, title) VALUES (1, 2, 'one'), (2, 2, 'two')")
     body = asking(("StoriesWithVC", [[[1, 2]]]))
     await answer(lookups, body)
@@ -169,7 +169,7 @@ async def test_what_is_kept_still_tells_of_its_keys(local: LocalDeployment, monk
 
 @pytest.mark.parametrize("local", [1], indirect=True)
 async def test_an_answer_stands_while_its_own_keys_do(local: LocalDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    lookups = Lookups(local).many
+    lookups = LookupCalls(local).many
     await local.execute("INSERT INTO votes (story_id, user_id) VALUES (1, 1), (2, 1), (1, 2)")
     body = asking(("VotesOfUser", [[1, [1, 2, 3]]]))
     expected = await answer(lookups, body)
@@ -177,7 +177,7 @@ async def test_an_answer_stands_while_its_own_keys_do(local: LocalDeployment, mo
     read: list[bytes] = []
     monkeypatch.setattr(lookups, "_read_keys", lambda place, piece, *others: read.append(piece))
     await local.execute("INSERT INTO votes (story_id, user_id) VALUES (3, 2)")
-    await answer(Lookups(local).many, asking(("VotesOfUser", [[2, [1]]])))
+    await answer(LookupCalls(local).many, asking(("VotesOfUser", [[2, [1]]])))
     assert lookups.ask(body, None).body() == kept == expected
     assert not read, "another key's rows and another key's fill"
     await local.execute("INSERT INTO votes (story_id, user_id) VALUES (3, 1)")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from fake_deployment import FakeDeployment
 
-from api.lookups.lookups import MAX_REFERRING, Lookups, ManyLookups
+from api.lookups.lookups import MAX_REFERRING, LookupCalls, ManyLookups
 from api.lookups.references import Take, values_of
 from api.lookups.response_cache import Kept
 from controller.deployment import Deployment, ViewInfo
@@ -272,7 +272,7 @@ def in_words(key: list[Any], results: list[list[list[dict[str, Any]]]]) -> list[
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_request_with_references_says_what_rounds_say(local: LocalDeployment, seed: int) -> None:
     draw = random.Random(seed)
-    lookups = Lookups(local).many
+    lookups = LookupCalls(local).many
     asked_again = 0
     bodies: list[list[Asks]] = []
     for _ in range(150):
@@ -317,7 +317,7 @@ async def answer(lookups: ManyLookups, body: bytes) -> bytes:
 async def test_what_was_taken_from_an_answer_goes_with_it(local: LocalDeployment) -> None:
     await local.execute("INSERT INTO stories (id, author, title) VALUES (1, 5, 'one'), (2, 5, 'two')")
     await local.execute("INSERT INTO votes (story_id, user_id) VALUES (1, 7), (2, 7), (2, 8)")
-    lookups = Lookups(local).many
+    lookups = LookupCalls(local).many
     body = body_of([("OfAuthors", [[[5]]]), ("VotesOn", [[{"all": [0, "id"]}]])])
 
     async def votes() -> int:
@@ -336,7 +336,7 @@ async def test_what_was_taken_from_an_answer_goes_with_it(local: LocalDeployment
 
 @pytest.mark.parametrize("local", [1], indirect=True)
 async def test_pieces_with_references_do_not_fill_the_memory(local: LocalDeployment) -> None:
-    lookups = Lookups(local).many
+    lookups = LookupCalls(local).many
     for user in range(MAX_REFERRING + 10):
         lookups.ask(body_of([("Newest", [[]]), ("MarksOf", [[user, {"all": [0, "id"]}]])]), None)
         if user == 2:
@@ -350,4 +350,4 @@ async def test_no_more_keys_than_a_look_up_may_name(local: LocalDeployment) -> N
     await local.insert("stories", [{"id": id, "author": 1} for id in range(KEYS_PER_LOOKUP + 1)])
     for kind in ("all", "each"):
         with pytest.raises(LimitExceeded, match=f"{KEYS_PER_LOOKUP} are allowed"):
-            await answer(Lookups(local).many, body_of([("Everyone", [[]]), ("VotesOn", [[{kind: [0, "id"]}]])]))
+            await answer(LookupCalls(local).many, body_of([("Everyone", [[]]), ("VotesOn", [[{kind: [0, "id"]}]])]))

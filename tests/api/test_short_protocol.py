@@ -9,7 +9,7 @@ import pytest
 from served_bytes import INSERT, LOOKUP, MANY, PAGE, STATUS, WITHIN, Site, asked, one_answer, served
 
 from api.doors.http_protocol import HttpProtocol
-from api.doors.wire_http import ShortProtocol, body_length, target_of
+from api.doors.wire_http import WireHttp, body_length, target_of
 
 ODD = [
     PAGE,
@@ -49,7 +49,7 @@ ODD = [
 @pytest.mark.parametrize("request_bytes", ODD, ids=range(len(ODD)))
 async def test_the_answer_is_that_of_the_long_way(request_bytes: bytes) -> None:
     said = []
-    for protocol in (HttpProtocol, ShortProtocol):
+    for protocol in (HttpProtocol, WireHttp):
         async with served(protocol) as site:
             await site.say(INSERT, answers=1)
             said.append(await site.say(request_bytes, answers=1))

@@ -18,7 +18,7 @@ from migrations.catalog import ViewDefinition
 from migrations.change import change_of
 from migrations.joint_graph.graph import JointGraph
 from migrations.query.view import PlannedView, plan_view
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc
 from tests.campaign.planned import Planned
 from tests.campaign.subject import Setting
@@ -52,7 +52,7 @@ class Evaluated(Planned):
             return [reader.empty[: reader.visible]] if reader.empty is not None else []
         return answer(graph, planned.root, reader, self.stored(), arguments)
 
-    def _migrate(self, entry: Entry) -> None:
+    def _migrate(self, entry: RecipeEntry) -> None:
         """Plans all of it, performs what concerns tables."""
         change = change_of(self.state, entry, self.placement)
         for step in (*change.tables, *change.drops):

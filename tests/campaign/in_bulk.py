@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from migrations.change import Change, change_of
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from tests.simulation.bulk import BulkMigration, is_bulk
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ class BulkMigrations:
     def __init__(self, subject: Simulated) -> None:
         self._subject = subject
         self._random = Random(f"bulk {subject.setting.seed}")
-        self._entry: Entry | None = None
+        self._entry: RecipeEntry | None = None
         self._change: Change
         self._migration: BulkMigration
         self._moments: Iterator[None] = iter(())
         self.begun = self.ended = 0
 
-    def begin(self, entry: Entry) -> bool:
+    def begin(self, entry: RecipeEntry) -> bool:
         """False where the entry has nothing to be computed in bulk, or changes tables."""
         self.finish()
         subject = self._subject
@@ -77,7 +77,7 @@ class BulkMigrations:
         self.ended += 1
         return False
 
-    def give_up(self) -> Entry | None:
+    def give_up(self) -> RecipeEntry | None:
         """Take back what is under way; answers what it was to do."""
         entry, self._entry = self._entry, None
         if entry is not None:

@@ -21,19 +21,19 @@ from migrations.flow.dataflow import Placement
 from migrations.flow.plan import MigrationPlan, State, one_domain, spread_over, understand
 from migrations.flow.routing import split
 from migrations.query.view import PlannedView
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from migrations.statements import interpret
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim
 from migrations.statements.dml import resolve
 from migrations.statements.interpret import interpret_one
 from migrations.statements.statement import (
-    AlterTable,
+    AlterTableStatement,
     ConstantSelect,
     CreateIndex,
-    CreateTable,
+    CreateTableStatement,
     CreateView,
     DropIndex,
-    DropTable,
+    DropTableStatement,
     DropView,
     NoOperation,
     PendingWrite,
@@ -44,7 +44,15 @@ from tests.campaign.subject import Answer, Setting
 from tests.simulation.simulation import Simulation
 
 NOW = "2026-01-31 08:00:00"
-_DEFINITIONS = (CreateTable, AlterTable, CreateIndex, DropIndex, DropTable, CreateView, DropView)
+_DEFINITIONS = (
+    CreateTableStatement,
+    AlterTableStatement,
+    CreateIndex,
+    DropIndex,
+    DropTableStatement,
+    CreateView,
+    DropView,
+)
 
 
 class Planned:
@@ -75,7 +83,7 @@ class Planned:
     def _one(self, parsed: Any) -> Answer:
         statement = interpret_one(parsed, self.state.catalog, (), NOW)
         if isinstance(statement, _DEFINITIONS):
-            self._migrate(Entry((parsed.sql,)))
+            self._migrate(RecipeEntry((parsed.sql,)))
             return Answer()
         match statement:
             case WriteStatement(operation=operation):
@@ -92,7 +100,7 @@ class Planned:
             case _:
                 raise AssertionError(f"{statement} in a campaign")
 
-    def _migrate(self, entry: Entry) -> None:
+    def _migrate(self, entry: RecipeEntry) -> None:
         change = change_of(self.state, entry, self.placement)
         self.simulation.migrate(MigrationPlan(change.steps, ()), self.between)
         self.state = change.state
@@ -165,7 +173,7 @@ class Planned:
     def read_ad_hoc(self, ad_hoc: AdHoc, arguments: Sequence[Any]) -> list[Row]:
         """The same for a SELECT, which becomes a view."""
         if ad_hoc.name not in self.state.catalog.views:
-            self._migrate(Entry((ad_hoc.view_sql,), ad_hoc=True))
+            self._migrate(RecipeEntry((ad_hoc.view_sql,), ad_hoc=True))
         return self.read(ad_hoc.name, arguments)
 
     def between(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from api.encoding import parse
 from controller.embedded.local import LocalDeployment
 from domains.engine.invariants import check_links
-from domains.operators.edges import Reader
+from domains.operators.edges import ReaderOperator
 from tests.campaign.subject import Answer, Setting
 
 PLENTY = 2**40
@@ -127,7 +127,7 @@ class Real:
             (domain.index, vertex.index): list(vertex.operator.filled.keys())
             for domain in domains
             for vertex in domain.vertices
-            if isinstance(vertex.operator, Reader)
+            if isinstance(vertex.operator, ReaderOperator)
         }
 
     def _ask(self, question: Any) -> Any:

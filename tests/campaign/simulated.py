@@ -19,7 +19,7 @@ from domains.plan.packets import EvictKeys, EvictMemory, Read
 from domains.plan.sharding import physical
 from migrations.flow.plan import plan_start
 from migrations.query.view import PlannedView
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from tests.campaign.in_bulk import BulkMigrations
 from tests.campaign.planned import Planned
 from tests.campaign.subject import Answer, Setting
@@ -48,7 +48,7 @@ class Simulated(Planned):
                 self.in_bulk.finish()
         return super()._one(parsed)
 
-    def _migrate(self, entry: Entry) -> None:
+    def _migrate(self, entry: RecipeEntry) -> None:
         if self.in_bulk is None or not self.in_bulk.begin(entry):
             super()._migrate(entry)
 
@@ -98,7 +98,7 @@ class Simulated(Planned):
             self._finish()
         if view.lower() not in self.state.flow.readers:
             self.planned(view)
-            self._migrate(Entry(readers=(view.lower(),)))
+            self._migrate(RecipeEntry(readers=(view.lower(),)))
             self._finish()
         return self.state.flow.node(self.state.flow.readers[view.lower()])
 

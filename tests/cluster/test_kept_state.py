@@ -15,8 +15,8 @@ from domains.plan.graph import DomainIndex
 from headrace.cluster import kept_state
 from headrace.errors import AlreadyExists, BadRequest, NotFound
 from headrace.settings import Settings, load
-from migrations.recipe import Entry, Recipe
-from zookeeper.errors import WrongDeployment
+from migrations.recipe import Recipe, RecipeEntry
+from zookeeper.errors import ForeignDeployment
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.registration import ControllerDescriptor
 from zookeeper.server import Ensemble
@@ -29,7 +29,7 @@ STATE = ClusterState(
     1,
     7,
     {DomainIndex(0): Assignment("w", 6, "d"), DomainIndex(1): Assignment("w", 7, "d")},
-    Recipe((Entry(("CREATE TABLE t (a INT PRIMARY KEY)",)),)),
+    Recipe((RecipeEntry(("CREATE TABLE t (a INT PRIMARY KEY)",)),)),
 )
 
 
@@ -47,7 +47,7 @@ def settings_of(ensemble: Ensemble, **others: str) -> Settings:
 
 async def test_saved_and_restored(ensemble: Ensemble, tmp_path: Path) -> None:
     settings, path = settings_of(ensemble), tmp_path / "main.state"
-    with pytest.raises(WrongDeployment, match="there is no deployment"):
+    with pytest.raises(ForeignDeployment, match="there is no deployment"):
         await kept_state.save(settings, path)
     authority = KazooAuthority(ensemble.address, "main")
     await authority.start(create=True)

@@ -22,7 +22,7 @@ from headrace.cluster import api_process
 from headrace.cluster.api_process import LeaderClient, run
 from headrace.serving.server import Running
 from headrace.settings import Settings
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Recipe, RecipeEntry
 from tests.told_process import ToldProcess
 from worker.protocol.messages import Role
 from worker.service.process import work
@@ -34,8 +34,8 @@ from zookeeper.server import Ensemble
 VIEWS = 40
 RECIPE = Recipe(
     (
-        Entry(("CREATE TABLE t (id INT PRIMARY KEY, a INT)",)),
-        *(Entry((f"CREATE VIEW V{n} AS SELECT id FROM t WHERE a = ? AND id > {n}",)) for n in range(VIEWS)),
+        RecipeEntry(("CREATE TABLE t (id INT PRIMARY KEY, a INT)",)),
+        *(RecipeEntry((f"CREATE VIEW V{n} AS SELECT id FROM t WHERE a = ? AND id > {n}",)) for n in range(VIEWS)),
     )
 )
 DECIDED = ClusterState("main", 2, 1, 7, {}, RECIPE)

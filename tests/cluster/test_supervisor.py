@@ -16,7 +16,7 @@ import pytest
 from running_cluster import DEADLINE, Running, alive, until
 
 from controller.cluster.state import ClusterState
-from headrace.cluster.child import LONGEST_SECONDS, Backoff, Child, Part, ending
+from headrace.cluster.child import LONGEST_SECONDS, Backoff, ClusterPart, PartProcess, ending
 from headrace.cluster.directory import ClusterDirectory, shards_of
 from headrace.cluster.supervisor import Supervisor
 from headrace.serving.listening import StartFailed
@@ -149,10 +149,10 @@ class Empty:
 
 async def test_a_part_that_has_died_is_missing_until_it_is_back(tmp_path: Path) -> None:
     """While it is down it has no process number, and whoever is not registered has none either."""
-    part = Part("worker-1", ("sh", "-c", "echo error: no room; exit 1"), os.environ, tmp_path / "log", 5.0)
+    part = ClusterPart("worker-1", ("sh", "-c", "echo error: no room; exit 1"), os.environ, tmp_path / "log", 5.0)
     supervisor = Supervisor(Settings(data=tmp_path), print)
     supervisor._directory = ClusterDirectory(tmp_path)
-    child = Child(part, print, supervisor._changed)
+    child = PartProcess(part, print, supervisor._changed)
     child._backoff.next = LONGEST_SECONDS
     supervisor._children = [child]
     await child.start()
@@ -167,8 +167,8 @@ async def test_a_part_that_has_died_is_missing_until_it_is_back(tmp_path: Path) 
 async def test_a_stop_while_a_part_is_started_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """At whatever moment it comes, the process is waited for by one only; two of them tell of an unknown child."""
     for moment in range(40):
-        part = Part("worker-1", ("sh", "-c", "exit 1"), os.environ, tmp_path / "log", 5.0)
-        child = Child(part, lambda told: None, lambda: None)
+        part = ClusterPart("worker-1", ("sh", "-c", "exit 1"), os.environ, tmp_path / "log", 5.0)
+        child = PartProcess(part, lambda told: None, lambda: None)
         child._backoff.next = 0.0
         await child.start()
         async with asyncio.timeout(DEADLINE):

@@ -20,7 +20,7 @@ from domains.plan.packets import Clock
 from domains.store.storage import added_values
 from tests.cluster_simulation.storage import CrashStore
 from worker.protocol.schema_version import version_of
-from worker.service.archiving import ArchiveOptions, Taken
+from worker.service.archiving import ArchiveOptions, ArchivePass
 
 if TYPE_CHECKING:
     from random import Random
@@ -125,7 +125,7 @@ class SimulatedArchive:
 
 @dataclass(slots=True)
 class _Asked:
-    answer: Future[Taken]
+    answer: Future[ArchivePass]
     hold: str | None
     epoch: int
 
@@ -154,7 +154,7 @@ class SimulatedArchiver:
         self._asked: list[_Asked] = []
         self._news = asyncio.Event()
 
-    def archive_now(self, *, hold: str | None = None, epoch: int = 0, urgent: bool = True) -> Future[Taken]:
+    def archive_now(self, *, hold: str | None = None, epoch: int = 0, urgent: bool = True) -> Future[ArchivePass]:
         asked = _Asked(Future(), hold, epoch)
         self._asked.append(asked)
         self._news.set()
@@ -185,7 +185,7 @@ class SimulatedArchiver:
                 for each in asked:
                     each.answer.set_result(reached)
 
-    async def _pass(self, asked: list[_Asked]) -> Taken:
+    async def _pass(self, asked: list[_Asked]) -> ArchivePass:
         """What was archived. Raises what kept it from archiving all, once it has tried all."""
         self._archive.check()
         cuts = await asyncio.wrap_future(self._worker.dataflow.call(lambda: self._cut(asked)))
@@ -204,7 +204,7 @@ class SimulatedArchiver:
             return await self._pass(asked)  # A table was dropped meanwhile: another cut, without it.
         if failed is not None:
             raise failed
-        return Taken(reached, {}, {cut.base: version_of(cut.schema) for cut in cuts}, "")
+        return ArchivePass(reached, {}, {cut.base: version_of(cut.schema) for cut in cuts}, "")
 
     def _cut(self, asked: list[_Asked]) -> list[_Cut]:
         hosted = self._worker.dataflow.hosted

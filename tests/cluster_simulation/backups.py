@@ -20,14 +20,14 @@ from typing import Any
 from unittest import mock
 
 from controller.cluster.serving.archiving import archive_cluster, archive_led
-from controller.deployment import Archived
+from controller.deployment import ArchivedPositions
 from domains.errors import HeadraceError
 from domains.language.types import Row, TableSchema
 from domains.plan.packets import Clock
 from domains.plan.sharding import base_shard
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Recipe, RecipeEntry
 from tests.cluster_simulation.archive import SimulatedArchive
 from tests.cluster_simulation.client import Client, Ending
 from tests.cluster_simulation.cluster import Cluster
@@ -82,7 +82,7 @@ class History:
     rows: dict[str, frozenset[int]]
     """Table → the numbers of rows that are to be there from now on. ``KEPT`` is whichever tables are in its place."""
     changes: tuple[str, ...]
-    decided: tuple[Entry, ...]
+    decided: tuple[RecipeEntry, ...]
 
 
 KEPT = "kept"
@@ -180,7 +180,7 @@ class Backups:
 
     # --- back-ups ------------------------------------------------------------------------------------------------
 
-    async def take_on(self, seconds: float, judge: Callable[[History, Archived], None]) -> None:
+    async def take_on(self, seconds: float, judge: Callable[[History, ArchivedPositions], None]) -> None:
         end = self.cluster.loop.time() + seconds
         while self.cluster.loop.time() < end:
             await asyncio.sleep(self.random.random() * self.random.choice((0.1, 1.0)))
@@ -191,7 +191,7 @@ class Backups:
                 self.counts["back-ups refused"] += 1
                 self.cluster.say(f"no back-up: {error or 'no answer'}")
 
-    async def _take(self) -> Archived:
+    async def _take(self) -> ArchivedPositions:
         """By an api process, or by the leader."""
         controller = self.cluster.leader()
         leader = None if controller is None else controller.leader
@@ -202,8 +202,8 @@ class Backups:
         self.cluster.say(f"{client.process} takes a back-up")
         return await self._answered(client.process, lambda: archive_cluster(client.directory, client.connections))
 
-    async def _answered(self, process: Any, act: Callable[[], Awaitable[Archived]]) -> Archived:
-        taken: Archived = await self.cluster.at(process, act, BACKUP_SECONDS)
+    async def _answered(self, process: Any, act: Callable[[], Awaitable[ArchivedPositions]]) -> ArchivedPositions:
+        taken: ArchivedPositions = await self.cluster.at(process, act, BACKUP_SECONDS)
         return taken
 
     def history(self) -> History:
@@ -216,7 +216,7 @@ class Backups:
 
     # --- the judge -----------------------------------------------------------------------------------------------
 
-    def restored(self, archived: Archived) -> dict[str, list[Row]]:
+    def restored(self, archived: ArchivedPositions) -> dict[str, list[Row]]:
         """All tables as ``headrace restore`` has them of the back-up: the last of its records, and of the tables in its
         recipe what is archived up to the cut."""
         return self._rows_at(self._recipe(archived), archived.positions)
@@ -237,7 +237,7 @@ class Backups:
         assert not extra, f"a back-up was cut of {extra}, and its recipe has no such table"
         return found
 
-    def _recipe(self, archived: Archived) -> Recipe:
+    def _recipe(self, archived: ArchivedPositions) -> Recipe:
         """That of the last record, as a back-up and a restore order them."""
         book = [each for each in self._book.records() if each.number <= archived.number]
         own = RecipeRecord(
@@ -261,11 +261,13 @@ class Backups:
         if statements not in self._tables:
             state = State(shards=self.cluster.shards)
             for sql in statements:
-                state = change_of(state, Entry((sql,)), one_domain).state
+                state = change_of(state, RecipeEntry((sql,)), one_domain).state
             self._tables[statements] = list(state.catalog.tables.values())
         return self._tables[statements]
 
-    def judge(self, before: History, archived: Archived, intended: dict[str, dict[int, Row]]) -> dict[str, list[Row]]:
+    def judge(
+        self, before: History, archived: ArchivedPositions, intended: dict[str, dict[int, Row]]
+    ) -> dict[str, list[Row]]:
         """``before``: as it was at the call. What was lost with a disk may be missing. Answers what is restored."""
         recipe, after = self._recipe(archived), self.history()
         count = len(recipe.entries)

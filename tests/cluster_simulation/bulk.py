@@ -18,7 +18,7 @@ from domains.errors import StorageFailure, Unavailable
 from domains.language.types import Delta, TableSchema
 from domains.plan.sharding import base_shard, table_of
 from migrations.backfill.in_process import run_locally
-from migrations.backfill.job import Folding, Job, JobProgress, StateFile
+from migrations.backfill.job import BulkJob, Folding, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 from tests.cluster_simulation.archive import URL, Manifest, Part, SimulatedArchive
 
@@ -32,7 +32,7 @@ CLEARING_SECONDS = 5.0
 class SimulatedRun:
     """See :class:`migrations.backfill.runner.BulkRun`."""
 
-    def __init__(self, archive: SimulatedArchive, job: Job) -> None:
+    def __init__(self, archive: SimulatedArchive, job: BulkJob) -> None:
         random = archive.random
         self._archive, self._job = archive, job
         self._loop = asyncio.get_event_loop()
@@ -83,7 +83,7 @@ class SimulatedRunner:
         if self._archive.random.random() < 0.05:
             raise Unavailable("no job can be begun here")
 
-    def start(self, job: Job) -> SimulatedRun:
+    def start(self, job: BulkJob) -> SimulatedRun:
         return SimulatedRun(self._archive, job)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.cluster.serving.connections import Connections, OutcomeUnknown
 from controller.cluster.serving.directory import Directory
-from controller.cluster.serving.domain_router import Asking
+from controller.cluster.serving.domain_router import DomainRouter
 from domains.errors import HeadraceError, OutOfOrder
 from domains.language.types import Row
 from domains.plan.graph import DomainIndex, NodeIndex, Reader
@@ -57,7 +57,7 @@ class Client:
         self.cluster, self.process = cluster, process
         self.directory: Directory
         self.connections: Connections
-        self.asking: Asking
+        self.asking: DomainRouter
         self.turn = 0
         self.token: Clock = {}
         """What it has written."""
@@ -90,7 +90,7 @@ class Client:
         """Returns when the cluster has started."""
         self.directory = Directory(await self.cluster.joined(self.process))
         self.connections = Connections(greeting(self.cluster.name, Role.API, self.process.name, 1))
-        self.asking = Asking(self.directory, self.connections)
+        self.asking = DomainRouter(self.directory, self.connections)
         while True:
             try:
                 await self.directory.start()

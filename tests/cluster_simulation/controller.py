@@ -11,7 +11,7 @@ from controller.cluster.leader.leader import Leader, LeaderSettings
 from controller.cluster.leader.placing import drain
 from domains.errors import Unavailable
 from domains.plan.packets import Clock
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from tests.cluster_simulation.loop import Process
 from zookeeper.registration import ControllerDescriptor
 
@@ -50,7 +50,7 @@ class SimulatedController:
             cluster.say(f"{self.process} leads no more")
             await election.resign()
 
-    async def change(self, entry: Entry, sql: str) -> None:
+    async def change(self, entry: RecipeEntry, sql: str) -> None:
         """Raises Unavailable where it does not lead, or not yet."""
         if self.leader is None:
             raise Unavailable("this controller does not lead")

@@ -19,11 +19,11 @@ from domains.plan.packets import Publish
 from tests.cluster_simulation.loop import VirtualLoop
 from tests.failing_store import FailingStore, Fuse
 from worker.dataflow.batch import Batch
-from worker.dataflow.domain_host import Hosted
-from worker.dataflow.group_commit import BATCHES_WAITING, Deliver, Flusher
+from worker.dataflow.domain_host import DomainHost
+from worker.dataflow.group_commit import BATCHES_WAITING, Deliver, GroupCommit
 from worker.dataflow.inbox import Inbox
 from worker.dataflow.pacing import Paces
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.reader_map import ReaderLayout
 
 
@@ -114,7 +114,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float | str) else ("decimal", str(value))
 
 
-class SimulatedDataflow(Dataflow):
+class SimulatedDataflow(DataflowThread):
     """``pause()`` gives the seconds until the next batch, and again until it is flushed. ``ends(why)`` ends the
     process, as a worker does where the disk lets a sync down. ``fuse`` is that of its stores."""
 
@@ -130,7 +130,7 @@ class SimulatedDataflow(Dataflow):
         fuse: Fuse,
         ends: Callable[[str], None],
     ) -> None:
-        self.hosted = Hosted(memory_limit=memory_limit, led=True)
+        self.hosted = DomainHost(memory_limit=memory_limit, led=True)
         self.map = DictMap()
         self.reader_map = self.map  # type: ignore[assignment]
         self.failed = None
@@ -145,7 +145,7 @@ class SimulatedDataflow(Dataflow):
         self._batches: list[Batch] = []
         bell: Any = Bell(self._ring)
         self._inbox = Inbox(outbound_waiting, bell, loop.time)
-        self.flusher = Flusher(self.map, deliver, self._progressed)  # type: ignore[arg-type]
+        self.flusher = GroupCommit(self.map, deliver, self._progressed)  # type: ignore[arg-type]
 
     def start(self) -> None:
         """There is no thread to start."""

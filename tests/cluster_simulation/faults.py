@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from domains.errors import HeadraceError
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from tests.cluster_simulation.ambush import Ambush
 from tests.cluster_simulation.disk_faults import DiskFaults
 from tests.cluster_simulation.loop import Condition, Process
@@ -331,7 +331,7 @@ class Faults(DiskFaults):
 
     async def _changed(self, controller: SimulatedController, sql: str) -> None:
         try:
-            await controller.change(Entry((sql,)), sql)
+            await controller.change(RecipeEntry((sql,)), sql)
         except HeadraceError as error:
             self.cluster.say(f"{sql[:30]} … ends: {error}")
 

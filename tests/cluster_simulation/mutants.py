@@ -13,10 +13,10 @@ from unittest import mock
 
 from controller.cluster.leader import performing, reconcile
 from controller.cluster.leader.leader import Leader
-from controller.cluster.leader.performing import Calm, ClusterExecutor
+from controller.cluster.leader.performing import ClusterExecutor, StableEpoch
 from controller.cluster.lost_shards import fencing, rebuilding
 from controller.cluster.serving import archiving
-from controller.cluster.serving.domain_router import Asking
+from controller.cluster.serving.domain_router import DomainRouter
 from domains.engine.clock import Clocks
 from domains.engine.domain import Domain
 from domains.engine.lifecycle.replay import Replay
@@ -28,8 +28,8 @@ from tests.cluster_simulation.storage import Disks
 from tests.failing_store import FailingTable
 from worker.archive import recipes
 from worker.dataflow.batch import Batch
-from worker.dataflow.domain_host import Hosted
-from worker.dataflow.group_commit import Flusher
+from worker.dataflow.domain_host import DomainHost
+from worker.dataflow.group_commit import GroupCommit
 from worker.dataflow.hosted_domain import HostedDomain, Reception
 
 Mutant = Callable[[], Any]
@@ -48,14 +48,14 @@ def _no_barrier_before_nodes_come_again() -> Any:
 
 
 def _answers_before_the_sync() -> Any:
-    flush = Flusher._flush
+    flush = GroupCommit._flush
 
-    def hasty(self: Flusher, run: list[Batch]) -> None:
+    def hasty(self: GroupCommit, run: list[Batch]) -> None:
         for batch in run:
             batch.syncs.clear()
         flush(self, run)
 
-    return mock.patch.object(Flusher, "_flush", hasty)
+    return mock.patch.object(GroupCommit, "_flush", hasty)
 
 
 def _early_packets_are_dropped() -> Any:
@@ -79,19 +79,19 @@ def _clocks_of_what_is_removed_go_on() -> Any:
 
 
 def _survivors_are_not_reset() -> Any:
-    handle = Hosted._handle
+    handle = DomainHost._handle
 
-    def deaf(self: Hosted, host: HostedDomain, packet: Any, batch: Batch) -> None:
+    def deaf(self: DomainHost, host: HostedDomain, packet: Any, batch: Batch) -> None:
         if isinstance(packet, PeerReset) and host.linked:
             host.domain.links.reset(packet.peer, packet.epoch)
             return
         handle(self, host, packet, batch)
 
-    return mock.patch.object(Hosted, "_handle", deaf)
+    return mock.patch.object(DomainHost, "_handle", deaf)
 
 
 def _old_leaders_are_obeyed() -> Any:
-    return mock.patch.object(Hosted, "check", return_value=None)
+    return mock.patch.object(DomainHost, "check", return_value=None)
 
 
 def _words_of_an_old_connection_are_obeyed() -> Any:
@@ -99,12 +99,12 @@ def _words_of_an_old_connection_are_obeyed() -> Any:
 
 
 def _writes_are_repeated() -> Any:
-    ask = Asking.ask
+    ask = DomainRouter.ask
 
-    async def stubborn(self: Asking, *given: Any, repeatable: bool, **named: Any) -> Any:
+    async def stubborn(self: DomainRouter, *given: Any, repeatable: bool, **named: Any) -> Any:
         return await ask(self, *given, repeatable=True, **named)
 
-    return mock.patch.object(Asking, "ask", stubborn)
+    return mock.patch.object(DomainRouter, "ask", stubborn)
 
 
 def _shards_are_not_fenced() -> Any:
@@ -129,12 +129,12 @@ def _given_up_shards_are_opened_at_once() -> Any:
     async def nothing_to_do(*_: Any) -> dict[Any, str]:
         return {}
 
-    return mock.patch.object(rebuilding.Rebuilds, "round", nothing_to_do)
+    return mock.patch.object(rebuilding.RebuildOutcomes, "round", nothing_to_do)
 
 
 def _what_is_given_up_is_heard_on() -> Any:
     """Survivors are asked how far they have heard, and hear more after that."""
-    return mock.patch.object(Hosted, "give_up", return_value=None)
+    return mock.patch.object(DomainHost, "give_up", return_value=None)
 
 
 def _lost_positions_are_given_again() -> Any:
@@ -151,7 +151,7 @@ def _lost_positions_are_given_again() -> Any:
 class _Heedless:
     """A time of calm that never ends, once it has begun."""
 
-    def __init__(self, calm: Calm) -> None:
+    def __init__(self, calm: StableEpoch) -> None:
         self._calm = calm
 
     async def wait(self) -> int:
@@ -197,25 +197,25 @@ def _what_survived_is_not_fed() -> Any:
 def _what_broke_goes_on() -> Any:
     """A step that was committed and could not be ended is answered as refused, and its domain serves on."""
 
-    def go_on(self: Hosted, host: HostedDomain, packet: Any, error: HeadraceError, batch: Batch) -> None:
+    def go_on(self: DomainHost, host: HostedDomain, packet: Any, error: HeadraceError, batch: Batch) -> None:
         host.domain.broken = None
         if isinstance(packet, Write):
             self.requests.reply(packet.request, Failed(error), batch)
 
-    return mock.patch.object(Hosted, "_break", go_on)
+    return mock.patch.object(DomainHost, "_break", go_on)
 
 
 def _what_broke_is_a_refusal() -> Any:
     """Its domain is opened again, and who wrote is told that nothing was done."""
-    stop = Hosted._break
+    stop = DomainHost._break
 
-    def refuse(self: Hosted, host: HostedDomain, packet: Any, error: HeadraceError, batch: Batch) -> None:
+    def refuse(self: DomainHost, host: HostedDomain, packet: Any, error: HeadraceError, batch: Batch) -> None:
         if isinstance(packet, Write):
             self.requests.reply(packet.request, Failed(error), batch)
             packet = PeerReset(host.domain.index, 0)
         stop(self, host, packet, error, batch)
 
-    return mock.patch.object(Hosted, "_break", refuse)
+    return mock.patch.object(DomainHost, "_break", refuse)
 
 
 def _what_cannot_be_read_is_empty() -> Any:

@@ -12,7 +12,7 @@ from migrations import change
 from migrations.change import Change
 from migrations.flow.dataflow import Placement
 from migrations.flow.plan import State
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 
 PLAYED_BY = ("controller.cluster.replica", "controller.migrating.migrator", "controller.cluster.leader.leader")
 
@@ -29,11 +29,13 @@ SLICED_BY = (
 def planned_once(slice_rows: int) -> Iterator[None]:
     """Within the block the same entry on the same catalog and dataflow is worked out once, and backfills go by slices
     of so few rows that much happens between them."""
-    known: dict[tuple[int, Entry], tuple[State, Change]] = {}
+    known: dict[tuple[int, RecipeEntry], tuple[State, Change]] = {}
     twins: dict[tuple[int, int], State] = {}
     plan = change.change_of
 
-    def change_of(state: State, entry: Entry, placement: Placement, parsed: Sequence[Any] | None = None) -> Change:
+    def change_of(
+        state: State, entry: RecipeEntry, placement: Placement, parsed: Sequence[Any] | None = None
+    ) -> Change:
         if not state.catalog.tables and not state.flow.nodes and not state.catalog.views:
             state = twins.setdefault((state.shards, state.flow.next_index + len(state.joint)), state)
         found = known.get((id(state), entry))

@@ -16,7 +16,7 @@ from tests.cluster_simulation.archive import URL, Manifest, SimulatedArchive
 from tests.cluster_simulation.loop import Process
 from tests.cluster_simulation.storage import CrashStore, Disk
 from worker.protocol.operations import ArchivedShard, RebuildShard, RebuiltTable, ShardRebuilt
-from worker.service.rebuilds import Rebuilds
+from worker.service.rebuilds import ShardRebuilds
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.worker import SimulatedWorker
@@ -136,7 +136,7 @@ class SimulatedUnderWay:
         return RebuiltTable(manifest.base, position, len(deltas), known, run is not None)
 
 
-class SimulatedRebuilds(Rebuilds):
+class SimulatedRebuilds(ShardRebuilds):
     def __init__(self, worker: SimulatedWorker) -> None:
         super().__init__(worker.name, Path("data"), URL if worker.cluster.archive is not None else None)
         self._worker = worker

@@ -14,7 +14,7 @@ from typing import Any
 from domains.errors import HeadraceError
 from domains.plan.graph import Reader
 from domains.plan.packets import Clock, Insert
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from tests.cluster_simulation import checks
 from tests.cluster_simulation.any_views import AnyViews
 from tests.cluster_simulation.archive import SimulatedArchive
@@ -185,26 +185,26 @@ class Scenario:
 
     async def _define(self) -> None:
         for sql in ledger_tables(self.random, self.size.shards):
-            while not await self._change(Entry((sql,)), sql):
+            while not await self._change(RecipeEntry((sql,)), sql):
                 await asyncio.sleep(0.5)
         for view in ledger_views(self.random, self.size.views):
             self.views[view.name] = view
-            await self._change(Entry((view.create(),)), view.create())
+            await self._change(RecipeEntry((view.create(),)), view.create())
         for view in SHELF_VIEWS if self.size.replaced else ():
-            while not (await self._change(Entry((SHELF[0],)), SHELF[0]) and await self._change_to(view)):
+            while not (await self._change(RecipeEntry((SHELF[0],)), SHELF[0]) and await self._change_to(view)):
                 await asyncio.sleep(0.5)
 
     async def _change_to(self, view: LedgerView) -> bool:
         self.views[view.name] = view
-        return await self._change(Entry((view.create(),)), view.create())
+        return await self._change(RecipeEntry((view.create(),)), view.create())
 
-    async def _change(self, entry: Entry, sql: str) -> bool:
+    async def _change(self, entry: RecipeEntry, sql: str) -> bool:
         """Whether the leader says that it is done, or it is so already."""
         error = await self._try_change(sql, entry)
         return error is None or "exists" in str(error)
 
-    async def _try_change(self, sql: str, entry: Entry | None = None) -> Exception | None:
-        entry = entry or Entry((sql,))
+    async def _try_change(self, sql: str, entry: RecipeEntry | None = None) -> Exception | None:
+        entry = entry or RecipeEntry((sql,))
         self.count("changes")
         controller = self.cluster.leader()
         if controller is None:
@@ -315,11 +315,11 @@ class Scenario:
                 self._cancel_soon()
             if present and random.random() < 0.4:
                 name = random.choice(present)
-                await self._change(Entry((f"DROP VIEW {name}",)), f"DROP VIEW {name}")
+                await self._change(RecipeEntry((f"DROP VIEW {name}",)), f"DROP VIEW {name}")
             elif random.random() < 0.15:
                 self._ids += 1
                 sql = f"CREATE TABLE extra{self._ids} (id INT PRIMARY KEY, n INT)"
-                await self._change(Entry((sql,)), sql)
+                await self._change(RecipeEntry((sql,)), sql)
             else:
                 (view,) = ledger_views(random, 1)
                 if random.random() < 0.3:
@@ -327,7 +327,7 @@ class Scenario:
                 if view.name not in present:
                     self.views[view.name] = view
                     before = client.known()
-                    if await self._change(Entry((view.create(),)), view.create()):
+                    if await self._change(RecipeEntry((view.create(),)), view.create()):
                         await self._read_at_once(client, view, before)
 
     async def _replace_on(self) -> None:
@@ -337,7 +337,7 @@ class Scenario:
         while self.loop.time() < end:
             await asyncio.sleep(random.random())
             sql = random.choice(SHELF)
-            if await self._change(Entry((sql,)), sql):
+            if await self._change(RecipeEntry((sql,)), sql):
                 self.count("views replaced")
 
     async def _read_at_once(self, client: Client, view: LedgerView, before: Known) -> None:

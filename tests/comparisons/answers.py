@@ -22,7 +22,7 @@ from migrations.parse.reading import parse
 from migrations.query.expressions.scalar import scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.statements.interpret import interpret_one, split
-from migrations.statements.statement import CreateTable
+from migrations.statements.statement import CreateTableStatement
 from tests.comparisons.matrix import COLUMNS, CONSTANTS, OPERATORS
 
 _SIGNS = {
@@ -74,7 +74,7 @@ def signs(answers: Answers) -> str:
 def column_type(name: str) -> SqlType:
     (parsed,) = split(f"CREATE TABLE t (k INT PRIMARY KEY, {name} {COLUMNS[name][0]})")
     statement = interpret_one(parsed, Catalog(), (), "2024-01-01 00:00:00")
-    assert isinstance(statement, CreateTable)
+    assert isinstance(statement, CreateTableStatement)
     return statement.schema.columns[1].type
 
 

@@ -23,7 +23,7 @@ from controller.migrating.bulk.job_files import STAGING
 from controller.migrating.bulk.local_runner import LocalRun, LocalRunner
 from domains.errors import Cancelled, HeadraceError, Unavailable
 from domains.language.types import TableSchema
-from migrations.backfill.job import Job
+from migrations.backfill.job import BulkJob
 from migrations.backfill.runner import BulkFailed, BulkRunner
 from migrations.backfill.spark.launching import NICENESS
 from migrations.backfill.spark.runner import SparkRunner
@@ -49,7 +49,7 @@ class Watched(LocalRunner):
     def __init__(self) -> None:
         self.runs: list[LocalRun] = []
 
-    def start(self, job: Job) -> LocalRun:
+    def start(self, job: BulkJob) -> LocalRun:
         self.runs.append(super().start(job))
         return self.runs[-1]
 
@@ -189,7 +189,7 @@ async def test_a_partial_view_has_nothing_to_backfill(deployment: LocalDeploymen
 class Stalled(Watched):
     """Its child is stopped as it begins, so that there is time to do something to it."""
 
-    def start(self, job: Job) -> LocalRun:
+    def start(self, job: BulkJob) -> LocalRun:
         run = super().start(job)
         os.kill(run.process.pid, signal.SIGSTOP)
         return run
@@ -373,7 +373,7 @@ def test_a_child_that_is_killed_while_it_tells_something_has_failed(
     begin = subprocess.Popen
     told = "import os, sys; print('{\"results\": [{\"fi', end='', flush=True); os.kill(os.getpid(), 9)"
     monkeypatch.setattr(subprocess, "Popen", lambda _, **options: begin([sys.executable, "-c", told], **options))
-    run = LocalRun(Job("1", str(tmp_path / "archive"), str(tmp_path / "staging"), (), ()))
+    run = LocalRun(BulkJob("1", str(tmp_path / "archive"), str(tmp_path / "staging"), (), ()))
     assert "was killed by SIGKILL" in failed(run).message
     run.cancel()
 
@@ -425,7 +425,7 @@ async def test_what_an_earlier_process_left_goes_before_the_first_job(tmp_path: 
 
 def test_a_child_whose_job_is_done_ends_cleanly(tmp_path: Path) -> None:
     """Its input is still open then, and somebody in it waits for the end of that."""
-    run = LocalRun(Job("1", str(tmp_path / "archive"), str(tmp_path / "staging"), (), ()))
+    run = LocalRun(BulkJob("1", str(tmp_path / "archive"), str(tmp_path / "staging"), (), ()))
     assert run.process.wait(60) == 0
     run.cancel()
     assert run.results() == ()

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.lost_shards.rebuild_way import LAST, Rebuilding, Way
+from controller.cluster.lost_shards.rebuild_way import LAST, Rebuilding, RebuildMethod
 from controller.migrating.execution import Migration
 from controller.migrating.executor import Interrupted
 from controller.migrating.migrator import Migrator
 from domains.errors import BadRequest, Cancelled, HeadraceError, Unavailable
 from migrations.backfill.job import JobProgress
 from migrations.flow.plan import one_domain
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Recipe, RecipeEntry
 
 OF_KINDS = pytest.mark.parametrize("made", [Migration, Rebuilding])
 
@@ -121,7 +121,7 @@ class Book:
 async def test_what_the_recovery_found_decided_is_done(is_written: bool, state: str) -> None:
     book: Any = Book(is_written)
     executor: Any = SimpleNamespace(take_back=book.take_back)
-    entry = Entry(("DROP VIEW v",))
+    entry = RecipeEntry(("DROP VIEW v",))
     change: Any = SimpleNamespace(tables=("a step",), entry=entry, state=None, views=SimpleNamespace(undo=()))
     migration = Migration("7-1", "DROP VIEW v", "running")
     with migration.ending():
@@ -136,12 +136,12 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[Migrator, Migration]:
     executor: Any = Executor()
     book: Any = type("Book", (), {"state": None})()
     migrator = Migrator(executor, book, one_domain)
-    return migrator, migrator.start(Entry(("CREATE VIEW v AS SELECT 1",)), "CREATE VIEW v")
+    return migrator, migrator.start(RecipeEntry(("CREATE VIEW v AS SELECT 1",)), "CREATE VIEW v")
 
 
 def test_a_rebuild_is_not_shown_behind_where_it_was() -> None:
     one = Rebuilding("7-r1", "", "running")
-    one.begin(Way("spark", "as was asked", 100, folder=object()))  # type: ignore[arg-type]
+    one.begin(RebuildMethod("spark", "as was asked", 100, folder=object()))  # type: ignore[arg-type]
     shares = []
     for rows, total in ((50, 100), (10, 100), (60, 200), (0, 0)):
         one.show(JobProgress(rows, total))

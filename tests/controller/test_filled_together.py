@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from api.lookups.lookups import Lookups
-from api.lookups.references import Wanted
+from api.lookups.lookups import LookupCalls
+from api.lookups.references import LookupText
 from controller.embedded.local import LocalDeployment
 
 VIEWS = {"by_id": "id = ?", "by_author": "author = ?", "by_both": "author = ? AND id IN (?)"}
-WANTED = [Wanted("by_id", [[1], [2], [9]]), Wanted("by_author", [[7]]), Wanted("by_both", [[7, [1, 2]]])]
+WANTED = [LookupText("by_id", [[1], [2], [9]]), LookupText("by_author", [[7]]), LookupText("by_both", [[7, [1, 2]]])]
 ONE, TWO = b'{"id":1}', b'{"id":2}'
 ANSWER = b'{"results":[[[%s],[%s],[]],[[%s,%s]],[[%s,%s]]]}' % (ONE, TWO, ONE, TWO, ONE, TWO)
 
@@ -31,7 +31,7 @@ async def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 
 async def test_one_batch_fills_all_views(deployment: LocalDeployment) -> None:
-    lookups = Lookups(deployment).many
+    lookups = LookupCalls(deployment).many
     before = deployment.dataflow.flusher.batches
     asked = lookups.ask_for(WANTED, None)
     assert len(asked.late) == len(WANTED)
@@ -43,7 +43,7 @@ async def test_one_batch_fills_all_views(deployment: LocalDeployment) -> None:
 
 
 async def test_what_was_there_stays_and_only_the_rest_is_filled(deployment: LocalDeployment) -> None:
-    lookups = Lookups(deployment).many
+    lookups = LookupCalls(deployment).many
     await deployment.pages("by_id", [[2]])
     asked = lookups.ask_for(WANTED, None)
     assert asked.late[0].found == [None, TWO, None]
@@ -51,7 +51,7 @@ async def test_what_was_there_stays_and_only_the_rest_is_filled(deployment: Loca
 
 
 async def test_a_view_that_is_replaced_meanwhile_is_asked_again(deployment: LocalDeployment) -> None:
-    lookups = Lookups(deployment).many
+    lookups = LookupCalls(deployment).many
     asked = lookups.ask_for(WANTED, None)
     await deployment.execute("CREATE OR REPLACE VIEW by_id AS SELECT id FROM stories WHERE id = ? AND author = 7")
     assert await lookups.finish(asked, None) == (ANSWER, b"")

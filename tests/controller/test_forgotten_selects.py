@@ -8,7 +8,7 @@ import pytest
 
 from controller.embedded.local import LocalDeployment
 from controller.statements import selects
-from migrations.recipe import Entry, Recipe, without_forgotten
+from migrations.recipe import Recipe, RecipeEntry, without_forgotten
 from migrations.statements.adhoc.shapes_of_selects import ad_hoc_name
 from zookeeper.authority import stored_state
 
@@ -60,13 +60,13 @@ async def test_a_select_that_a_view_reads_is_not_forgotten(tmp_path: Path) -> No
 
 
 def test_what_others_name_stays_in_the_recipe() -> None:
-    table = Entry(("CREATE TABLE t (a INT)",))
-    one, two = (Entry((f"SELECT a + {number} AS x FROM t",), ad_hoc=True) for number in range(2))
+    table = RecipeEntry(("CREATE TABLE t (a INT)",))
+    one, two = (RecipeEntry((f"SELECT a + {number} AS x FROM t",), ad_hoc=True) for number in range(2))
     names = [ad_hoc_name(entry.statements[0]) for entry in (one, two)]
-    forget = [Entry(forget=(name,)) for name in names]
-    view = Entry((f"CREATE VIEW v AS SELECT x FROM {names[0].upper()}",))
+    forget = [RecipeEntry(forget=(name,)) for name in names]
+    view = RecipeEntry((f"CREATE VIEW v AS SELECT x FROM {names[0].upper()}",))
     assert without_forgotten(Recipe((table, one, forget[0], one, two, forget[1]))) == Recipe((table, one))
     assert without_forgotten(Recipe((table, one, two, view, *forget))) == Recipe((table, one, view, forget[0]))
-    both = Entry(forget=tuple(names))
+    both = RecipeEntry(forget=tuple(names))
     assert without_forgotten(Recipe((table, one, two, view, both))) == Recipe((table, one, view, forget[0]))
     assert without_forgotten(Recipe((table, one, both))) == Recipe((table, forget[1]))

@@ -10,7 +10,7 @@ import pytest
 
 from api.encoding import parse
 from controller.embedded.local import LocalDeployment
-from domains.operators.edges import Reader
+from domains.operators.edges import ReaderOperator
 
 MARKS = [(user, story, (user * story) % 7) for user in (1, 2, 3) for story in range(user * 3)]
 VIEWS = {
@@ -54,7 +54,7 @@ def held(deployment: LocalDeployment, view: str) -> set[Any]:
     for domain in deployment.dataflow.domains.values():
         if node in domain.vertices:
             operator = domain.vertices[node].operator
-            assert isinstance(operator, Reader)
+            assert isinstance(operator, ReaderOperator)
             found.update(operator.filled.keys())
     return found
 

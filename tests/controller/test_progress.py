@@ -18,7 +18,7 @@ from controller.migrating.executor import Executor
 from domains.errors import NotFound
 from domains.plan.commands import Command, Feed, Progress
 from domains.plan.graph import DomainIndex
-from migrations.backfill.job import Job
+from migrations.backfill.job import BulkJob
 from migrations.flow.plan import PlanStep
 from tests.controller.test_bulk import RANKING, Watched, ended, fill, opened
 
@@ -140,7 +140,7 @@ class Awaited(Watched):
         super().__init__()
         self.seen = Event()
 
-    def start(self, job: Job) -> LocalRun:
+    def start(self, job: BulkJob) -> LocalRun:
         assert self.seen.wait(60)
         return super().start(job)
 

@@ -15,7 +15,7 @@ import pytest
 from controller.embedded.local import LocalDeployment
 from controller.embedded.opening import Opening
 from controller.migrating.migrator import Migrator
-from controller.migrating.unbuilt import Part
+from controller.migrating.unbuilt import UnbuiltPart
 from domains.errors import NotFound, StorageFailure, Unavailable
 
 SCHEMA = """
@@ -170,7 +170,7 @@ async def test_a_part_that_cannot_be_built_says_why_and_is_tried_again(
     await filled(tmp_path, 700)
     build, broken = Migrator._build_part, [True]
 
-    async def failing(self: Migrator, part: Part) -> None:
+    async def failing(self: Migrator, part: UnbuiltPart) -> None:
         if broken[0] and "named" in part.views:
             raise StorageFailure("a file is damaged")
         await build(self, part)

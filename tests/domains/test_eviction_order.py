@@ -7,7 +7,7 @@ from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate
 
-from domains.operators.edges import PROTECTED, Reader, ReaderIndex
+from domains.operators.edges import PROTECTED, ReaderIndex, ReaderOperator
 from domains.operators.state import Index
 from domains.plan.packets import Touch
 from tests.domains.graphs import Flow, count
@@ -42,7 +42,7 @@ def filled(flow: Flow, view: str) -> list[int]:
 
 def index_of(flow: Flow, view: str) -> ReaderIndex:
     reader = flow.simulation.domains[0].vertices[flow.reader_node(view).index]
-    assert isinstance(reader.operator, Reader)
+    assert isinstance(reader.operator, ReaderOperator)
     return reader.operator.filled
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from domains.engine.upqueries import Ingresses, Sources
+from domains.engine.upqueries import Ingresses, IngressSources
 from domains.language.types import Row
 from domains.operators.operator import Vertex
 from domains.plan.graph import NodeIndex
@@ -31,7 +31,7 @@ class Counting:
 def test_an_update_takes_each_rows_key_once_however_many_holes_have_a_piece_of_its_sender() -> None:
     ingresses, counting = Ingresses(), Counting()
     vertex, links = cast(Vertex, counting), (cast(LinkId, "a"), cast(LinkId, "b"))
-    ingresses.sources[vertex] = Sources(links)
+    ingresses.sources[vertex] = IngressSources(links)
     ingresses.ask(vertex, (0,), [(n,) for n in range(HOLES)])
     for n in range(HOLES):
         assert ingresses.answered(links[0], vertex, Fill(NODE, (0,), (n,), ())) is None

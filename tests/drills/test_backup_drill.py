@@ -13,26 +13,26 @@ import pytest
 from headrace.drills import backup, running
 from headrace.drills.backup import judge
 from headrace.drills.catalogue import DRILLS
-from headrace.drills.cluster import Shape
-from headrace.drills.running import Plan, run
+from headrace.drills.cluster import ClusterShape
+from headrace.drills.running import DrillPlan, run
 
 SEED = 20_260_103
 RATES = (60.0, 30.0)
-SHAPE = Shape(workers=2, shards=2, controllers=1)
+SHAPE = ClusterShape(workers=2, shards=2, controllers=1)
 
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("brief", "patient")
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on PATH")
 def test_every_back_up_has_what_was_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def not_drawn(plan: Plan) -> None:
+    async def not_drawn(plan: DrillPlan) -> None:
         assert plan.drill is drill
 
     monkeypatch.setattr(running, "_draw", not_drawn)
     monkeypatch.setattr(backup, "BACKUPS", 2)
     drill = replace(DRILLS["backup"], shape=SHAPE)
     said: list[str] = []
-    result = run(Plan(drill, 1, SEED, tmp_path, tmp_path / "data", RATES), said.append)
+    result = run(DrillPlan(drill, 1, SEED, tmp_path, tmp_path / "data", RATES), said.append)
     document = json.loads((tmp_path / "backup.json").read_text())
     assert result.held, (SEED, document["findings"], document["broken"], document["examples"])
     notes = document["notes"]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from headrace.cli import app
 from headrace.drills import stage
 from headrace.drills.catalogue import DRILLS, SHORT
-from headrace.drills.running import Plan, chosen, run
+from headrace.drills.running import DrillPlan, chosen, run
 from headrace.errors import BadRequest
 
 NAMES = {
@@ -66,7 +66,7 @@ def test_what_takes_root_is_refused_before_anything_is_started(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(stage.NotPossible, match=f'"{name}" is not possible here, because .* takes root'):
-        run(Plan(DRILLS[name], 1, 1, tmp_path / "out", tmp_path / "data", (1.0, 1.0)), lambda line: None)
+        run(DrillPlan(DRILLS[name], 1, 1, tmp_path / "out", tmp_path / "data", (1.0, 1.0)), lambda line: None)
     assert not list(tmp_path.rglob("up.json"))
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from headrace.drills import running
 from headrace.drills.catalogue import DRILLS
-from headrace.drills.cluster import Shape
-from headrace.drills.running import Plan, run
+from headrace.drills.cluster import ClusterShape
+from headrace.drills.running import DrillPlan, run
 
 SEED = 20_260_102
 RATES = (60.0, 30.0)
-SHAPE = Shape(workers=2, shards=3, controllers=1)
+SHAPE = ClusterShape(workers=2, shards=3, controllers=1)
 """What is lost and what stays: a worker each."""
 
 
@@ -24,13 +24,13 @@ SHAPE = Shape(workers=2, shards=3, controllers=1)
 @pytest.mark.usefixtures("brief", "patient")
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on PATH")
 def test_what_is_missing_is_what_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def not_drawn(plan: Plan) -> None:
+    async def not_drawn(plan: DrillPlan) -> None:
         assert plan.drill is drill
 
     monkeypatch.setattr(running, "_draw", not_drawn)
     drill = replace(DRILLS["disk-loss"], shape=SHAPE)
     said: list[str] = []
-    result = run(Plan(drill, 1, SEED, tmp_path, tmp_path / "data", RATES), said.append)
+    result = run(DrillPlan(drill, 1, SEED, tmp_path, tmp_path / "data", RATES), said.append)
     document = json.loads((tmp_path / "disk-loss.json").read_text())
     assert result.held, (SEED, document["findings"], document["broken"], document["examples"])
     notes = document["notes"]

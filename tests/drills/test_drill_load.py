@@ -9,17 +9,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace.drills.cluster import DrillFailed, LoadProcess
+from headrace.drills.cluster import DrillFailed, DrillLoadProcess
 from loadgen.drills import ledger
-from loadgen.drills.http import Lost, NotSent, Target
+from loadgen.drills.http import HttpTarget, Lost, NotSent
 from loadgen.drills.program import read
 
 SEED = "4711"
 
 
-async def running(server: str, file: Path, least: int) -> LoadProcess:
+async def running(server: str, file: Path, least: int) -> DrillLoadProcess:
     """A load that has been sending and is paused, after so many requests at least."""
-    load = await LoadProcess.start(server, SEED, file, (200.0, 100.0))
+    load = await DrillLoadProcess.start(server, SEED, file, (200.0, 100.0))
     await load.order("prepare")
     async with asyncio.timeout(60):
         while not file.exists() or len(ledger.read(file)) < least:
@@ -29,7 +29,7 @@ async def running(server: str, file: Path, least: int) -> LoadProcess:
     return load
 
 
-async def judged(load: LoadProcess, within: float = 60.0) -> Counter[str]:
+async def judged(load: DrillLoadProcess, within: float = 60.0) -> Counter[str]:
     """What is wrong, by kind."""
     answer = await load.order("judge", within=within)
     assert answer["acknowledged"] > 0
@@ -77,7 +77,7 @@ async def test_a_lost_and_a_doubled_write_are_found(server: str, tmp_path: Path)
 
 
 async def test_a_server_that_is_gone_is_an_error_and_no_fault_of_the_load(tmp_path: Path) -> None:
-    load = await LoadProcess.start("http://127.0.0.1:1", SEED, tmp_path / "requests.csv", (200.0, 100.0))
+    load = await DrillLoadProcess.start("http://127.0.0.1:1", SEED, tmp_path / "requests.csv", (200.0, 100.0))
     with pytest.raises(DrillFailed, match='could not "prepare": cannot connect'):
         await load.order("prepare")
     outcomes: dict[bool, str] = {}
@@ -100,8 +100,8 @@ async def test_what_is_cut_off_may_have_been_done() -> None:
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(Lost):
-        await Target("127.0.0.1", port).ask(read("Top", None), 60.0)
+        await HttpTarget("127.0.0.1", port).ask(read("Top", None), 60.0)
     server.close()
     await server.wait_closed()
     with pytest.raises(NotSent):
-        await Target("127.0.0.1", port).ask(read("Top", None), 60.0)
+        await HttpTarget("127.0.0.1", port).ask(read("Top", None), 60.0)

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from loadgen.drills.judging import Base, Findings, check_base, check_copy, check_views, expected_pages, settle
-from loadgen.drills.ledger import Fate, Ledger
+from loadgen.drills.judging import BaseRows, Findings, check_base, check_copy, check_views, expected_pages, settle
+from loadgen.drills.ledger import Fate, WriteLedger
 
 KINDS = ("missing", "doubled", "returned", "invented", "reverted", "wrong_reads")
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def ledger() -> WriteLedger:
     """Entries: 1 and 2 acknowledged, 3 unknown, 4 refused, 5 deleted, 6 with an unknown delete. Story 0 at revision 2,
     and perhaps at 3."""
-    ledger = Ledger()
+    ledger = WriteLedger()
     assert ledger.ask(0, [(1, 10), (2, 20)]) == [1, 2]
     for fate in (Fate.UNKNOWN, Fate.REFUSED, Fate.DONE, Fate.DONE):
         ledger.written(ledger.ask(1, [(1, 7)]), fate)
@@ -31,68 +31,68 @@ def ledger() -> Ledger:
     return ledger
 
 
-BASE = Base(entries=((0, 1, 1, 10), (0, 2, 2, 20)), revisions={0: 2, 1: 0})
+BASE = BaseRows(entries=((0, 1, 1, 10), (0, 2, 2, 20)), revisions={0: 2, 1: 0})
 
 
-def found(ledger: Ledger, base: Base) -> dict[str, int]:
+def found(ledger: WriteLedger, base: BaseRows) -> dict[str, int]:
     """What is counted, without what is 0."""
     findings = Findings()
     check_base(ledger, base, findings)
     return {kind: getattr(findings, kind) for kind in KINDS if getattr(findings, kind)}
 
 
-def test_what_was_acknowledged_and_no_more_is_right(ledger: Ledger) -> None:
+def test_what_was_acknowledged_and_no_more_is_right(ledger: WriteLedger) -> None:
     assert found(ledger, BASE) == {}
 
 
 @pytest.mark.parametrize("row", [(1, 3, 1, 7), (1, 6, 1, 7)])
-def test_what_nobody_can_know_may_be_there(ledger: Ledger, row: tuple[int, int, int, int]) -> None:
+def test_what_nobody_can_know_may_be_there(ledger: WriteLedger, row: tuple[int, int, int, int]) -> None:
     assert found(ledger, replace(BASE, entries=(*BASE.entries, row))) == {}
 
 
-def test_a_revision_nobody_can_know_of_may_be_there(ledger: Ledger) -> None:
+def test_a_revision_nobody_can_know_of_may_be_there(ledger: WriteLedger) -> None:
     assert found(ledger, replace(BASE, revisions={0: 3, 1: 0})) == {}
 
 
-def test_a_lost_write_is_found(ledger: Ledger) -> None:
+def test_a_lost_write_is_found(ledger: WriteLedger) -> None:
     assert found(ledger, replace(BASE, entries=BASE.entries[1:])) == {"missing": 1}
 
 
-def test_a_doubled_write_is_found(ledger: Ledger) -> None:
+def test_a_doubled_write_is_found(ledger: WriteLedger) -> None:
     assert found(ledger, replace(BASE, entries=(*BASE.entries, BASE.entries[0]))) == {"doubled": 1}
 
 
-def test_a_doubled_write_is_found_also_where_its_outcome_was_unknown(ledger: Ledger) -> None:
+def test_a_doubled_write_is_found_also_where_its_outcome_was_unknown(ledger: WriteLedger) -> None:
     assert found(ledger, replace(BASE, entries=(*BASE.entries, *[(1, 3, 1, 7)] * 2))) == {"doubled": 1}
 
 
-def test_what_was_deleted_must_not_return(ledger: Ledger) -> None:
+def test_what_was_deleted_must_not_return(ledger: WriteLedger) -> None:
     assert found(ledger, replace(BASE, entries=(*BASE.entries, (1, 5, 1, 7)))) == {"returned": 1}
 
 
 @pytest.mark.parametrize(
     "row", [(1, 4, 1, 7), (1, 99, 1, 7), (0, 3, 1, 7)], ids=["was refused", "was never written", "was altered"]
 )
-def test_what_was_not_written_must_not_be_there(ledger: Ledger, row: tuple[int, int, int, int]) -> None:
+def test_what_was_not_written_must_not_be_there(ledger: WriteLedger, row: tuple[int, int, int, int]) -> None:
     assert found(ledger, replace(BASE, entries=(*BASE.entries, row))) == {"invented": 1}
 
 
-def test_an_older_revision_is_found(ledger: Ledger) -> None:
+def test_an_older_revision_is_found(ledger: WriteLedger) -> None:
     assert found(ledger, replace(BASE, revisions={0: 1, 1: 0})) == {"reverted": 1}
 
 
-def test_what_a_reader_was_shown_must_be_there(ledger: Ledger) -> None:
+def test_what_a_reader_was_shown_must_be_there(ledger: WriteLedger) -> None:
     ledger.saw([3, 5])  # 5 may have been deleted since it was read.
     assert found(ledger, BASE) == {"missing": 1}
 
 
-def test_once_settled_it_must_stay(ledger: Ledger) -> None:
+def test_once_settled_it_must_stay(ledger: WriteLedger) -> None:
     settle(ledger, replace(BASE, entries=(*BASE.entries, (1, 3, 1, 7))))
     assert found(ledger, BASE) == {"missing": 1}
     assert found(ledger, replace(BASE, entries=(*BASE.entries, (1, 3, 1, 7), (1, 6, 1, 7)))) == {"returned": 1}
 
 
-def test_what_was_settled_as_absent_must_not_come_later(ledger: Ledger) -> None:
+def test_what_was_settled_as_absent_must_not_come_later(ledger: WriteLedger) -> None:
     settle(ledger, BASE)
     assert found(ledger, replace(BASE, entries=(*BASE.entries, (1, 3, 1, 7)))) == {"invented": 1}
 
@@ -121,7 +121,7 @@ def test_a_wrong_page_is_found() -> None:
 
 
 def test_a_copy_is_held_against_what_was_known_when_it_was_asked_for() -> None:
-    before = Ledger()
+    before = WriteLedger()
     for fate in (Fate.DONE, Fate.DONE, Fate.UNKNOWN, Fate.DONE):
         before.written(before.ask(0, [(1, 10)]), fate)
     before.ask_delete(2)
@@ -135,7 +135,7 @@ def test_a_copy_is_held_against_what_was_known_when_it_was_asked_for() -> None:
 
     def found(*numbers: int, revision: int = 1) -> dict[str, int]:
         findings = Findings()
-        check_copy(before, after, Base(tuple((0, number, 1, 10) for number in numbers), {0: revision}), findings)
+        check_copy(before, after, BaseRows(tuple((0, number, 1, 10) for number in numbers), {0: revision}), findings)
         return {kind: count for kind, count in findings.to_json().items() if count and kind != "examples"}
 
     for right in ((1,), (1, 3), (1, 4), (1, 3, 4, 5)):

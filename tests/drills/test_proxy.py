@@ -11,7 +11,7 @@ import pytest
 from headrace.drills.links import Proxy, Rules
 from headrace.serving.listening import listen
 from worker.protocol.messages import Ping, Pong, Role
-from worker.wire import Connection, Server, connect, greeting, serve
+from worker.wire import Connection, WireServer, connect, greeting, serve
 from worker.wire.errors import ConnectionLost
 
 HERE = "127.0.0.1"
@@ -24,7 +24,7 @@ def answer(connection: Connection, message: Any) -> Any:
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    server: Server = await serve(HERE, 0, "main", answer, name="worker-1", incarnation=1)
+    server: WireServer = await serve(HERE, 0, "main", answer, name="worker-1", incarnation=1)
     with listen("127.0.1.1", 0) as free:
         port = free.getsockname()[1]
     proxy = Proxy("worker-1", "127.0.1.1", port, (HERE, server.port), Rules())

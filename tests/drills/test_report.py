@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from headrace.drills.catalogue import DRILLS
-from headrace.drills.cluster import Cluster, Shape, missing, placement, uneven
-from headrace.drills.report import Result, result_of
+from headrace.drills.cluster import ClusterShape, DrillCluster, missing, placement, uneven
+from headrace.drills.report import DrillResult, result_of
 from headrace.drills.running import _progress
-from headrace.drills.stage import Observer, Stage
+from headrace.drills.stage import DrillStage, Observer
 from loadgen.drills.analysis import Fault
 from loadgen.drills.ledger import Record
 
@@ -47,7 +47,7 @@ def status(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_whole_cluster_lacks_nothing() -> None:
-    assert missing(status(), Shape()) == []
+    assert missing(status(), ClusterShape()) == []
     assert uneven(status()) == []
     assert placement(status()) == {0: "worker-1", 3: "worker-1", 1: "worker-2", 2: "worker-3"}
 
@@ -69,7 +69,7 @@ def test_a_whole_cluster_lacks_nothing() -> None:
     ],
 )
 def test_what_is_missing_is_named(changed: dict[str, Any], words: str) -> None:
-    assert ", ".join(missing(status(**changed), Shape())).startswith(words)
+    assert ", ".join(missing(status(**changed), ClusterShape())).startswith(words)
 
 
 def test_a_worker_that_has_two_more_than_another_is_to_give_one_away() -> None:
@@ -92,9 +92,9 @@ def records(outage: float) -> list[Record]:
 
 def outcome(
     *judgements: dict[str, Any], outage: float = 1.0, broken: tuple[str, ...] = (), name: str = "worker-kill"
-) -> Result:
-    cluster = Cluster(Path("unused"), Shape())
-    stage = Stage(cluster, cast(Observer, None), Random(0), Path("unused"), print)
+) -> DrillResult:
+    cluster = DrillCluster(Path("unused"), ClusterShape())
+    stage = DrillStage(cluster, cast(Observer, None), Random(0), Path("unused"), print)
     stage.faults.append(Fault(10.0, frozenset({1}), detected=10.1, whole=12.0))
     stage.broken.extend(broken)
     return result_of(DRILLS[name], 7, (100.0, 0.0), records(outage), stage, judgements)

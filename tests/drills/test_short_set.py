@@ -13,16 +13,16 @@ import pytest
 
 from headrace.drills import running
 from headrace.drills.catalogue import DRILLS, SHORT
-from headrace.drills.cluster import Shape
-from headrace.drills.running import Plan, run
+from headrace.drills.cluster import ClusterShape
+from headrace.drills.running import DrillPlan, run
 
 SEED = 20_260_101
 RATES = (100.0, 30.0)
 SHAPES = {
-    "worker-kill": Shape(workers=2, shards=3, controllers=1),
-    "controller-kill": Shape(workers=1, shards=2, controllers=2),
-    "link-cut": Shape(workers=2, shards=2, controllers=1),
-    "restart-all": Shape(workers=2, shards=3, controllers=1),
+    "worker-kill": ClusterShape(workers=2, shards=3, controllers=1),
+    "controller-kill": ClusterShape(workers=1, shards=2, controllers=2),
+    "link-cut": ClusterShape(workers=2, shards=2, controllers=1),
+    "restart-all": ClusterShape(workers=2, shards=3, controllers=1),
 }
 DRAWN = "worker-kill"
 """One picture shows that they can be drawn."""
@@ -33,7 +33,7 @@ DRAWN = "worker-kill"
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on PATH")
 @pytest.mark.parametrize("name", SHORT)
 def test_it_holds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def not_drawn(plan: Plan) -> None:
+    async def not_drawn(plan: DrillPlan) -> None:
         assert plan.drill.name != DRAWN
 
     if name != DRAWN:
@@ -43,7 +43,7 @@ def test_it_holds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("HEADRACE_SESSION_TIMEOUT", "20")
     said: list[str] = []
     drill = replace(DRILLS[name], shape=SHAPES[name])
-    result = run(Plan(drill, 1, SEED, tmp_path, tmp_path / "data", RATES), said.append)
+    result = run(DrillPlan(drill, 1, SEED, tmp_path, tmp_path / "data", RATES), said.append)
     assert result.held, (SEED, result.document["findings"], result.document["broken"], result.document["examples"])
     document = json.loads((tmp_path / f"{name}.json").read_text())
     assert document["acknowledged_writes"] > 0

@@ -21,7 +21,7 @@ import headrace
 from controller.cluster.state import ClusterState
 from domains.archive.manifest import ArchiveGap, ShardManifest
 from headrace.backup import taking
-from headrace.backup.choosing import Contents, choose, read_contents
+from headrace.backup.choosing import BackupContents, choose, read_contents
 from headrace.backup.restoring import restore
 from headrace.backup.taking import back_up_running, back_up_stopped
 from headrace.cli import app
@@ -298,7 +298,7 @@ def test_a_damaged_backup_is_refused_and_leaves_nothing(plain: Site, tmp_path: P
 
 
 def test_a_bit_that_turns_in_what_a_backup_says_of_itself_is_noticed(tmp_path: Path) -> None:
-    place, wanted = Place(str(tmp_path)), Contents("2026-01-31", {"t": 35}, 1, {"table=t/x": "0a"})
+    place, wanted = Place(str(tmp_path)), BackupContents("2026-01-31", {"t": 35}, 1, {"table=t/x": "0a"})
     wanted.write(place)
     whole = (tmp_path / "backup.json").read_bytes()
     for bit in range(8 * len(whole)):

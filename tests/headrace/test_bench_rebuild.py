@@ -16,8 +16,8 @@ import psutil
 import pytest
 from rich.console import Console
 
-from headrace.bench.rebuilding.cluster import Answers, Processes, Taken, tables
-from headrace.bench.rebuilding.measuring import WAYS, Figures, Seen, Way, judge, run, table
+from headrace.bench.rebuilding.cluster import Answers, Processes, ProcessUse, tables
+from headrace.bench.rebuilding.measuring import WAYS, MeasuredRebuild, RebuildFigures, SeenByClient, judge, run, table
 from headrace.errors import BadRequest, ServerFault, Unavailable
 from tests.told_process import ToldProcess
 
@@ -74,11 +74,16 @@ def test_another_answer_than_before_is_told() -> None:
 
 
 def test_what_is_told_of_each_way() -> None:
-    quiet, meanwhile = Seen(1_000, 0, 2.0, 9.0, -3.0, []), Seen(2_000, 3, 5.0, 250.4, 4.2, ["it is away"])
-    taken = Taken({"worker-1": 2 * 10**8, "api-1": 10**8}, {"worker-1": 6.5, "api-1": 1.0}, 10**9, {}, 31.0)
-    ways = [Way(way, 500_000, 20.0, 40.0, 1.0, {}, [], quiet, meanwhile, taken, 1.0, 1.0, 2.5) for way in WAYS]
+    quiet, meanwhile = (
+        SeenByClient(1_000, 0, 2.0, 9.0, -3.0, []),
+        SeenByClient(2_000, 3, 5.0, 250.4, 4.2, ["it is away"]),
+    )
+    taken = ProcessUse({"worker-1": 2 * 10**8, "api-1": 10**8}, {"worker-1": 6.5, "api-1": 1.0}, 10**9, {}, 31.0)
+    ways = [
+        MeasuredRebuild(way, 500_000, 20.0, 40.0, 1.0, {}, [], quiet, meanwhile, taken, 1.0, 1.0, 2.5) for way in WAYS
+    ]
     out = StringIO()
-    Console(file=out, width=200).print(table(Figures(1_000_000, ways)))
+    Console(file=out, width=200).print(table(RebuildFigures(1_000_000, ways)))
     for shown in (
         "by worker",
         "by Spark",

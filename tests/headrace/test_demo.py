@@ -17,7 +17,7 @@ from rich.console import Console
 
 from headrace import embedded
 from headrace.demo import running
-from headrace.demo.running import Contents, load, make_program
+from headrace.demo.running import DemoContents, load, make_program
 from headrace.demo.telling import Printer
 from headrace.serving.listening import StartFailed
 from loadgen.lobsters.data import Data
@@ -134,12 +134,12 @@ def test_a_load_that_was_broken_off_goes_on(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_a_demos_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("private")
     with pytest.raises(StartFailed, match="something else"):
-        running.contents_of(tmp_path, Contents(1.0, 1))
+        running.contents_of(tmp_path, DemoContents(1.0, 1))
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
 def test_a_directory_remembers_what_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "demo"
-    assert running.contents_of(path, Contents(0.5, 7)) == Contents(0.5, 7, loaded=False)
-    running.note(path, Contents(0.5, 7, loaded=True))
-    assert running.contents_of(path, Contents(9.0, 9)) == Contents(0.5, 7, loaded=True)
+    assert running.contents_of(path, DemoContents(0.5, 7)) == DemoContents(0.5, 7, loaded=False)
+    running.note(path, DemoContents(0.5, 7, loaded=True))
+    assert running.contents_of(path, DemoContents(9.0, 9)) == DemoContents(0.5, 7, loaded=True)

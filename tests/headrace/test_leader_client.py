@@ -14,12 +14,12 @@ from controller.cluster.serving.directory import Directory
 from domains.errors import AlreadyExists, LeaderLost, NoLeader
 from headrace.cluster import api_process
 from headrace.cluster.api_process import LeaderClient
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from zookeeper.memory import MemoryZooKeeper
 from zookeeper.registration import ControllerDescriptor
 
 LEADER = ControllerDescriptor("c1", "leader", 7070, 1)
-ENTRY = Entry(("CREATE VIEW v AS SELECT 1",))
+ENTRY = RecipeEntry(("CREATE VIEW v AS SELECT 1",))
 DONE = {"id": "1", "sql": "x", "state": "done", "step": "", "progress": 1.0, "steps": ["a"], "error": None}
 
 Answering = Callable[[httpx.Request], httpx.Response] | Callable[[httpx.Request], Awaitable[httpx.Response]]

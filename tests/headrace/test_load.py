@@ -19,8 +19,8 @@ from headrace import embedded
 from headrace.embedding import Embedded
 from headrace.errors import ConnectionFailed, NotFound
 from headrace.loading import running
-from headrace.loading.options import LoadError, Options, TooManyRejects
-from headrace.loading.running import Progress, Request, load
+from headrace.loading.options import FileOptions, LoadError, TooManyRejects
+from headrace.loading.running import LoadProgress, LoadRequest, load
 
 SCHEMA = """
 CREATE TABLE stories (id INT PRIMARY KEY, author INT NOT NULL, title VARCHAR(20), UNIQUE KEY (id, author));
@@ -76,7 +76,7 @@ def test_values_of_all_types_out_of_all_formats(db: Embedded, tmp_path: Path) ->
         pa.array([value], pa.uint64() if name == "u" else None) for name, value in zip(NAMES, values, strict=True)
     ]
     pq.write_table(pa.table(dict(zip(NAMES, arrays, strict=True))), tmp_path / "c.parquet")
-    ended = load(db, Request("KINDS", [*files, tmp_path / "c.parquet"]))
+    ended = load(db, LoadRequest("KINDS", [*files, tmp_path / "c.parquet"]))
     assert (ended.rows, ended.rejected, ended.bytes_read) == (3, 0, ended.bytes_total)
     found = rows_of(db, f"SELECT {', '.join(NAMES)}, n FROM kinds")
     assert found == [(*EXPECTED, 7)] * 3
@@ -85,8 +85,8 @@ def test_values_of_all_types_out_of_all_formats(db: Embedded, tmp_path: Path) ->
 
 def test_dates_in_a_format_of_their_own(db: Embedded, tmp_path: Path) -> None:
     file = in_csv(tmp_path / "a.csv", "day,at", [("31.01.2026", "Jan 31 2026 8AM"), ("2026-01-31", "Jan 31 2026 8AM")])
-    options = Options(date_format="%d.%m.%Y", datetime_format="%b %d %Y %I%p")
-    ended = load(db, Request("kinds", [file], options, tmp_path / "bad.jsonl"))
+    options = FileOptions(date_format="%d.%m.%Y", datetime_format="%b %d %Y %I%p")
+    ended = load(db, LoadRequest("kinds", [file], options, tmp_path / "bad.jsonl"))
     assert (ended.rows, ended.rejected) == (1, 1)
     assert rows_of(db, "SELECT day, at FROM kinds") == [(DAY, AT)]
     assert "is not written as %d.%m.%Y" in rejected(tmp_path / "bad.jsonl")[0]["reason"]
@@ -112,7 +112,7 @@ def test_values_that_do_not_fit_are_set_aside_with_the_reason(db: Embedded, tmp_
     for name, value in cases:
         rows += [{name: value}, {"t": 1}]
     file, bad = lines(tmp_path / "a.jsonl", *rows), tmp_path / "bad.jsonl"
-    ended = load(db, Request("kinds", [file], rejects=bad))
+    ended = load(db, LoadRequest("kinds", [file], rejects=bad))
     assert (ended.rows, ended.rejected) == (len(cases), len(cases))
     assert rows_of(db, "SELECT COUNT(*) FROM kinds WHERE t = 1") == [(len(cases),)]
     for number, ((name, value), each) in enumerate(zip(cases, rejected(bad), strict=True)):
@@ -129,7 +129,9 @@ def test_keys_that_are_taken_are_set_aside(db: Embedded, tmp_path: Path) -> None
     rows = [(id, id % 5, f"story {id}") for id in range(60)]
     rows += [(7, 1, "again"), (70, None, "no author"), (8, 1, "again"), (71, 1, "x" * 21), (72, 1, "last")]
     bad = tmp_path / "bad.jsonl"
-    request = Request("stories", [in_csv(tmp_path / "a.csv", "id,author,title", rows)], Options(chunk_rows=13), bad)
+    request = LoadRequest(
+        "stories", [in_csv(tmp_path / "a.csv", "id,author,title", rows)], FileOptions(chunk_rows=13), bad
+    )
     ended = load(db, request)
     found = sorted(rejected(bad), key=lambda each: each["row"])
     assert [each["row"] for each in found] == [4, 51, 52, 61, 62, 63, 64]
@@ -147,41 +149,41 @@ def test_without_a_file_for_them_the_first_stops_the_load(db: Embedded, tmp_path
     rows = [(1, 1), ("x", 2), (3, 3)]
     file = in_csv(tmp_path / "a.csv", "story_id,user_id", rows)
     with pytest.raises(TooManyRejects, match=r"row 2 of file .*a\.csv.*'x' does not fit type INT") as caught:
-        load(db, Request("votes", [file]))
+        load(db, LoadRequest("votes", [file]))
     assert "--rejects" in (caught.value.hint or "")
     assert rows_of(db, "SELECT COUNT(*) FROM votes") == [(0,)]
-    assert load(db, Request("votes", [file], rejects=tmp_path / "bad.jsonl")).rows == 2
+    assert load(db, LoadRequest("votes", [file], rejects=tmp_path / "bad.jsonl")).rows == 2
 
 
 def test_more_than_allowed_stop_it_and_it_goes_on_when_more_are(db: Embedded, tmp_path: Path) -> None:
     file = in_csv(tmp_path / "a.csv", "story_id,user_id", [(1, i if i % 10 else "x") for i in range(100)])
-    bad, options = tmp_path / "bad.jsonl", Options(chunk_rows=20)
+    bad, options = tmp_path / "bad.jsonl", FileOptions(chunk_rows=20)
     with pytest.raises(TooManyRejects, match="6 rows cannot be loaded, and 5 are allowed"):
-        load(db, Request("votes", [file], options, bad, 5))
+        load(db, LoadRequest("votes", [file], options, bad, 5))
     assert rows_of(db, "SELECT COUNT(*) FROM votes") == [(36,)]
-    ended = load(db, Request("votes", [file], options, bad, 10))
+    ended = load(db, LoadRequest("votes", [file], options, bad, 10))
     assert (ended.rows, ended.skipped, ended.rejected) == (54, 40, 10)
     assert [each["row"] for each in rejected(bad)] == list(range(1, 100, 10))
 
 
 def test_a_dry_run_stores_nothing(db: Embedded, tmp_path: Path) -> None:
     file = in_csv(tmp_path / "a.csv", "story_id,user_id", [(1, i if i % 10 else "x") for i in range(100)])
-    ended = load(db, Request("votes", [file], rejects=tmp_path / "bad.jsonl", dry_run=True))
+    ended = load(db, LoadRequest("votes", [file], rejects=tmp_path / "bad.jsonl", dry_run=True))
     assert (ended.rows, ended.rejected) == (90, 10)
     assert rows_of(db, "SELECT COUNT(*) FROM votes") == [(0,)]
     assert db.table("votes").streams() == {}
-    assert load(db, Request("votes", [file], rejects=tmp_path / "bad.jsonl")).rows == 90
+    assert load(db, LoadRequest("votes", [file], rejects=tmp_path / "bad.jsonl")).rows == 90
 
 
 def test_what_is_asked_is_checked_first(db: Embedded, tmp_path: Path) -> None:
     file = in_csv(tmp_path / "a.csv", "story_id", [(1,)])
     with pytest.raises(NotFound, match='no table "vote"') as caught:
-        load(db, Request("vote", [file]))
+        load(db, LoadRequest("vote", [file]))
     assert caught.value.hint == 'did you mean "votes"?'
     with pytest.raises(LoadError, match=r"none\.csv"):
-        load(db, Request("votes", [tmp_path / "none.csv"]))
+        load(db, LoadRequest("votes", [tmp_path / "none.csv"]))
     with pytest.raises(LoadError, match="no file"):
-        load(db, Request("votes", []))
+        load(db, LoadRequest("votes", []))
 
 
 # --- exactly once -------------------------------------------------------------------------------------------------
@@ -197,11 +199,11 @@ def test_a_load_that_is_broken_off_anywhere_goes_on_behind_what_is_done(db: Embe
         in_csv(tmp_path / "a.csv", "story_id,user_id", [(i % 3, i % 7) for i in range(50)]),
         lines(tmp_path / "b.jsonl", *({"story_id": i % 3, "user_id": i if i % 9 else "x"} for i in range(40))),
     ]
-    request = Request("votes", files, Options(chunk_rows=8), tmp_path / "bad.jsonl")
+    request = LoadRequest("votes", files, FileOptions(chunk_rows=8), tmp_path / "bad.jsonl")
     at = -1
     for stop in (1, 2, 5, 6, 9):
 
-        def tell(progress: Progress, stop: int = stop) -> None:
+        def tell(progress: LoadProgress, stop: int = stop) -> None:
             nonlocal at
             at = progress.rows + progress.skipped
             if progress.identified and at >= 8 * stop:
@@ -217,7 +219,10 @@ def test_a_load_that_is_broken_off_anywhere_goes_on_behind_what_is_done(db: Embe
     assert [each["row"] for each in rejected(tmp_path / "bad.jsonl")] == [1, 10, 19, 28, 37]
     assert load(db, request).rows == 0
     assert (
-        load(db, Request("votes", files, Options(chunk_rows=8), tmp_path / "c.jsonl", stream="second time")).rows == 85
+        load(
+            db, LoadRequest("votes", files, FileOptions(chunk_rows=8), tmp_path / "c.jsonl", stream="second time")
+        ).rows
+        == 85
     )
     assert rows_of(db, "SELECT COUNT(*) FROM votes") == [(170,)]
 
@@ -226,7 +231,7 @@ def test_other_files_under_a_name_that_was_used_are_another_load(db: Embedded, t
     """A name like "nightly" is used every night: what is new must not be skipped as what was there."""
     for number in range(2):
         file = in_csv(tmp_path / "votes.csv", "story_id,user_id", [(number, i) for i in range(20)])
-        request = Request("votes", [file], Options(chunk_rows=8), stream="nightly")
+        request = LoadRequest("votes", [file], FileOptions(chunk_rows=8), stream="nightly")
         assert [load(db, request).rows for _ in range(2)] == [20, 0]
     assert rows_of(db, "SELECT COUNT(*) FROM votes") == [(40,)]
 
@@ -245,7 +250,7 @@ def test_answers_that_are_lost(db: Embedded, tmp_path: Path, monkeypatch: pytest
         return answer
 
     monkeypatch.setattr(db, "send", losing)
-    ended = load(db, Request("votes", [file], Options(chunk_rows=8)))
+    ended = load(db, LoadRequest("votes", [file], FileOptions(chunk_rows=8)))
     assert (ended.rows, len(lost)) == (100, 13)
     monkeypatch.setattr(db, "send", send)
     assert rows_of(db, "SELECT COUNT(*) FROM votes") == [(100,)]
@@ -262,17 +267,17 @@ def test_a_server_that_stays_away_is_told_of(db: Embedded, tmp_path: Path, monke
 
     monkeypatch.setattr(db, "send", away)
     with pytest.raises(ConnectionFailed):
-        load(db, Request("votes", [file], patience=0.2))
+        load(db, LoadRequest("votes", [file], patience=0.2))
 
 
 def test_a_pipe_is_refused_and_a_quote_that_is_not_closed_stores_nothing(db: Embedded, tmp_path: Path) -> None:
     pipe = tmp_path / "votes.csv"
     os.mkfifo(pipe)
     with pytest.raises(LoadError, match="no regular file"):
-        load(db, Request("votes", [pipe]))
+        load(db, LoadRequest("votes", [pipe]))
     whole, broken = tmp_path / "a.csv", tmp_path / "b.csv"
     whole.write_text("story_id,user_id\n1,2\n")
     broken.write_text('story_id,user_id\n3,"4\n5,6\n')
     with pytest.raises(LoadError, match=r"b\.csv.*line 2"):
-        load(db, Request("votes", [whole, broken]))
+        load(db, LoadRequest("votes", [whole, broken]))
     assert db.execute("SELECT COUNT(*) FROM votes").rows == ((0,),)

@@ -19,10 +19,10 @@ import pytest
 from domains.language.types import BIGINT, TEXT
 from headrace.loading import chunks, sources
 from headrace.loading.chunks import Reject, SourceRow, cut
-from headrace.loading.options import LoadError, Options, TooManyRejects
+from headrace.loading.options import FileOptions, LoadError, TooManyRejects
 from headrace.loading.rejects import Rejects, shown
 from headrace.loading.running import stream_of
-from headrace.loading.sources import Sources
+from headrace.loading.sources import FileSources
 from headrace.loading.table import Columns, LoadedColumn, LoadedTable
 
 TABLE = LoadedTable(
@@ -35,9 +35,9 @@ TABLE = LoadedTable(
 )
 
 
-def read(file: Path, options: Options | None = None) -> list[SourceRow]:
-    options = options or Options()
-    return list(Sources(Columns(TABLE, options.mapping), options).rows(file, lambda _: None))
+def read(file: Path, options: FileOptions | None = None) -> list[SourceRow]:
+    options = options or FileOptions()
+    return list(FileSources(Columns(TABLE, options.mapping), options).rows(file, lambda _: None))
 
 
 def written(tmp_path: Path, name: str, text: str | bytes) -> Path:
@@ -65,13 +65,13 @@ def test_csv_nulls_quotes_and_records_that_do_not_fit(tmp_path: Path) -> None:
         (6, {"id": "6", "name": "NULL", "other": "z"}),
         (7, "the record has 2 fields and not 3"),
     ]
-    rows = read(written(tmp_path, "t.csv", "id,name\n1,NULL\n2,\n"), Options(nulls=("NULL",)))
+    rows = read(written(tmp_path, "t.csv", "id,name\n1,NULL\n2,\n"), FileOptions(nulls=("NULL",)))
     assert [row.values["name"] for row in rows] == [None, ""]
 
 
-def check_quotes(file: Path, options: Options | None = None) -> None:
-    options = options or Options()
-    Sources(Columns(TABLE, options.mapping), options).check_quotes(file)
+def check_quotes(file: Path, options: FileOptions | None = None) -> None:
+    options = options or FileOptions()
+    FileSources(Columns(TABLE, options.mapping), options).check_quotes(file)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_csv_of_a_header_alone_has_no_rows(tmp_path: Path, text: str) -> None:
 
 def test_csv_without_a_header_and_with_tabs(tmp_path: Path) -> None:
     expected = [(1, {"id": "1", "name": "a"}), (2, "the record has 1 fields and not 2"), (3, {"id": "3", "name": "b"})]
-    columns = Options(columns=("id", "name"))
+    columns = FileOptions(columns=("id", "name"))
     assert plain(read(written(tmp_path, "t.tsv", "1\ta\n2\n3\tb\n"), columns)) == expected
-    semicolons = Options(columns=("id", "name"), delimiter=";")
+    semicolons = FileOptions(columns=("id", "name"), delimiter=";")
     assert plain(read(written(tmp_path, "t.csv", "1;a\n2\n3;b\n"), semicolons)) == expected
 
 
@@ -200,7 +200,7 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"id": [1], "name": [[1]]}), tmp_path / "n.parquet")
     with pytest.raises(LoadError, match=r'"name" is list<.*no type in SQL'):
         read(tmp_path / "n.parquet")
-    assert plain(read(tmp_path / "n.parquet", Options(mapping={"name": ""}))) == [(1, {"id": 1})]
+    assert plain(read(tmp_path / "n.parquet", FileOptions(mapping={"name": ""}))) == [(1, {"id": 1})]
     pq.write_table(pa.table({"id": [Decimal("1.5")], "name": [date(2026, 1, 31)]}), tmp_path / "d.parquet")
     assert plain(read(tmp_path / "d.parquet")) == [(1, {"id": Decimal("1.5"), "name": date(2026, 1, 31)})]
 
@@ -242,14 +242,14 @@ def test_columns_that_do_not_match(
     tmp_path: Path, header: str, mapping: dict[str, str], message: str, hint: str
 ) -> None:
     with pytest.raises(LoadError) as caught:
-        read(written(tmp_path, "t.csv", f"{header}\n1,2,3\n"), Options(mapping=mapping))
+        read(written(tmp_path, "t.csv", f"{header}\n1,2,3\n"), FileOptions(mapping=mapping))
     assert message in caught.value.message
     assert hint in (caught.value.hint or "")
 
 
 def test_columns_are_mapped_and_left_out(tmp_path: Path) -> None:
     mapping = {"Number": "id", "title": "name", "junk": ""}
-    rows = read(written(tmp_path, "t.csv", "number,TITLE,junk,other\n1,2,3,4\n"), Options(mapping=mapping))
+    rows = read(written(tmp_path, "t.csv", "number,TITLE,junk,other\n1,2,3,4\n"), FileOptions(mapping=mapping))
     assert plain(rows) == [(1, {"id": "1", "name": "2", "other": "4"})]
 
 
@@ -283,16 +283,16 @@ def test_chunks_are_cut_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_streams_name_is_that_of_the_content(tmp_path: Path) -> None:
     first, second = written(tmp_path, "a.csv", "id\n1\n"), written(tmp_path, "b.csv", "id\n2\n")
     same = written(tmp_path, "c.csv", "id\n1\n")
-    options = Options()
+    options = FileOptions()
     name = stream_of([first, second], "T", options)
-    assert name == stream_of([same, second], "t", Options())
+    assert name == stream_of([same, second], "t", FileOptions())
     others = [
         stream_of([second, first], "t", options),
         stream_of([first], "t", options),
         stream_of([first, second], "u", options),
-        stream_of([first, second], "t", Options(nulls=("x",))),
-        stream_of([first, second], "t", Options(chunk_rows=7)),
-        stream_of([first, second], "t", Options(mapping={"a": "b"})),
+        stream_of([first, second], "t", FileOptions(nulls=("x",))),
+        stream_of([first, second], "t", FileOptions(chunk_rows=7)),
+        stream_of([first, second], "t", FileOptions(mapping={"a": "b"})),
     ]
     assert len({name, *others}) == 7
 

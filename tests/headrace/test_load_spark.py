@@ -13,9 +13,9 @@ import pytest
 from headrace import embedded
 from headrace.embedding import Embedded
 from headrace.loading import by_spark
-from headrace.loading.options import LoadError, Options
+from headrace.loading.options import FileOptions, LoadError
 from headrace.loading.preparing import item, prepare, prepared
-from headrace.loading.running import Progress, Request, load
+from headrace.loading.running import LoadProgress, LoadRequest, load
 from headrace.loading.table import read_table
 from migrations.backfill.spark.launching import SparkUnavailable
 from migrations.backfill.spark.settings import SparkSettings
@@ -52,10 +52,10 @@ def files_in(directory: Path) -> list[Path]:
     return files
 
 
-def request(tmp_path: Path, name: str, **given: Any) -> Request:
-    options = Options(chunk_rows=60)
+def request(tmp_path: Path, name: str, **given: Any) -> LoadRequest:
+    options = FileOptions(chunk_rows=60)
     files = files_in(tmp_path)
-    return Request("t", files, options, tmp_path / name, scratch=tmp_path / "scratch", spark=SPARK, **given)
+    return LoadRequest("t", files, options, tmp_path / name, scratch=tmp_path / "scratch", spark=SPARK, **given)
 
 
 def found(db: Embedded) -> list[Any]:
@@ -68,7 +68,7 @@ def rejected(tmp_path: Path, name: str) -> list[Any]:
 
 def test_a_file_that_is_prepared_is_what_reading_it_gives(db: Embedded, tmp_path: Path) -> None:
     file, to = files_in(tmp_path)[0], tmp_path / "part.parquet"
-    told = json.loads(json.dumps(item(file, to, read_table(db, "t"), Options(chunk_rows=60))))
+    told = json.loads(json.dumps(item(file, to, read_table(db, "t"), FileOptions(chunk_rows=60))))
     assert prepare(told) == {"rows": ROWS + 1}
     chunks = list(prepared(to, "as given.jsonl"))
     assert [len(chunk) for chunk in chunks] == [60, 60, 60, 60, 11]
@@ -88,7 +88,7 @@ def test_rows_set_aside_are_kept_as_they_were(db: Embedded, tmp_path: Path) -> N
     """An unpaired surrogate and a number of many digits, which not every reader of JSON takes."""
     file, to = tmp_path / "0.jsonl", tmp_path / "part.parquet"
     file.write_text('{"id": "\\ud800"}\n{"id": 123456789012345678901234567890}\n')
-    assert prepare(item(file, to, read_table(db, "t"), Options())) == {"rows": 2}
+    assert prepare(item(file, to, read_table(db, "t"), FileOptions())) == {"rows": 2}
     ((first, second),) = [chunk.rejects for chunk in prepared(to, "0.jsonl")]
     assert (first.row.values, second.row.values) == ({"id": "\ud800"}, {"id": 123456789012345678901234567890})
 
@@ -103,7 +103,7 @@ def test_spark_reads_what_is_read_here(db: Embedded, tmp_path: Path) -> None:
     class Broken(Exception):
         pass
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: LoadProgress) -> None:
         if progress.rows >= 200:
             raise Broken
 
@@ -150,10 +150,12 @@ def test_a_file_that_cannot_be_loaded_ends_it_by_name(
     wrong.write_text("idd\n1\n")
     files = [*files_in(tmp_path), wrong]
     with pytest.raises(LoadError, match=r'wrong\.csv.*no column "idd"'):
-        load(db, Request("t", files, spark_threshold=1, scratch=tmp_path / "scratch"))
+        load(db, LoadRequest("t", files, spark_threshold=1, scratch=tmp_path / "scratch"))
     assert found(db) == []
     wrong.write_text("id\n1000\n")
-    ended = load(db, Request("t", files, Options(), tmp_path / "b", spark_threshold=1, scratch=tmp_path / "scratch"))
+    ended = load(
+        db, LoadRequest("t", files, FileOptions(), tmp_path / "b", spark_threshold=1, scratch=tmp_path / "scratch")
+    )
     assert (ended.by_spark, ended.rows) == (True, FILES * (ROWS - 7) + 1)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from serving_process import ROOT
 
 from headrace.bench.replaying.data import ready
-from headrace.bench.replaying.measuring import WAYS, Figures, Used, Way, run, tables
+from headrace.bench.replaying.measuring import WAYS, ReplayFigures, ReplayMethod, Used, run, tables
 from headrace.errors import BadRequest
 from headrace.settings import Settings
 from migrations.backfill.spark.settings import SparkSettings
@@ -30,9 +30,9 @@ def test_a_way_that_there_is_not_is_refused(ways: tuple[str, ...]) -> None:
 
 
 def test_what_others_notice_is_told_as_a_ratio_to_the_quiet_server() -> None:
-    figures = Figures(1_000_000)
+    figures = ReplayFigures(1_000_000)
     used = Used(server_peak=10**9, others_peak=2 * 10**9, server_cpu=4.0, others_cpu=31.5)
-    figures.ways.append(Way("spark", 20.0, 50_000, 150.0, 3.0, 200.0, 2.0, used, load=2.5))
+    figures.ways.append(ReplayMethod("spark", 20.0, 50_000, 150.0, 3.0, 200.0, 2.0, used, load=2.5))
     out = StringIO()
     for table in tables(figures):
         Console(file=out, width=200).print(table)

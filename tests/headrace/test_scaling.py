@@ -12,9 +12,9 @@ import pytest
 from controller.embedded.local import LocalDeployment
 from domains.plan.sharding import shard_of
 from headrace.bench.scaling import mixed_load
-from headrace.bench.scaling.counts import KINDS, SAID, Meter, Sample, Spent, Subject
+from headrace.bench.scaling.counts import KINDS, SAID, CountSample, Meter, Spent, Subject
 from headrace.bench.scaling.measuring import BALLOTS, parse_workers
-from headrace.bench.scaling.model import Cluster as Paper
+from headrace.bench.scaling.model import DrillCluster as Paper
 from headrace.bench.scaling.model import markdown
 from headrace.bench.scaling.report import (
     PHASES,
@@ -27,7 +27,7 @@ from headrace.bench.scaling.report import (
     messages_table,
     verdict,
 )
-from headrace.drills.cluster import Cluster, Shape
+from headrace.drills.cluster import ClusterShape, DrillCluster
 from headrace.errors import BadRequest
 
 TWICE = """
@@ -81,7 +81,7 @@ def test_all_clusters_are_asked_alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_zookeeper_is_told_apart() -> None:
     cpu = dict(zip(KINDS, (1.0, 2.0, 0.5, 4.0), strict=True))
-    sample = Sample(1_000, 100, 100, 1.0, Spent(cpu, dict.fromkeys(SAID, 50)))
+    sample = CountSample(1_000, 100, 100, 1.0, Spent(cpu, dict.fromkeys(SAID, 50)))
     assert sample.microseconds == 3_500
     assert cost([sample], "zookeeper") == 4_000
     assert each_write([sample, sample], "beats") == 0.5
@@ -102,8 +102,8 @@ def test_figures_are_shown_of_every_cluster_and_phase(tmp_path: Path) -> None:
     subjects = []
     for workers in (1, 2):
         cpu = dict(zip(KINDS, (1.0 * workers, 2.0 * workers, 0.5 * workers, 4.0), strict=True))
-        sample = Sample(1_000, 100, 100, 1.0, Spent(cpu, dict.fromkeys(SAID, 50)))
-        cluster = Cluster(tmp_path, Shape(workers, 4))
+        sample = CountSample(1_000, 100, 100, 1.0, Spent(cpu, dict.fromkeys(SAID, 50)))
+        cluster = DrillCluster(tmp_path, ClusterShape(workers, 4))
         phases = {phase.name: [sample] for phase in (*PHASES, *SHUFFLED)}
         subjects.append(Subject(cluster, cast(Meter, None), Spent(dict.fromkeys(KINDS, 0.01), {}), phases))
     assert "2.00 times as much with 2 workers as with 1 (2.00 with" in verdict(subjects)

@@ -9,20 +9,20 @@ from typer.testing import CliRunner
 
 from headrace import verifying
 from headrace.cli import app
-from headrace.verifying import DIFFERENT, EQUAL, NOT_JUDGED, Verdict, verify
+from headrace.verifying import DIFFERENT, EQUAL, NOT_JUDGED, ViewVerdict, verify
 from migrations.backfill.spark.settings import SparkSettings
 
 
-def wrong(view: str, *keys: int) -> Verdict:
+def wrong(view: str, *keys: int) -> ViewVerdict:
     differences = [{"key": f"[{key}]", "expected": ["[1]"], "held": [f"[{key}, 2]"]} for key in keys]
-    return Verdict(view, DIFFERENT if keys else EQUAL, 9, 9, 0.1, None, differences)
+    return ViewVerdict(view, DIFFERENT if keys else EQUAL, 9, 9, 0.1, None, differences)
 
 
-def looked(monkeypatch: pytest.MonkeyPatch, *looks: list[Verdict]) -> list[list[str]]:
+def looked(monkeypatch: pytest.MonkeyPatch, *looks: list[ViewVerdict]) -> list[list[str]]:
     """Have the judge say these, look after look; answers which views it was asked for."""
     asked: list[list[str]] = []
 
-    def look(_db: Any, names: list[str], *_: Any) -> list[Verdict]:
+    def look(_db: Any, names: list[str], *_: Any) -> list[ViewVerdict]:
         asked.append(names)
         return looks[len(asked) - 1]
 
@@ -38,7 +38,10 @@ def judged(names: list[str]) -> dict[str, tuple[str, list[str], int]]:
 
 def test_what_is_wrong_each_time_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = looked(
-        monkeypatch, [wrong("a", 1, 2), wrong("b")], [wrong("a", 3, 2)], [Verdict("a", DIFFERENT, 9, 9, 0.1, None, [])]
+        monkeypatch,
+        [wrong("a", 1, 2), wrong("b")],
+        [wrong("a", 3, 2)],
+        [ViewVerdict("a", DIFFERENT, 9, 9, 0.1, None, [])],
     )
     monkeypatch.setattr(verifying, "LOOKS", 2)
     assert judged(["a", "b"]) == {"a": (DIFFERENT, ["[2]"], 2), "b": (EQUAL, [], 1)}
@@ -58,10 +61,10 @@ def test_what_was_on_its_way_is_equal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("verdict", "code"),
-    [(wrong("Ranking", 7), 1), (wrong("Ranking"), 0), (Verdict("Ranking", NOT_JUDGED, 0, 0, 0.1, "no WEEK"), 0)],
+    [(wrong("Ranking", 7), 1), (wrong("Ranking"), 0), (ViewVerdict("Ranking", NOT_JUDGED, 0, 0, 0.1, "no WEEK"), 0)],
 )
 def test_differences_are_printed_with_their_rows_and_the_exit_code_is_1(
-    monkeypatch: pytest.MonkeyPatch, verdict: Verdict, code: int
+    monkeypatch: pytest.MonkeyPatch, verdict: ViewVerdict, code: int
 ) -> None:
     looked(monkeypatch, *([verdict] for _ in range(2 * verifying.LOOKS)))
     run = CliRunner()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from loadgen.pace.jobs import Job
+from loadgen.pace.jobs import Arrival
 from loadgen.peers.opening import NullSession, NullTarget
-from loadgen.peers.store import Change, Lookup, Session, in_rounds
+from loadgen.peers.store import Change, Lookup, PeerSession, in_rounds
 from tests.cluster_simulation.loop import VirtualLoop
 
 
@@ -83,11 +83,11 @@ class OneKind:
     def begin(self, rate: float) -> float:
         return rate
 
-    def draw(self, at: float) -> Job:
-        return Job("page", _ask)
+    def draw(self, at: float) -> Arrival:
+        return Arrival("page", _ask)
 
 
-async def _ask(session: Session) -> None:
+async def _ask(session: PeerSession) -> None:
     await session.read(())
 
 

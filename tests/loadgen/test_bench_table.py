@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from loadgen.bench import rounds, table
-from loadgen.bench.rounds import ROUNDS, Round
-from loadgen.pace.errors import LoadError
-from loadgen.pace.point import Kind, Point, Times
+from loadgen.bench.rounds import ROUNDS, BenchRound
+from loadgen.pace.errors import LoadRunError
+from loadgen.pace.point import Point, RequestKind, Times
 from loadgen.pace.processes import Memory, ServerUse
-from loadgen.running import Options, Result
+from loadgen.running import RunOptions, RunResult
 
 PAGE = f"# Benchmarks\n\nbefore\n\n{table.BEGIN}\nold\n{table.END}\n\nafter\n"
 
 
-def result(workload: str, rate: float, cpu_s: float, **notes: Any) -> Result:
+def result(workload: str, rate: float, cpu_s: float, **notes: Any) -> RunResult:
     def point(offered: float, mean: float) -> Point:
         times = Times(100, mean, mean, 2 * mean, 3 * mean, 4 * mean)
-        kind = Kind(times, times)
+        kind = RequestKind(times, times)
         return Point(
             offered,
             arrived=int(offered * 10),
@@ -36,8 +36,8 @@ def result(workload: str, rate: float, cpu_s: float, **notes: Any) -> Result:
             notes=dict(notes),
         )
 
-    return Result(
-        Options(workload, "http://127.0.0.1:1", data_scale=0.1),
+    return RunResult(
+        RunOptions(workload, "http://127.0.0.1:1", data_scale=0.1),
         target={"server": "Server 1", "flush": "on"},
         machine={"cpus": "2", "processor": "P", "system": "S", "python": "3"},
         date="2026-11-21T00:00:00",
@@ -50,7 +50,7 @@ def measured(tmp_path: Path) -> tuple[Path, Path]:
     out, docs = tmp_path / "out", tmp_path / "docs"
     docs.mkdir()
     (docs / "benchmarks.md").write_text(PAGE)
-    turns: dict[str, list[Result]] = {
+    turns: dict[str, list[RunResult]] = {
         "lobsters-headrace-natural": [result("lobsters", rate, 7.0) for rate in (900.0, 700.0, 100.0)],
         "lobsters-headrace-cluster-natural": [result("lobsters", 800.0, 6.0)],
         "lobsters-mariadb-hand-optimised": [result("lobsters", 100.0, cpu) for cpu in (10.0, 9.0, 50.0)],
@@ -112,7 +112,7 @@ def test_a_round_measures_and_is_not_measured_again(tmp_path: Path, capfd: pytes
     out, docs = tmp_path / "out", tmp_path / "docs"
     docs.mkdir()
     (docs / "benchmarks.md").write_text(PAGE)
-    this = Round("crud", "null", rate=20.0)
+    this = BenchRound("crud", "null", rate=20.0)
     patched = pytest.MonkeyPatch()
     with patched.context() as patch:
         patch.setattr(rounds, "ROUNDS", (this,))
@@ -126,11 +126,11 @@ def test_a_round_measures_and_is_not_measured_again(tmp_path: Path, capfd: pytes
 
 
 def test_a_round_that_measured_nothing_is_an_error_and_not_a_trace(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match="measured nothing"):
+    with pytest.raises(LoadRunError, match="measured nothing"):
         rounds._taken(ROUNDS[0], tmp_path, tmp_path / "result.json")
 
 
-def _quick(this: Round, out: Path, scale: float, runtime: float) -> None:
+def _quick(this: BenchRound, out: Path, scale: float, runtime: float) -> None:
     """One rate instead of a sweep."""
     flags = ["--target", "null:", "--data-scale", str(scale), "--runtime", str(runtime), "--warmup", "0.1"]
     source = out / "raw"

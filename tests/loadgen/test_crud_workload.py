@@ -9,7 +9,7 @@ import pytest
 
 from loadgen.crud import workload
 from loadgen.crud.workload import CrudWorkload
-from loadgen.peers.store import Change, Update
+from loadgen.peers.store import Change, UpdateRow
 
 
 class Heard:
@@ -19,7 +19,7 @@ class Heard:
         self.titles: list[Any] = []
 
     async def write(self, changes: Sequence[Change]) -> int:
-        self.titles += [change.set["title"] for change in changes if isinstance(change, Update)]
+        self.titles += [change.set["title"] for change in changes if isinstance(change, UpdateRow)]
         return len(changes)
 
 

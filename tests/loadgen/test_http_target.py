@@ -9,11 +9,11 @@ import pytest
 from load_targets import HttpStub, SilentTeller
 
 from loadgen.lobsters.workload import natural
-from loadgen.pace.errors import LoadError, RequestFailed
-from loadgen.peers.headrace import Connection, HeadraceTarget, request
+from loadgen.pace.errors import LoadRunError, RequestFailed
+from loadgen.peers.headrace import HeadraceConnection, HeadraceTarget, request
 from loadgen.peers.opening import open_target
-from loadgen.peers.store import Conflict, Insert, Lookup, Program, Query, Update, parse_queries
-from loadgen.running import Options, Run
+from loadgen.peers.store import Conflict, InsertRow, Lookup, Program, Query, UpdateRow, parse_queries
+from loadgen.running import LoadRun, RunOptions
 
 QUERY = Query.parse("votes_of", "SELECT id FROM votes WHERE user_id = ? AND story_id IN (?)")
 
@@ -34,7 +34,7 @@ def test_queries_know_which_parameters_are_lists() -> None:
 
 async def test_a_round_is_answered_in_order(http_stub: HttpStub) -> None:
     http_stub.answers = {f"/{n}": (200, b"x" * n * 1000) for n in range(1, 40)}
-    connection = await Connection.connect("127.0.0.1", http_stub.port)
+    connection = await HeadraceConnection.connect("127.0.0.1", http_stub.port)
     answers = await connection.ask([request("GET", f"/{n}", "h") for n in range(1, 40)])
     assert [len(each.body) for each in answers] == [n * 1000 for n in range(1, 40)]
     assert [path for _, path, _ in http_stub.requests] == [f"/{n}" for n in range(1, 40)]
@@ -69,9 +69,9 @@ async def test_look_ups_and_changes_as_the_server_takes_them(http_stub: HttpStub
 
     changed = await session.write(
         [
-            Insert("votes", [{"id": 1}, {"id": 2}]),
-            Update("votes", {"id": 1}, {"vote": -1}),
-            Update("votes", {"id": 1}, {"reason": "O"}, {"score": 1}),
+            InsertRow("votes", [{"id": 1}, {"id": 2}]),
+            UpdateRow("votes", {"id": 1}, {"vote": -1}),
+            UpdateRow("votes", {"id": 1}, {"reason": "O"}, {"score": 1}),
         ]
     )
     assert changed == 5
@@ -100,12 +100,12 @@ async def test_errors_of_the_server_are_told(http_stub: HttpStub) -> None:
     with pytest.raises(RequestFailed, match="503 unavailable: no"):
         await session.read([Lookup(QUERY, (7, [1]))])
     with pytest.raises(Conflict, match="409 constraint_violation"):
-        await session.write([Insert("votes", [{"id": 1}])])
+        await session.write([InsertRow("votes", [{"id": 1}])])
 
 
 async def test_nobody_there() -> None:
     port = closed_port()
-    with pytest.raises(LoadError, match=f"cannot reach 127.0.0.1:{port}") as told:
+    with pytest.raises(LoadRunError, match=f"cannot reach 127.0.0.1:{port}") as told:
         await HeadraceTarget("127.0.0.1", port).describe()
     assert told.value.hint
 
@@ -113,20 +113,20 @@ async def test_nobody_there() -> None:
 async def test_another_server_and_one_without_the_schema(http_stub: HttpStub) -> None:
     target = HeadraceTarget("127.0.0.1", http_stub.port)
     http_stub.answers = {"/v1/status": (200, b"<html>"), "/v1/views": (200, b'{"views":[]}')}
-    with pytest.raises(LoadError, match="does not speak as Headrace does"):
+    with pytest.raises(LoadRunError, match="does not speak as Headrace does"):
         await target.describe()
     program = Program("lobsters", "natural", "", "", {QUERY.name: QUERY}, "")
-    with pytest.raises(LoadError, match='has no view "votes_of"') as told:
+    with pytest.raises(LoadRunError, match='has no view "votes_of"') as told:
         await target.check(program, None)
     assert "--prime" in (told.value.hint or "")
     http_stub.answers["/v1/views"] = (200, b'{"views":[{"name":"votes_of"}]}')
-    with pytest.raises(LoadError, match="less data"):
+    with pytest.raises(LoadRunError, match="less data"):
         await target.check(program, Lookup(QUERY, (1, [1])))
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://x:99999", "redis://127.0.0.1:1?behind=ftp://x", "mongodb://x/y"])
 def test_urls_that_name_no_target(url: str) -> None:
-    with pytest.raises(LoadError) as told:
+    with pytest.raises(LoadRunError) as told:
         open_target(url)
     assert told.value.hint
 
@@ -138,9 +138,9 @@ async def test_a_target_that_fails_at_the_start_is_told(http_stub: HttpStub) -> 
         "/v1/views": (200, json.dumps({"views": views}).encode()),
         "/v1/lookups": (500, b"oh"),
     }
-    options = Options("lobsters", f"http://127.0.0.1:{http_stub.port}", data_scale=0.002)
-    with pytest.raises(LoadError, match="the target failed: 500"):
-        await Run(options, SilentTeller()).execute()
+    options = RunOptions("lobsters", f"http://127.0.0.1:{http_stub.port}", data_scale=0.002)
+    with pytest.raises(LoadRunError, match="the target failed: 500"):
+        await LoadRun(options, SilentTeller()).execute()
 
 
 def test_urls_of_headrace() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from loadgen.lobsters import words
 from loadgen.lobsters.data import Data
-from loadgen.lobsters.margins import Shape, heavy_tail
+from loadgen.lobsters.margins import SiteShape, heavy_tail
 from loadgen.lobsters.program import TABLES
 from loadgen.lobsters.words import RowDict
 
@@ -56,7 +56,7 @@ def test_tables_come_in_the_order_of_their_dependencies() -> None:
 
 def test_at_scale_one_it_is_the_published_site() -> None:
     data = Data(1.0)
-    assert data.shape == Shape(5_797, 40_650, 121_270, 370_000, 370_000, 20_000)
+    assert data.shape == SiteShape(5_797, 40_650, 121_270, 370_000, 370_000, 20_000)
     assert sum(data.story_votes) == pytest.approx(370_000, rel=0.01)
     assert sum(data.comment_votes) == pytest.approx(370_000, rel=0.01)
     assert sum(data.story_comments) == 121_270
@@ -74,7 +74,7 @@ def test_at_scale_one_votes_per_user_are_as_unequal_as_published() -> None:
 
 
 def test_above_scale_one_only_the_users_grow() -> None:
-    assert Shape.at(3) == Shape(17_391, 40_650, 121_270, 370_000, 370_000, 20_000)
+    assert SiteShape.at(3) == SiteShape(17_391, 40_650, 121_270, 370_000, 370_000, 20_000)
 
 
 def test_nothing_is_no_scale() -> None:

@@ -25,7 +25,7 @@ from loadgen.lobsters.pages import NaturalPages
 from loadgen.lobsters.visits import FIRST_FREE, MIX, Visit, Visits
 from loadgen.lobsters.workload import hand_optimised, natural
 from loadgen.peers.opening import open_target
-from loadgen.peers.store import Answer, Change, Lookup, Program, Session, Target
+from loadgen.peers.store import Answer, Change, Lookup, PeerSession, Program, Target
 
 SCALE = 0.005
 SEED = 1
@@ -79,7 +79,7 @@ async def prime(url: str, program: Program) -> None:
     await target.close()
 
 
-async def on(url: str, act: Callable[[Session], Awaitable[Any]]) -> Any:
+async def on(url: str, act: Callable[[PeerSession], Awaitable[Any]]) -> Any:
     target: Target = open_target(url)
     session = await target.session()
     try:
@@ -139,7 +139,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-async def said(session: Session, lookups: list[Lookup]) -> list[list[Row]]:
+async def said(session: PeerSession, lookups: list[Lookup]) -> list[list[Row]]:
     ordered = lookups[0].query.name in ORDERED
     return [plain(answer.rows(), ordered) for answer in await session.read(lookups)]
 
@@ -148,7 +148,7 @@ def compare(sites: Sites, name: str, seed: int) -> None:
     """Both say the same, at the latest when all that was written is seen."""
     lookups = lookups_of(name, sites.data, seed)
 
-    async def ask(session: Session) -> list[list[Row]]:
+    async def ask(session: PeerSession) -> list[list[Row]]:
         return await said(session, lookups)
 
     theirs = asyncio.run(on(sites.natural, ask))
@@ -170,7 +170,7 @@ def test_most_answers_have_rows(sites: Sites) -> None:
     for name in KEYS:
         lookups = lookups_of(name, sites.data, seed=1)
 
-        async def ask(session: Session, lookups: list[Lookup] = lookups) -> list[list[Row]]:
+        async def ask(session: PeerSession, lookups: list[Lookup] = lookups) -> list[list[Row]]:
             return await said(session, lookups)
 
         if not any(asyncio.run(on(sites.headrace, ask))):
@@ -194,7 +194,7 @@ def visits(data: Data) -> list[Visit]:
 class Remembering:
     """A session, and what each of its reads was answered."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: PeerSession) -> None:
         self._session = session
         self.reads: list[list[tuple[str, list[Row]]]] = []
 
@@ -211,7 +211,9 @@ class Remembering:
     async def close(self) -> None: ...
 
 
-async def browse(session: Session, pages: NaturalPages, data: Data, kinds: Sequence[str] = tuple(MIX)) -> Remembering:
+async def browse(
+    session: PeerSession, pages: NaturalPages, data: Data, kinds: Sequence[str] = tuple(MIX)
+) -> Remembering:
     remembering = Remembering(session)
     for visit in visits(data):
         if visit.kind in kinds:

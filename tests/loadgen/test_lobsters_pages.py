@@ -15,7 +15,7 @@ from loadgen.lobsters.words import story_short_id
 from loadgen.lobsters.workload import LobstersWorkload, natural, rate_of
 from loadgen.pace.errors import RequestFailed
 from loadgen.peers.opening import NullAnswer, NullSession
-from loadgen.peers.store import Conflict, Insert, Lookup, Update
+from loadgen.peers.store import Conflict, InsertRow, Lookup, UpdateRow
 
 SCALE = 0.02
 VISIT = Visit("Story", user=3, story=5, comment=9, fresh=FIRST_FREE + 1, now="2018-04-20 00:00:01")
@@ -158,23 +158,23 @@ async def test_a_story_that_is_not_there_is_a_failure() -> None:
 
 
 def test_a_second_vote_changes_the_first() -> None:
-    assert isinstance(voted([], 1, 3, 5, None), Insert)
+    assert isinstance(voted([], 1, 3, 5, None), InsertRow)
     again = voted([{"id": 44}], -1, 3, 5, None)
     about = {"user_id": 3, "story_id": 5, "comment_id": None}
-    assert again == Update("votes", {"id": 44}, {"vote": -1, "reason": "O"}, about=about)
+    assert again == UpdateRow("votes", {"id": 44}, {"vote": -1, "reason": "O"}, about=about)
 
 
 async def test_a_ribbon_that_another_page_was_faster_to_make_is_changed() -> None:
     class Contended(Recorder):
         async def write(self, changes: object) -> int:
             await super().write(changes)  # type: ignore[arg-type]
-            if isinstance(self.changes[-1], Insert):
+            if isinstance(self.changes[-1], InsertRow):
                 raise Conflict("409")
             return 1
 
     session = Contended()
     await follow(session, 3, 5, VISIT.now, known=False)
-    assert [type(each) for each in session.changes] == [Insert, Update]
+    assert [type(each) for each in session.changes] == [InsertRow, UpdateRow]
 
 
 def test_a_workload_gives_the_rows_that_it_expects() -> None:

@@ -8,7 +8,7 @@ from domains.plan.graph import Aggregate, Base, Join, Materialization, Node, Par
 from loadgen.lobsters import program
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 
 WHOLE_SITE = {"frontpage_ids", "recent_ids", "newest_comment_ids"}
 """The views without a parameter: their answer is one, over all rows."""
@@ -16,7 +16,7 @@ WHOLE_SITE = {"frontpage_ids", "recent_ids", "newest_comment_ids"}
 
 @pytest.fixture(scope="module")
 def state() -> State:
-    return change_of(State(), Entry((program.program(),)), one_domain).state
+    return change_of(State(), RecipeEntry((program.program(),)), one_domain).state
 
 
 def readers(state: State) -> dict[str, Node]:

@@ -11,9 +11,9 @@ import pytest
 from load_targets import OneKind, SwitchedTarget, in_virtual_time
 
 from loadgen.pace.errors import RequestFailed
-from loadgen.pace.jobs import Job, Workload
-from loadgen.pace.loop import OpenLoop, Pace, arrivals
-from loadgen.pace.point import Histogram, Kind, Latencies, Point, Timeline, Times, settled_after
+from loadgen.pace.jobs import Arrival, Workload
+from loadgen.pace.loop import LoadPace, OpenLoop, arrivals
+from loadgen.pace.point import Histogram, Latencies, Point, RequestKind, Timeline, Times, settled_after
 from loadgen.running import RESOLUTION, highest_sustained, sweep
 
 
@@ -49,14 +49,14 @@ def test_what_was_not_answered_counts_with_its_age() -> None:
     assert sojourn.max == pytest.approx(3000, rel=0.002)
 
 
-def open_loop(workload: Workload, target: SwitchedTarget, pace: Pace) -> OpenLoop:
+def open_loop(workload: Workload, target: SwitchedTarget, pace: LoadPace) -> OpenLoop:
     return OpenLoop(workload, target, pace, clock=asyncio.get_running_loop().time)
 
 
 @in_virtual_time
 async def test_it_offers_what_it_should(one_kind: OneKind) -> None:
     target = SwitchedTarget()
-    point = await open_loop(one_kind, target, Pace(rate=400, runtime=1.5, warmup=0.2, seed=3)).run()
+    point = await open_loop(one_kind, target, LoadPace(rate=400, runtime=1.5, warmup=0.2, seed=3)).run()
     due = list(takewhile(lambda at: at < 1.7, arrivals(400, Random(3))))
     assert point.arrived == sum(at >= 0.2 for at in due)
     assert point.answered == point.arrived
@@ -70,7 +70,7 @@ async def test_coordinated_omission_shows(one_kind: OneKind) -> None:
     target = SwitchedTarget(delay=0.001)
     stalling = asyncio.create_task(target.stall(after=0.8, seconds=1.0))
     in_flight = 4
-    point = await open_loop(one_kind, target, Pace(rate=100, runtime=3.0, warmup=0.3, in_flight=in_flight)).run()
+    point = await open_loop(one_kind, target, LoadPace(rate=100, runtime=3.0, warmup=0.3, in_flight=in_flight)).run()
     await stalling
     assert target.most_under_way <= in_flight
     slow = sum(each.answered for each in point.timeline if each.p50_ms > 100)
@@ -88,7 +88,7 @@ async def test_what_is_owed_at_the_end_is_not_forgotten(one_kind: OneKind, monke
     monkeypatch.setattr("loadgen.pace.loop.DRAIN", 0.1)
     target = SwitchedTarget()
     target.going.clear()
-    point = await open_loop(one_kind, target, Pace(rate=100, runtime=0.6, warmup=0.0, in_flight=2)).run()
+    point = await open_loop(one_kind, target, LoadPace(rate=100, runtime=0.6, warmup=0.0, in_flight=2)).run()
     assert point.answered == 0
     assert point.unanswered == point.arrived > 20
     assert point.all.sojourn.count == point.unanswered
@@ -99,7 +99,7 @@ async def test_what_is_owed_at_the_end_is_not_forgotten(one_kind: OneKind, monke
 @in_virtual_time
 async def test_a_hopeless_point_is_given_up(one_kind: OneKind) -> None:
     target = SwitchedTarget(delay=0.2)
-    pace = Pace(rate=200, runtime=60.0, warmup=0.0, in_flight=2, give_up_after=0.5)
+    pace = LoadPace(rate=200, runtime=60.0, warmup=0.0, in_flight=2, give_up_after=0.5)
     point = await open_loop(one_kind, target, pace).run()
     assert point.cut
     assert not point.sustained
@@ -107,7 +107,7 @@ async def test_a_hopeless_point_is_given_up(one_kind: OneKind) -> None:
 
 @in_virtual_time
 async def test_a_stop_keeps_what_was_measured(one_kind: OneKind) -> None:
-    loop = open_loop(one_kind, SwitchedTarget(), Pace(rate=200, runtime=60.0, warmup=0.0))
+    loop = open_loop(one_kind, SwitchedTarget(), LoadPace(rate=200, runtime=60.0, warmup=0.0))
     running = asyncio.create_task(loop.run())
     await asyncio.sleep(0.5)
     loop.stop()
@@ -130,10 +130,10 @@ async def test_a_driver_that_does_not_like_to_be_cancelled_is_ended(
             await asyncio.sleep(3600)  # as one that reads the rest of an answer that never comes
 
     class Stubborn(OneKind):
-        def draw(self, at: float) -> Job:
-            return Job("page", stubborn)
+        def draw(self, at: float) -> Arrival:
+            return Arrival("page", stubborn)
 
-    pace = Pace(rate=200, runtime=60.0, warmup=0.0, in_flight=2, give_up_after=0.2)
+    pace = LoadPace(rate=200, runtime=60.0, warmup=0.0, in_flight=2, give_up_after=0.2)
     point = await open_loop(Stubborn(), SwitchedTarget(), pace).run()
     assert point.cut
     assert not point.answered
@@ -145,10 +145,10 @@ async def test_failures_are_counted_by_their_text(one_kind: OneKind) -> None:
         raise RequestFailed("500 internal_error: oh")
 
     class Failing(OneKind):
-        def draw(self, at: float) -> Job:
-            return Job("page", fail)
+        def draw(self, at: float) -> Arrival:
+            return Arrival("page", fail)
 
-    point = await open_loop(Failing(), SwitchedTarget(), Pace(rate=100, runtime=0.5, warmup=0.0)).run()
+    point = await open_loop(Failing(), SwitchedTarget(), LoadPace(rate=100, runtime=0.5, warmup=0.0)).run()
     assert point.failed == point.arrived == point.errors["page: 500 internal_error: oh"]
     assert any("failed" in doubt for doubt in point.doubts)
 
@@ -159,11 +159,11 @@ async def test_a_fault_of_the_workload_ends_the_run(one_kind: OneKind) -> None:
         raise ZeroDivisionError
 
     class Faulty(OneKind):
-        def draw(self, at: float) -> Job:
-            return Job("page", fault)
+        def draw(self, at: float) -> Arrival:
+            return Arrival("page", fault)
 
     with pytest.raises(ZeroDivisionError):
-        await open_loop(Faulty(), SwitchedTarget(), Pace(rate=100, runtime=5, warmup=0.0)).run()
+        await open_loop(Faulty(), SwitchedTarget(), LoadPace(rate=100, runtime=5, warmup=0.0)).run()
     gc.collect()  # Of several sessions that failed alike, none complains later that nobody has heard it.
 
 
@@ -179,7 +179,7 @@ def point_of(offered: float = 100.0, mean: float = 5.0, cpu: float = 0.3, late: 
         in_time=1000 - failed,
         failed=failed,
         seconds=10,
-        all=Kind(times, times),
+        all=RequestKind(times, times),
         generator_cpu=cpu,
         late=Times(1000, late, late, late, late, late),
     )

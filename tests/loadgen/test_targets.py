@@ -15,13 +15,13 @@ from loadgen.lobsters.counters import HandOptimisedPages, hotness_of
 from loadgen.lobsters.visits import FIRST_FREE, MIX, Visit
 from loadgen.lobsters.words import comment_short_id, story_short_id
 from loadgen.lobsters.workload import hand_optimised, natural, touched
-from loadgen.pace.errors import LoadError
+from loadgen.pace.errors import LoadRunError
 from loadgen.peers import mysql, postgres
 from loadgen.peers.cached import CachedTarget, _narrowed, _split, entries_of, list_column
 from loadgen.peers.headrace import _upserted
 from loadgen.peers.opening import NullAnswer, open_target
 from loadgen.peers.sql import changed_rows, statements
-from loadgen.peers.store import Delete, Insert, Lookup, Query, Update, Upsert
+from loadgen.peers.store import DeleteRow, InsertRow, Lookup, Query, UpdateRow, Upsert
 
 QUERY = Query.parse("votes_of", "SELECT story_id, `vote` FROM votes WHERE user_id = ? AND story_id IN (?)")
 VISIT = Visit("Story", user=3, story=5, comment=9, fresh=FIRST_FREE + 1, now="2018-04-20 00:00:01")
@@ -49,13 +49,13 @@ def test_the_schema_for_postgresql() -> None:
 
 
 def test_changes_as_statements() -> None:
-    insert = Insert("t", [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+    insert = InsertRow("t", [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     assert list(changed_rows(insert, "`", "%s")) == [
         ("INSERT INTO `t` (`a`, `b`) VALUES (%s, %s), (%s, %s)", [1, 2, 3, 4])
     ]
-    update = Update("t", {"id": 7}, {"a": 1}, {"b": 2})
+    update = UpdateRow("t", {"id": 7}, {"a": 1}, {"b": 2})
     assert list(changed_rows(update, '"', "?")) == [('UPDATE "t" SET "a" = ?, "b" = "b" + ? WHERE "id" = ?', [1, 2, 7])]
-    assert list(changed_rows(Delete("t", {"id": 7}), "`", "%s")) == [("DELETE FROM `t` WHERE `id` = %s", [7])]
+    assert list(changed_rows(DeleteRow("t", {"id": 7}), "`", "%s")) == [("DELETE FROM `t` WHERE `id` = %s", [7])]
 
 
 def test_each_variant_has_its_indexes() -> None:
@@ -114,9 +114,9 @@ def test_entries_of_a_look_up() -> None:
 
 
 def test_a_write_says_which_entries_it_makes_wrong() -> None:
-    vote = Insert("votes", [{"user_id": 3, "story_id": 5, "comment_id": None, "vote": 1}])
+    vote = InsertRow("votes", [{"user_id": 3, "story_id": 5, "comment_id": None, "vote": 1}])
     assert "story_votes_of_user:3:5" in set(touched(vote))
-    story = set(touched(Update("stories", {"id": 5}, {"hotness": 1.0}, {"upvotes": 1})))
+    story = set(touched(UpdateRow("stories", {"id": 5}, {"hotness": 1.0}, {"upvotes": 1})))
     queries = hand_optimised().queries
     for name, values in (
         ("listed_stories", ([5],)),
@@ -126,7 +126,7 @@ def test_a_write_says_which_entries_it_makes_wrong() -> None:
         ("frontpage_ids", ()),
     ):
         assert set(entries_of(Lookup(queries[name], values))) <= story, name
-    comment = set(touched(Update("comments", {"id": 9}, add={"upvotes": 1}, about={"story_id": 5})))
+    comment = set(touched(UpdateRow("comments", {"id": 9}, add={"upvotes": 1}, about={"story_id": 5})))
     for name, values in (
         ("comments_by_id", ([9],)),
         ("comment_by_short_id", (comment_short_id(9),)),
@@ -163,7 +163,7 @@ async def test_what_nobody_told_the_cache_is_counted_as_stale(tmp_path: Any) -> 
         (stale,) = await session.read([lookup])
         assert stale.rows() == first.rows()
         assert target.notes()["stale_reads"] == 1
-        await session.write([Update("comments", {"id": 9}, add={"upvotes": 1}, about={"story_id": 5})])
+        await session.write([UpdateRow("comments", {"id": 9}, add={"upvotes": 1}, about={"story_id": 5})])
         (fresh,) = await session.read([lookup])
         assert fresh.rows() == [{"id": 99}]
         await session.close()
@@ -171,14 +171,14 @@ async def test_what_nobody_told_the_cache_is_counted_as_stale(tmp_path: Any) -> 
 
 async def test_a_cache_needs_to_be_told() -> None:
     target = open_target("redis://127.0.0.1:1?behind=null:")
-    with pytest.raises(LoadError, match="does not say what its writes touch") as told:
+    with pytest.raises(LoadRunError, match="does not say what its writes touch") as told:
         await target.check(natural(), None)
     assert "hand-optimised" in (told.value.hint or "")
 
 
 async def test_databases_that_are_not_there() -> None:
     for url in ("mysql://root@127.0.0.1:1/x", "postgresql://root@127.0.0.1:1/x", "redis://127.0.0.1:1"):
-        with pytest.raises(LoadError, match="cannot reach"):
+        with pytest.raises(LoadRunError, match="cannot reach"):
             await open_target(url).describe()
 
 

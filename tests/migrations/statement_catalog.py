@@ -9,12 +9,12 @@ from domains.language.types import TableSchema
 from migrations.catalog import Catalog
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.statement import (
-    AlterTable,
+    AlterTableStatement,
     CreateIndex,
-    CreateTable,
+    CreateTableStatement,
     CreateView,
     DropIndex,
-    DropTable,
+    DropTableStatement,
     DropView,
     Statement,
 )
@@ -36,11 +36,11 @@ def perform(sql: str, catalog: Catalog) -> Catalog:
     """The catalog after the DDL statements of a text."""
     for parsed in split(sql):
         match interpret_one(parsed, catalog, (), NOW):
-            case CreateTable(schema=schema) | CreateIndex(schema=schema) | DropIndex(schema=schema):
+            case CreateTableStatement(schema=schema) | CreateIndex(schema=schema) | DropIndex(schema=schema):
                 catalog = catalog.with_table(schema)
-            case AlterTable(schema=schema):
+            case AlterTableStatement(schema=schema):
                 catalog = catalog.with_table(schema)
-            case DropTable(name=name):
+            case DropTableStatement(name=name):
                 catalog = catalog.without_table(name)
             case CreateView(definition=definition):
                 catalog = catalog.with_view(definition)
@@ -65,7 +65,7 @@ def each(sql: str, catalog: Catalog = CATALOG) -> list[Statement]:
 
 def schema_of(sql: str, catalog: Catalog = CATALOG) -> TableSchema:
     statement = one(sql, catalog=catalog)
-    assert isinstance(statement, (CreateTable, AlterTable, CreateIndex, DropIndex)), statement
+    assert isinstance(statement, (CreateTableStatement, AlterTableStatement, CreateIndex, DropIndex)), statement
     return statement.schema
 
 

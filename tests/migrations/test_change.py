@@ -10,14 +10,14 @@ from domains.errors import HeadraceError, LimitExceeded, StorageFailure
 from migrations.change import Change, change_of
 from migrations.flow.explain import explain
 from migrations.flow.plan import State, one_domain
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Recipe, RecipeEntry
 from migrations.statements.interpret import split
 
 TABLES = "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT); CREATE TABLE u (id INT PRIMARY KEY, a INT, c INT)"
 
 
 def changed(state: State, sql: str) -> Change:
-    return change_of(state, Entry((sql,)), one_domain)
+    return change_of(state, RecipeEntry((sql,)), one_domain)
 
 
 TABLES_ONLY = changed(State(), TABLES).state
@@ -36,7 +36,7 @@ TABLES_ONLY = changed(State(), TABLES).state
 def test_a_parsed_text_and_one_that_is_not_come_to_the_same(sql: str) -> None:
     parsed = split(sql)
     text = [each.expression.sql() for each in parsed]
-    one = change_of(TABLES_ONLY, Entry((sql,)), one_domain, parsed)
+    one = change_of(TABLES_ONLY, RecipeEntry((sql,)), one_domain, parsed)
     other = changed(TABLES_ONLY, sql)
     assert one.steps == other.steps
     assert one.state.planned == other.state.planned
@@ -120,7 +120,13 @@ def test_a_view_that_others_read_is_not_replaced_by_what_they_cannot_read(select
 
 
 def test_a_recipe_reads_back() -> None:
-    recipe = Recipe((Entry(("CREATE TABLE ü (a INT)",)), Entry(readers=("v", "w")), Entry(("SELECT 1",), ad_hoc=True)))
+    recipe = Recipe(
+        (
+            RecipeEntry(("CREATE TABLE ü (a INT)",)),
+            RecipeEntry(readers=("v", "w")),
+            RecipeEntry(("SELECT 1",), ad_hoc=True),
+        )
+    )
     assert Recipe.from_json(recipe.to_json()) == recipe
     assert Recipe.from_json(Recipe().to_json()) == Recipe()
 
@@ -133,7 +139,9 @@ def test_a_dataflow_deeper_than_the_stack_is_refused_by_name() -> None:
 
 def test_a_recipe_of_which_a_bit_has_turned_is_refused() -> None:
     """One makes "score > 3" into "score > 2"."""
-    data = Recipe((Entry(("CREATE VIEW v AS SELECT a FROM t WHERE score > 3",)), Entry(readers=("v",)))).to_json()
+    data = Recipe(
+        (RecipeEntry(("CREATE VIEW v AS SELECT a FROM t WHERE score > 3",)), RecipeEntry(readers=("v",)))
+    ).to_json()
     assert len(Recipe.from_json(data).entries) == 2
     for at in range(8 * len(data)):
         turned = bytearray(data)
@@ -147,4 +155,4 @@ def test_a_recipe_of_which_a_bit_has_turned_is_refused() -> None:
 
 def test_a_recipe_of_the_first_format_has_no_checksum() -> None:
     found = Recipe.from_json(b'{"format": 1, "entries": [{"statements": ["CREATE TABLE t (a INT)"]}]}')
-    assert found == Recipe((Entry(("CREATE TABLE t (a INT)",)),))
+    assert found == Recipe((RecipeEntry(("CREATE TABLE t (a INT)",)),))

@@ -6,21 +6,21 @@ from domains.plan.graph import Base, Materialization
 from migrations.change import change_of
 from migrations.flow.dataflow import late_parts
 from migrations.flow.plan import State, one_domain, spread_over
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 
 SCHEMA = "CREATE TABLE big (id INT PRIMARY KEY, a INT); CREATE TABLE small (id INT PRIMARY KEY, a INT)"
 ROWS = {"big": 1000, "small": 10}
 
 
-def state_of(*entries: Entry, groups: int = 1) -> State:
+def state_of(*entries: RecipeEntry, groups: int = 1) -> State:
     state = State()
-    for entry in (Entry((SCHEMA,)), *entries):
+    for entry in (RecipeEntry((SCHEMA,)), *entries):
         state = change_of(state, entry, one_domain if groups == 1 else spread_over(groups)).state
     return state
 
 
-def views(*sql: str) -> list[Entry]:
-    return [Entry((each,)) for each in sql]
+def views(*sql: str) -> list[RecipeEntry]:
+    return [RecipeEntry((each,)) for each in sql]
 
 
 def test_what_needs_no_feeding_is_no_part() -> None:
@@ -54,7 +54,7 @@ def late_free(state: State, index: int) -> bool:
 
 
 def test_named_views_come_before_selects() -> None:
-    select = Entry(("SELECT a, COUNT(*) AS n FROM small GROUP BY a",), ad_hoc=True)
+    select = RecipeEntry(("SELECT a, COUNT(*) AS n FROM small GROUP BY a",), ad_hoc=True)
     state = state_of(select, *views("CREATE EXT VIEW ByKind AS SELECT COUNT(*) AS n FROM big"))
     first, second = late_parts(state.flow, state.catalog, ROWS)
     assert first.views == ("bykind",)

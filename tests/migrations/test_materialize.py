@@ -7,7 +7,7 @@ import pytest
 from domains.plan.graph import Aggregate, Base, DomainIndex, Ingress, Materialization, Node, Project, Union
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 
 TABLES = """
 CREATE TABLE stories (id INT PRIMARY KEY, author INT NOT NULL, INDEX (author));
@@ -29,7 +29,7 @@ JOIN comments b ON b.story = a.id WHERE a.reader = ?;
 
 
 def planned(text: str, *, partial: bool = True) -> list[Node]:
-    return list(change_of(State(partial=partial), Entry((TABLES, text)), one_domain).state.flow.nodes.values())
+    return list(change_of(State(partial=partial), RecipeEntry((TABLES, text)), one_domain).state.flow.nodes.values())
 
 
 def kept(nodes: list[Node]) -> set[Materialization]:
@@ -55,7 +55,7 @@ def test_it_is_so_too_where_the_other_side_is_partial() -> None:
 
 
 def test_behind_a_link_it_keeps_state() -> None:
-    beside_no_table = change_of(State(), Entry((TABLES, NARROW + LIKED)), lambda node: DomainIndex(1)).state
+    beside_no_table = change_of(State(), RecipeEntry((TABLES, NARROW + LIKED)), lambda node: DomainIndex(1)).state
     nodes = list(beside_no_table.flow.nodes.values())
     assert any(isinstance(node.operator, Ingress) for node in nodes)
     assert Materialization.PARTIAL in kept(nodes)
@@ -66,9 +66,9 @@ def test_where_all_is_full_so_is_it() -> None:
 
 
 def test_a_later_view_makes_use_of_the_same_nodes() -> None:
-    first = change_of(State(), Entry((TABLES, NARROW + LIKED)), one_domain).state
+    first = change_of(State(), RecipeEntry((TABLES, NARROW + LIKED)), one_domain).state
     again = LIKED.replace("liked", "liked_again").replace("r.id FROM", "r.id, v.comment FROM")
-    both = change_of(first, Entry((again,)), one_domain).state.flow
+    both = change_of(first, RecipeEntry((again,)), one_domain).state.flow
     bases = [node for node in both.nodes.values() if isinstance(node.operator, Base)]
     joined = [node for node in both.nodes.values() if {node.parents} & {tuple(base.index for base in bases[:2])}]
     assert len(bases) == 3

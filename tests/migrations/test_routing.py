@@ -14,7 +14,7 @@ from migrations.catalog import Catalog
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
 from migrations.flow.routing import Split, split, split_numbered
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from migrations.statements.statement import WriteStatement
 from tests.migrations.statement_catalog import one
 from tests.shard_of_key import shard_of_key
@@ -31,7 +31,7 @@ CREATE TABLE events (at DATETIME DEFAULT CURRENT_TIMESTAMP, n INT)
 def state() -> State:
     found = State(shards=SHARDS)
     for sql in TABLES.split(";"):
-        found = change_of(found, Entry((sql,)), one_domain).state
+        found = change_of(found, RecipeEntry((sql,)), one_domain).state
     return found
 
 
@@ -152,7 +152,7 @@ def test_where_a_reader_has_a_key() -> None:
         "CREATE EXT VIEW by_user AS SELECT * FROM votes WHERE user = ?",
         "CREATE EXT VIEW everything AS SELECT * FROM votes",
     ):
-        found = change_of(found, Entry((sql,)), one_domain).state
+        found = change_of(found, RecipeEntry((sql,)), one_domain).state
     flow = found.flow
     by_id, by_user, everything = (flow.readers[view] for view in ("by_id", "by_user", "everything"))
     keys = [flow.node(by_id).columns[column].name for column in flow.node(by_id).operator.key]  # type: ignore[union-attr]

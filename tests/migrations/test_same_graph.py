@@ -20,7 +20,7 @@ from domains.errors import HeadraceError
 from migrations.change import change_of
 from migrations.flow.explain import explain
 from migrations.flow.plan import State, one_domain, plan_start, spread_over
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from tests.campaign.cases import case_of
 from tests.campaign.statements import AddColumn, AdHoc, CreateTable, CreateView, DropColumn, DropView
 from tests.campaign.subject import Setting
@@ -51,7 +51,7 @@ def played(seed: int, shards: int) -> Iterator[str]:
         if not isinstance(operation, CreateTable | CreateView | DropView | AddColumn | DropColumn | AdHoc):
             continue
         try:
-            entry = Entry((operation.text(),), ad_hoc=isinstance(operation, AdHoc))
+            entry = RecipeEntry((operation.text(),), ad_hoc=isinstance(operation, AdHoc))
             change = change_of(state, entry, placement)
         except HeadraceError as error:
             yield f"{error.code}: {error}"

@@ -17,7 +17,7 @@ from migrations.change import change_of
 from migrations.flow.dataflow import Dataflow
 from migrations.flow.explain import explain
 from migrations.flow.plan import PlanStep, State, one_domain, plan_removal, plan_start, spread_over
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 
 TABLES = """
 CREATE TABLE stories (id INT PRIMARY KEY, author INT, title TEXT);
@@ -32,7 +32,7 @@ def state_of(*statements: str, shards: int = SHARDS, groups: int = 1) -> State:
     placement = one_domain if groups == 1 else spread_over(groups)
     state = State(shards=shards)
     for sql in (*TABLES.split(";"), *statements):
-        state = change_of(state, Entry((sql,)), placement).state
+        state = change_of(state, RecipeEntry((sql,)), placement).state
     return state
 
 
@@ -145,21 +145,23 @@ def steps_of(kind: type, steps: tuple[PlanStep, ...]) -> list[DomainIndex]:
 def test_a_table_is_made_in_each_of_its_shards() -> None:
     state = State(shards=SHARDS)
     for sql, domains in zip(TABLES.split(";"), ([0, 1, 2, 3], [0, 1, 2, 3], [0, 1], [0]), strict=True):
-        change = change_of(state, Entry((sql,)), one_domain)
+        change = change_of(state, RecipeEntry((sql,)), one_domain)
         assert steps_of(CreateTable, change.steps) == domains
         state = change.state
-    dropped = change_of(state, Entry(("DROP TABLE users",)), one_domain)
+    dropped = change_of(state, RecipeEntry(("DROP TABLE users",)), one_domain)
     assert steps_of(DropTable, dropped.steps) == [0, 1]
 
 
 def test_an_index_is_built_in_each_shard() -> None:
-    change = change_of(state_of(), Entry(("CREATE INDEX by_name ON users (name)",)), one_domain)
+    change = change_of(state_of(), RecipeEntry(("CREATE INDEX by_name ON users (name)",)), one_domain)
     assert steps_of(BuildIndex, change.steps) == [0, 1]
 
 
 def test_a_node_comes_into_all_its_shards_and_leaves_them() -> None:
     state = state_of()
-    change = change_of(state, Entry(("CREATE EXT VIEW v AS SELECT id, name FROM users WHERE id = ?",)), one_domain)
+    change = change_of(
+        state, RecipeEntry(("CREATE EXT VIEW v AS SELECT id, name FROM users WHERE id = ?",)), one_domain
+    )
     added = [step for step in change.steps if isinstance(step.command, AddNodes)]
     assert [step.domain for step in added] == [0, 1]
     assert len({step.command for step in added}) == 1, "the same nodes in both, and no link"
@@ -170,11 +172,13 @@ def test_a_node_comes_into_all_its_shards_and_leaves_them() -> None:
 def test_only_domains_that_build_something_are_fed() -> None:
     """Of a full view over users, in two shards, and gathered in a third."""
     state = state_of()
-    change = change_of(state, Entry(("CREATE EXT VIEW v AS SELECT id, name FROM users",)), one_domain)
+    change = change_of(state, RecipeEntry(("CREATE EXT VIEW v AS SELECT id, name FROM users",)), one_domain)
     gathered = change.state.flow.sharding[change.state.flow.readers["v"]].first
     expected = sorted({0, 1, gathered})
     assert sorted(steps_of(Feed, change.steps)) == sorted(steps_of(Activate, change.steps)) == expected
-    partial = change_of(state, Entry(("CREATE EXT VIEW v AS SELECT id, name FROM users WHERE id = ?",)), one_domain)
+    partial = change_of(
+        state, RecipeEntry(("CREATE EXT VIEW v AS SELECT id, name FROM users WHERE id = ?",)), one_domain
+    )
     assert not steps_of(Feed, partial.steps)
     assert not steps_of(Activate, partial.steps)
 
@@ -206,7 +210,7 @@ def test_one_shard_has_nothing_to_shuffle() -> None:
         *TABLES.replace(" SHARDS 2", "").split(";"),
         *(f"CREATE EXT VIEW v{i} AS {q}" for i, (_, q, _) in enumerate(pairs())),
     ):
-        state = change_of(state, Entry((sql,)), one_domain).state
+        state = change_of(state, RecipeEntry((sql,)), one_domain).state
     assert not state.flow.routes
     assert set(state.flow.sharding.values()) == {Sharding()}
     assert "shard" not in "".join(explain(state.flow, reader) for reader in state.flow.readers.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from domains.errors import AlreadyExists, HeadraceError, SqlError, StillInUse, UnknownName, Unsupported
-from migrations.statements.statement import AlterTable, CreateIndex, DropIndex
+from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
 from tests.migrations.statement_catalog import CATALOG, names, one, perform, schema_of
 
 
@@ -38,7 +38,7 @@ def test_indexes_come_and_go_by_name() -> None:
     assert isinstance(dropped, DropIndex)
     assert (dropped.columns, dropped.schema.indexes, dropped.schema.index_names) == ((1,), (), ())
     altered = one("ALTER TABLE stories DROP INDEX by_author, ADD INDEX other (score)")
-    assert isinstance(altered, AlterTable)
+    assert isinstance(altered, AlterTableStatement)
     assert (altered.schema.indexes, altered.schema.index_names) == (((3,),), ("other",))
 
 
@@ -52,7 +52,7 @@ NOTHING = [
 
 @pytest.mark.parametrize("sql", NOTHING)
 def test_where_there_is_nothing_to_do_the_schema_stays(sql: str) -> None:
-    assert one(sql) == AlterTable("stories", CATALOG.table("stories"))
+    assert one(sql) == AlterTableStatement("stories", CATALOG.table("stories"))
 
 
 THERE = "ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX are there"

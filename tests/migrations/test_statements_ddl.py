@@ -6,7 +6,7 @@ import pytest
 
 from domains.errors import AlreadyExists, HeadraceError, LimitExceeded, SqlError, UnknownName, Unsupported
 from migrations.statements.interpret import interpret_one, split
-from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView
+from migrations.statements.statement import CreateTableStatement, CreateView, DropTableStatement, DropView
 from tests.migrations.statement_catalog import CATALOG, NOW, names, one, perform, schema_of
 
 BIG = """CREATE TABLE `T` (
@@ -191,12 +191,12 @@ def test_too_many_columns_and_indexes() -> None:
 
 
 def test_if_exists_and_if_not_exists() -> None:
-    assert one("DROP TABLE IF EXISTS t") == DropTable("t", if_exists=True)
+    assert one("DROP TABLE IF EXISTS t") == DropTableStatement("t", if_exists=True)
     assert one("DROP VIEW IF EXISTS v") == DropView("v", if_exists=True)
     assert one("DROP VIEW IF EXISTS votecount") == DropView("VoteCount", if_exists=True)
     for name in ("t", "STORIES"):
         created = one(f"CREATE TABLE IF NOT EXISTS {name} (a INT)")
-        assert isinstance(created, CreateTable)
+        assert isinstance(created, CreateTableStatement)
         assert (created.schema.name, created.if_not_exists) == (name, True)
     view = one("CREATE VIEW IF NOT EXISTS VoteCount AS SELECT id FROM stories")
     assert isinstance(view, CreateView)
@@ -205,7 +205,11 @@ def test_if_exists_and_if_not_exists() -> None:
 
 def test_drop_table_of_several_is_several_statements() -> None:
     dropped = [interpret_one(parsed, CATALOG, (), NOW) for parsed in split("DROP TABLE IF EXISTS votes, nothing, LOG")]
-    assert dropped == [DropTable("votes", True), DropTable("nothing", True), DropTable("log", True)]
+    assert dropped == [
+        DropTableStatement("votes", True),
+        DropTableStatement("nothing", True),
+        DropTableStatement("log", True),
+    ]
     assert [parsed.sql for parsed in split("drop table votes, log")] == ["DROP TABLE votes", "DROP TABLE log"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from domains.errors import HeadraceError
 from migrations.catalog import Catalog
 from migrations.statements.interpret import interpret_one, split
-from migrations.statements.prepared import CHARACTERS_KEPT, TEXTS_KEPT, Prepared, PreparedTexts
+from migrations.statements.prepared import CHARACTERS_KEPT, TEXTS_KEPT, PreparedStatement, PreparedTexts
 from migrations.statements.statement import Statement
 from tests.migrations.statement_catalog import CATALOG, NOW, perform
 
@@ -70,7 +70,7 @@ def outcome(meant: Any) -> Statement | tuple[type[Exception], str]:
 def test_a_template_binds_what_its_tree_would(sql: str, seed: int) -> None:
     rng = random.Random(f"{seed} {sql}")
     (parsed,) = split(sql)
-    prepared = Prepared(parsed)
+    prepared = PreparedStatement(parsed)
     for _ in range(60):
         params = [rng.choice(VALUES) for _ in range(prepared.parameters)]
         ours = outcome(lambda params=params: prepared.interpret(CATALOG, params, NOW))
@@ -90,7 +90,7 @@ def test_other_forms_have_none(sql: str) -> None:
 
 def interpreted_by_template(sql: str, catalog: Catalog) -> bool:
     (parsed,) = split(sql)
-    prepared = Prepared(parsed)
+    prepared = PreparedStatement(parsed)
     prepared.interpret(catalog, [None] * prepared.parameters, NOW)
     return prepared._template is not None
 

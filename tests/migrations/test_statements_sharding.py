@@ -10,15 +10,15 @@ from migrations.catalog import Catalog
 from migrations.change import change_of, entries_of
 from migrations.flow.plan import State, one_domain
 from migrations.parse.reading import parse
-from migrations.recipe import Entry, Recipe
-from migrations.statements.statement import CreateTable
+from migrations.recipe import Recipe, RecipeEntry
+from migrations.statements.statement import CreateTableStatement
 from tests.migrations.statement_catalog import each, one, perform
 from tests.played_recipe import play
 
 
 def made(sql: str, shards: int = 4) -> TableSchema:
     statement = one(sql, catalog=Catalog(shards=shards))
-    assert isinstance(statement, CreateTable)
+    assert isinstance(statement, CreateTableStatement)
     return statement.schema
 
 
@@ -145,7 +145,7 @@ def test_the_column_is_not_dropped() -> None:
 def test_a_recipe_says_it_again() -> None:
     """Also where the table was made together with others."""
     text = "CREATE TABLE a (x INT, y INT) SHARD BY (y) SHARDS 2; CREATE TABLE b (x INT)"
-    entries = entries_of(Entry((text, "CREATE EXT VIEW v AS SELECT x FROM a")))
+    entries = entries_of(RecipeEntry((text, "CREATE EXT VIEW v AS SELECT x FROM a")))
     state, recipe = State(shards=4), Recipe()
     for entry in entries:
         state = change_of(state, entry, one_domain).state

@@ -22,9 +22,9 @@ from domains.plan.sharding import physical
 from domains.store.memory_store import MemoryStore
 from migrations.change import change_of, entries_of
 from migrations.flow.plan import PlanStep, State, plan_start
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from worker.dataflow.batch import Batch, Drop, LinkPacket, Look, Reveal
-from worker.dataflow.domain_host import Hosted
+from worker.dataflow.domain_host import DomainHost
 from worker.reader_map import ReaderLayout
 
 Rows = dict[Row, Counter[Row]]
@@ -36,7 +36,7 @@ RESERVE = 20_000
 class Site:
     """One worker: its hosts, what waits to be flushed, and what its readers show."""
 
-    hosted: Hosted
+    hosted: DomainHost
     batches: deque[Batch] = field(default_factory=deque)
     where: dict[DomainIndex, int] = field(default_factory=dict)
     """The sites of all domains, as this one was told last."""
@@ -59,7 +59,7 @@ class HostedCluster:
             group = 0 if isinstance(node.operator, Base) else rng.randrange(groups)
             return placement.setdefault(node.index, DomainIndex(group))
 
-        for entry in entries_of(Entry((sql,))):
+        for entry in entries_of(RecipeEntry((sql,))):
             self.state = change_of(self.state, entry, place).state
         self.stores = [MemoryStore() for _ in range(shards)]
         for shard, store in enumerate(self.stores):
@@ -79,7 +79,7 @@ class HostedCluster:
         rng.shuffle(self.untold)
 
     def _site(self) -> Site:
-        return Site(Hosted(memory_limit=self._memory_limit, reserve=RESERVE))
+        return Site(DomainHost(memory_limit=self._memory_limit, reserve=RESERVE))
 
     def start(self) -> None:
         """All domains at once; linked when their sites are told."""
@@ -117,7 +117,7 @@ class HostedCluster:
 
     # --- acts -----------------------------------------------------------------------------------------------------
 
-    def act(self, site: int, do: Callable[[Hosted, Batch], Any]) -> Any:
+    def act(self, site: int, do: Callable[[DomainHost, Batch], Any]) -> Any:
         batch = Batch()
         found = do(self.sites[site].hosted, batch)
         self.sites[site].hosted.finish(batch)
@@ -160,7 +160,7 @@ class HostedCluster:
         site, incarnation = self.hosts[index]
         store = self.stores[index] if index < self.shards else MemoryStore()
 
-        def do(hosted: Hosted, batch: Batch) -> None:
+        def do(hosted: DomainHost, batch: Batch) -> None:
             hosted.open(index, store, incarnation=incarnation, shard=index % self.shards, shards=self.shards)
 
         self.act(site, do)

@@ -17,7 +17,7 @@ from domains.plan.sharding import physical
 from migrations.change import change_of, entries_of
 from migrations.flow.plan import State, plan_start
 from migrations.flow.routing import split
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from tests.shard_of_key import shard_of_key
 from worker.protocol.messages import (
     Done,
@@ -43,7 +43,7 @@ from zookeeper.registration import WorkerDescriptor
 
 @dataclass(frozen=True)
 class Told:
-    """See ``worker.service.process.Settings``."""
+    """See ``worker.service.process.WorkerSettings``."""
 
     name: str
     data: Path
@@ -182,7 +182,7 @@ def planned(sql: str, shards: int, groups: int) -> State:
         return DomainIndex(0 if isinstance(node.operator, Base) or groups == 1 else 1 + node.index % (groups - 1))
 
     state = State(shards=shards)
-    for entry in entries_of(Entry((sql,))):
+    for entry in entries_of(RecipeEntry((sql,))):
         state = change_of(state, entry, place).state
     return state
 

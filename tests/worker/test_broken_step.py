@@ -19,8 +19,8 @@ from domains.plan.packets import Insert
 from domains.plan.sharding import shard_of
 from domains.store.memory_store import MemoryStore
 from worker.dataflow.batch import Batch
-from worker.dataflow.domain_host import Hosted
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.domain_host import DomainHost
+from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import NotHere, Ping, Pong
 
 
@@ -29,7 +29,7 @@ def test_an_error_after_the_commit_is_an_unknown_outcome_and_no_refusal(
 ) -> None:
     store = MemoryStore()
     store.create_table(TableSchema("t", (TableColumn("n", BIGINT),)))
-    dataflow = Dataflow(tmp_path / "readers", memory_limit=2**30)
+    dataflow = DataflowThread(tmp_path / "readers", memory_limit=2**30)
     dataflow.hosted.open(DomainIndex(0), store, linked=True)
     dataflow.start()
     assert dataflow.write(DomainIndex(0), Insert("t", ((1,),))).result(10)
@@ -50,7 +50,7 @@ def test_an_error_after_the_commit_is_an_unknown_outcome_and_no_refusal(
 
 def test_where_a_leader_opens_it_again_only_the_domain_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken, whole = DomainIndex(0), DomainIndex(1)
-    dataflow = Dataflow(tmp_path / "readers", memory_limit=2**30, deliver=lambda sends: None)
+    dataflow = DataflowThread(tmp_path / "readers", memory_limit=2**30, deliver=lambda sends: None)
     stores = {index: MemoryStore() for index in (broken, whole)}
     for index, store in stores.items():
         store.create_table(TableSchema("t", (TableColumn("n", BIGINT),)))
@@ -84,7 +84,7 @@ def test_where_a_leader_opens_it_again_only_the_domain_stops(tmp_path: Path, mon
     with pytest.raises(NotHere):
         dataflow.write(broken, Insert("t", rows[broken])).result(10)
 
-    def reopen(hosted: Hosted, batch: Batch) -> None:
+    def reopen(hosted: DomainHost, batch: Batch) -> None:
         hosted.close(broken, batch)
         hosted.open(broken, stores[broken], shard=0, shards=2, incarnation=6)
         hosted.reconfigure({broken: 6, whole: 5}, {}, batch)

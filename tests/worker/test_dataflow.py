@@ -27,7 +27,7 @@ from worker.dataflow import inbox as inbox_module
 from worker.dataflow import thread as dataflow_module
 from worker.dataflow.batch import LinkPacket
 from worker.dataflow.domain_host import destination
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.embedded import open_embedded, shards_of
 from worker.protocol.messages import NotHere, StaleEpoch
 from worker.rocks.store import RocksStore
@@ -50,7 +50,8 @@ class Pair:
     def __init__(self, directory: Path) -> None:
         self.state = planned(SQL, SHARDS, GROUPS)
         self.both = [
-            Dataflow(directory / f"readers{number}", memory_limit=2**30, deliver=self.deliver) for number in range(2)
+            DataflowThread(directory / f"readers{number}", memory_limit=2**30, deliver=self.deliver)
+            for number in range(2)
         ]
         for group in range(GROUPS):
             for shard in range(SHARDS):
@@ -72,7 +73,7 @@ class Pair:
             while not self.of(step.domain).command(step.domain, step.command).result(60).finished:
                 pass
 
-    def of(self, index: DomainIndex) -> Dataflow:
+    def of(self, index: DomainIndex) -> DataflowThread:
         return self.both[index % 2]
 
     def deliver(self, sends: Sequence[tuple[DomainIndex, LinkPacket]]) -> None:
@@ -156,9 +157,9 @@ def test_writers_and_readers_of_two_dataflows(pair: Pair) -> None:
 
 
 @contextmanager
-def alone(path: Path, **given: Any) -> Iterator[tuple[Dataflow, State]]:
+def alone(path: Path, **given: Any) -> Iterator[tuple[DataflowThread, State]]:
     state = planned("CREATE TABLE t (a INT)", 1, 1)
-    own = Dataflow(path / "readers", memory_limit=2**30, **given)
+    own = DataflowThread(path / "readers", memory_limit=2**30, **given)
     own.hosted.open(BASE, MemoryStore(), linked=True)
     own.start()
     try:
@@ -260,7 +261,7 @@ def test_a_sync_that_fails_stops_everything_and_says_so(tmp_path: Path, caplog: 
     def full() -> None:
         raise StorageFailure("the disk is full")
 
-    own = Dataflow(tmp_path / "readers", memory_limit=2**30)
+    own = DataflowThread(tmp_path / "readers", memory_limit=2**30)
     own.hosted.open(BASE, MemoryStore(), linked=True, sync=full)
     own.start()
     told = threading.Event()
@@ -379,7 +380,7 @@ def test_a_first_start_that_is_killed_has_decided_for_all_its_shards(
 def test_nobody_waits_for_all_that_others_have_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second input begins when the first is answered, though both are taken at once."""
     monkeypatch.setattr(dataflow_module, "BATCH_SECONDS", 0.0)
-    dataflow = Dataflow(tmp_path / "readers", memory_limit=2**30)
+    dataflow = DataflowThread(tmp_path / "readers", memory_limit=2**30)
     dataflow.start()
     go, answered = threading.Event(), threading.Event()
     try:

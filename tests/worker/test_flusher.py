@@ -15,8 +15,8 @@ from domains.plan.packets import Filled, Insert
 from domains.store.memory_store import MemoryStore
 from tests.worker.leading_workers import planned
 from worker.dataflow.batch import Batch
-from worker.dataflow.group_commit import Flusher
-from worker.dataflow.thread import Dataflow, nowhere
+from worker.dataflow.group_commit import GroupCommit
+from worker.dataflow.thread import DataflowThread, nowhere
 from worker.reader_map import ReaderMap
 
 BASE = DomainIndex(0)
@@ -30,7 +30,7 @@ PATIENCE = 10.0
 )
 def test_a_lone_request_is_flushed_by_the_thread_that_took_it(tmp_path: Path, given: Any, thread: str) -> None:
     """Where others may ask something of the dataflow thread meanwhile, it does not wait for a disk."""
-    own, syncs = Dataflow(tmp_path / "readers", memory_limit=2**30, **given), list[str]()
+    own, syncs = DataflowThread(tmp_path / "readers", memory_limit=2**30, **given), list[str]()
     own.hosted.open(BASE, MemoryStore(), linked=True, sync=lambda: syncs.append(threading.current_thread().name))
     own.start()
     try:
@@ -43,7 +43,7 @@ def test_a_lone_request_is_flushed_by_the_thread_that_took_it(tmp_path: Path, gi
 
 
 def test_no_batch_is_flushed_before_one_that_was_handed_over_earlier() -> None:
-    flusher = Flusher(cast(ReaderMap, None), nowhere, lambda: None)
+    flusher = GroupCommit(cast(ReaderMap, None), nowhere, lambda: None)
     flusher.start()
     begun, go_on, done = threading.Event(), threading.Event(), list[str]()
 
@@ -62,7 +62,7 @@ def test_no_batch_is_flushed_before_one_that_was_handed_over_earlier() -> None:
 
 
 def test_after_a_failed_sync_no_thread_performs_anything() -> None:
-    flusher = Flusher(cast(ReaderMap, None), nowhere, lambda: None)
+    flusher = GroupCommit(cast(ReaderMap, None), nowhere, lambda: None)
     told: list[Any] = []
 
     def fails() -> None:

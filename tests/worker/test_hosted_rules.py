@@ -17,7 +17,7 @@ from domains.plan.packets import Filled, Insert, LinkUpdate, Publish, Upquery, W
 from domains.store.memory_store import MemoryStore
 from migrations.flow.plan import plan_start
 from worker.dataflow.batch import Batch, Drop, LinkPacket, Look, Reveal
-from worker.dataflow.domain_host import Hosted
+from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.hosted_domain import TokenWait
 from worker.dataflow.memory_limiter import relieve
 from worker.protocol.messages import NotHere, StaleEpoch
@@ -40,7 +40,7 @@ class Alone:
 
     def __init__(self, sql: str = SQL) -> None:
         self.state = planned(sql, shards=1, groups=2)
-        self.base, self.views = Hosted(memory_limit=2**40), Hosted(memory_limit=2**40)
+        self.base, self.views = DomainHost(memory_limit=2**40), DomainHost(memory_limit=2**40)
         self.closed: list[str] = []
         self.sent: list[LinkPacket] = []
         """By the base, and not received yet."""
@@ -56,7 +56,7 @@ class Alone:
     def table(self) -> Any:
         return self.state.catalog.table("votes")
 
-    def do(self, hosted: Hosted, act: Callable[[Hosted, Batch], Any]) -> Batch:
+    def do(self, hosted: DomainHost, act: Callable[[DomainHost, Batch], Any]) -> Batch:
         batch = Batch()
         act(hosted, batch)
         hosted.finish(batch)
@@ -71,7 +71,7 @@ class Alone:
                 hosted = self.base if step.domain == BASE else self.views
                 self.do(hosted, lambda h, b, step=step: h.perform(step.domain, step.command, b))  # type: ignore[misc]
 
-    def link(self, hosted: Hosted, **later: int) -> Batch:
+    def link(self, hosted: DomainHost, **later: int) -> Batch:
         incarnations = {BASE: later.get("base", 5), VIEWS: later.get("views", 5)}
         return self.do(hosted, lambda h, batch: h.reconfigure(incarnations, {}, batch))
 
@@ -192,7 +192,7 @@ def test_what_is_for_a_domain_that_is_not_here_is_dropped(alone: Alone) -> None:
 
 def test_requests_are_refused_where_the_domain_is_not_or_not_linked(alone: Alone) -> None:
     look = Look(lambda: None)
-    acts: list[Callable[[Hosted, Batch], Any]] = [
+    acts: list[Callable[[DomainHost, Batch], Any]] = [
         lambda hosted, batch: hosted.write(BASE, Insert("votes", ((1, 1),)), nothing, batch),
         lambda hosted, batch: hosted.read(BASE, NodeIndex(1), ((1,),), look, nothing, batch),
         lambda hosted, batch: hosted.evict(BASE, NodeIndex(1), ((1,),), nothing, batch),
@@ -231,7 +231,7 @@ def test_who_waits_at_a_domain_that_is_closed_is_answered(partial: Alone) -> Non
     answers: list[Any] = []
     node = partial.reader("votecount")
 
-    def ask(hosted: Hosted, batch: Batch) -> None:
+    def ask(hosted: DomainHost, batch: Batch) -> None:
         hosted.read(VIEWS, node, ((1,),), Look(lambda: None), answers.append, batch)
         hosted.reached(VIEWS, TokenWait(node, {"votes": 3}, answers.append, lambda: False))
 
@@ -251,7 +251,7 @@ def test_a_store_is_closed_after_its_last_sync(alone: Alone) -> None:
     alone.link(alone.base)
     closers: list[Any] = []
 
-    def act(hosted: Hosted, batch: Batch) -> None:
+    def act(hosted: DomainHost, batch: Batch) -> None:
         hosted.write(BASE, Insert("votes", ((1, 1),)), nothing, batch)
         closers.append(hosted.close(BASE, batch))
 
@@ -269,7 +269,7 @@ def test_everybody_is_told_when_nothing_goes_on(partial: Alone) -> None:
     partial.link(partial.views)
     answers: list[Any] = []
 
-    def ask(hosted: Hosted, batch: Batch) -> None:
+    def ask(hosted: DomainHost, batch: Batch) -> None:
         hosted.read(VIEWS, partial.reader("votecount"), ((1,),), Look(lambda: None), answers.append, batch)
         wait = TokenWait(partial.reader("votecount"), {"votes": 3}, answers.append, lambda: False)
         hosted.reached(VIEWS, wait)
@@ -290,7 +290,7 @@ def test_a_token_is_reached_in_the_batch_that_publishes_it(alone: Alone) -> None
     given_up: list[Any] = []
     node = alone.reader("votecount")
 
-    def wait(hosted: Hosted, _: Batch) -> None:
+    def wait(hosted: DomainHost, _: Batch) -> None:
         hosted.reached(VIEWS, TokenWait(node, {"votes": 2, "other": 99}, answers.append, lambda: False))
         hosted.reached(VIEWS, TokenWait(node, {"votes": 2}, given_up.append, lambda: True))
 
@@ -343,7 +343,7 @@ def test_a_reader_that_is_built_again_in_one_batch_begins_empty(alone: Alone) ->
     add = next(s.command for s in plan_start(alone.state.flow).steps if s.domain == VIEWS)
     assert isinstance(add, AddNodes)
 
-    def again(hosted: Hosted, batch: Batch) -> None:
+    def again(hosted: DomainHost, batch: Batch) -> None:
         hosted.perform(VIEWS, RemoveNodes(tuple(node.index for node in add.nodes)), batch)
         hosted.perform(VIEWS, add, batch)
         hosted.perform(VIEWS, Feed(10), batch)

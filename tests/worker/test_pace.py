@@ -21,9 +21,9 @@ from worker.dataflow.pacing import (
     SLICE_SECONDS_MAX,
     UNRESTED_SECONDS,
     USUAL_LOCK_SECONDS,
-    Pace,
     Paces,
     Sliced,
+    SlicePace,
 )
 
 
@@ -36,7 +36,7 @@ class Feeding:
     slices: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.pace = Pace(lambda: self.time)
+        self.pace = SlicePace(lambda: self.time)
 
     def feed(self, times: int, *, others: float = 0.0) -> None:
         for _ in range(times):
@@ -102,6 +102,6 @@ def test_a_slice_lends_the_lock_and_nothing_else_does() -> None:
         raise KeyError
 
     with pytest.raises(KeyError):
-        Pace(lambda: 0.0).perform(Feed(1), fail, 0.0)
+        SlicePace(lambda: 0.0).perform(Feed(1), fail, 0.0)
     assert seen == [pytest.approx(LOCK_SECONDS)]
     assert sys.getswitchinterval() == USUAL_LOCK_SECONDS

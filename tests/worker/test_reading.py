@@ -11,7 +11,7 @@ from domains.errors import Unavailable
 from domains.language.types import BIGINT, TEXT, Column
 from domains.plan.graph import NodeIndex, Reader
 from domains.plan.packets import Publish
-from worker.reader_map import ReaderLayout, ReaderMap, Reading, in_one_state
+from worker.reader_map import MapReading, ReaderLayout, ReaderMap, in_one_state
 
 COLUMNS = (Column("id", BIGINT), Column("name", TEXT))
 NODE = NodeIndex(1)
@@ -72,7 +72,7 @@ def test_all_look_ups_of_a_request_see_one_state(reader_map: ReaderMap) -> None:
     client = reader_map.client()
     reader_map.publish([(ONE, filled(1, "a")), (OTHER, filled(1, "a"))])
 
-    def read(reading: Reading) -> list[bytes | None]:
+    def read(reading: MapReading) -> list[bytes | None]:
         first = reading[client].page(ONE, (1,))
         reader_map.publish([(ONE, filled(1, "b")), (OTHER, filled(1, "b"))])
         return [first, reading[client].page(OTHER, (1,))]
@@ -85,7 +85,7 @@ def test_a_request_begins_again_where_the_map_grows_under_it(reader_map: ReaderM
     reader_map.publish([(ONE, filled(1, "a"))])
     attempts = []
 
-    def read(reading: Reading) -> bytes | None:
+    def read(reading: MapReading) -> bytes | None:
         attempts.append(reading)
         reading[client].page(ONE, (1,))
         if len(attempts) == 1:

@@ -16,12 +16,12 @@ from domains.plan.packets import Failed, Insert
 from domains.store.memory_store import MemoryStore
 from migrations.change import change_of, entries_of
 from migrations.flow.plan import State, one_domain, plan_start
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from worker.dataflow import inbox as inbox_module
 from worker.dataflow.batch import Batch
 from worker.dataflow.inbox import Inbox, Input, Stopping
 from worker.dataflow.pacing import REST_SECONDS, STRETCH_SECONDS, Stretch
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import StaleEpoch
 
 BASE = DomainIndex(0)
@@ -136,12 +136,12 @@ def test_what_rests_when_a_step_fails_is_told() -> None:
 
 
 @pytest.fixture
-def backfilling(tmp_path: Path) -> Iterator[tuple[Dataflow, State]]:
+def backfilling(tmp_path: Path) -> Iterator[tuple[DataflowThread, State]]:
     """A full view over rows that are there, of which nothing has been fed."""
     state = State(partial=False)
-    for entry in entries_of(Entry((SQL,))):
+    for entry in entries_of(RecipeEntry((SQL,))):
         state = change_of(state, entry, one_domain).state
-    own = Dataflow(tmp_path / "readers", memory_limit=2**30)
+    own = DataflowThread(tmp_path / "readers", memory_limit=2**30)
     own.hosted.open(BASE, MemoryStore(), linked=True)
     own.start()
     try:
@@ -157,13 +157,13 @@ def backfilling(tmp_path: Path) -> Iterator[tuple[Dataflow, State]]:
         own.close()
 
 
-def test_one_command_feeds_it_all(backfilling: tuple[Dataflow, State], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_command_feeds_it_all(backfilling: tuple[DataflowThread, State], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.dataflow.pacing.STRETCH_SECONDS", 60.0)
     own, _ = backfilling
     assert own.command(BASE, Feed(20), epoch=1).result(60) == Progress(ROWS, True)
 
 
-def test_another_leader_ends_it(backfilling: tuple[Dataflow, State]) -> None:
+def test_another_leader_ends_it(backfilling: tuple[DataflowThread, State]) -> None:
     own, _ = backfilling
     go = threading.Event()
     own.call(lambda: go.wait(60))

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from domains.language.types import Row
-from worker.reader_map.access_reporter import HITS_PER_MISS, OWED, TOLD, Telling
+from worker.reader_map.access_reporter import HITS_PER_MISS, OWED, TOLD, AccessReporter
 
 
 def keys(*values: int) -> list[Row]:
     return [(value,) for value in values]
 
 
-def owing(misses: int) -> Telling:
-    telling = Telling()
+def owing(misses: int) -> AccessReporter:
+    telling = AccessReporter()
     telling.missed(keys(*range(-misses, 0)))
     return telling
 
 
 def test_while_all_reads_hit_nothing_is_told() -> None:
-    assert Telling().news(keys(1, 2, 3)) == []
+    assert AccessReporter().news(keys(1, 2, 3)) == []
 
 
 def test_a_key_is_told_of_once() -> None:

@@ -9,14 +9,14 @@ from functools import partial
 import pytest
 from authority_kinds import DEADLINE, Kind, until
 
-from zookeeper.authority import STATE_BYTES_MAX, Change, ClusterAuthority
+from zookeeper.authority import STATE_BYTES_MAX, ClusterAuthority, StateChange
 from zookeeper.errors import (
     AuthorityError,
     AuthorityUnavailable,
+    ForeignDeployment,
     NameTaken,
     StateConflict,
     StateTooLarge,
-    WrongDeployment,
 )
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 
@@ -129,11 +129,11 @@ async def test_deployments_know_nothing_of_each_other(kind: Kind) -> None:
 
 
 async def test_a_missing_deployment_is_an_error_that_names_those_there_are(kind: Kind) -> None:
-    with pytest.raises(WrongDeployment, match='no deployment "main"'):
+    with pytest.raises(ForeignDeployment, match='no deployment "main"'):
         await kind.authority().start()
     await started(kind, deployment="blue")
     await started(kind, deployment="green")
-    with pytest.raises(WrongDeployment, match='there are "blue", "green"'):
+    with pytest.raises(ForeignDeployment, match='there are "blue", "green"'):
         await kind.authority().start()
     await kind.authority("green").start()
 
@@ -142,7 +142,7 @@ async def test_a_deployment_of_another_format_is_left_alone(kind: Kind) -> None:
     (one,) = await started(kind)
     for content, says in ((json.dumps({"format": 2, "id": "x"}), "format 2"), ("{}", "no deployment of Headrace")):
         await kind.raw(one, "set", "/headrace/main", content.encode())
-        with pytest.raises(WrongDeployment, match=says):
+        with pytest.raises(ForeignDeployment, match=says):
             await kind.authority().start(create=True)
 
 
@@ -165,7 +165,7 @@ async def test_a_deployment_that_was_made_anew_is_another_one(kind: Kind, caplog
     await until(lambda: "cannot register again" in caplog.text and "cannot stand for leader" in caplog.text)
     assert 'deployment "main" in ZooKeeper at' in caplog.text
     assert (await one.workers(), await one.candidates(), await one.leader()) == ({}, {}, None)
-    with pytest.raises(WrongDeployment, match="is another one now"):
+    with pytest.raises(ForeignDeployment, match="is another one now"):
         await one.read()
     # Once it is restored, all go on where they were.
     await kind.raw(one, "set", "/headrace/main", json.dumps({"format": 1, "id": one.deployment_id}).encode())
@@ -350,46 +350,46 @@ async def test_closing_ends_the_lead(kind: Kind) -> None:
 
 async def test_changes_are_announced(kind: Kind) -> None:
     one, other = await started(kind, 2)
-    seen: list[Change] = []
+    seen: list[StateChange] = []
     one.on_change(seen.append)
 
-    async def announced(change: Change) -> None:
+    async def announced(change: StateChange) -> None:
         await until(lambda: change in seen)
         seen.clear()
 
     # What was there before anybody listened may be announced too; what follows is told apart by clearing.
     await other.write(b"1", 0)
-    await announced(Change.STATE)
+    await announced(StateChange.STATE)
     await other.write(b"2", 1)
-    await announced(Change.STATE)
+    await announced(StateChange.STATE)
     await other.register_worker(worker("a"))
-    await announced(Change.WORKERS)
+    await announced(StateChange.WORKERS)
     election = other.candidate(controller("c"))
-    await announced(Change.LEADER)
+    await announced(StateChange.LEADER)
     await election.elected()
     await election.resign()
-    await announced(Change.LEADER)
+    await announced(StateChange.LEADER)
     kind.cut(one)
-    await announced(Change.CONNECTION)
+    await announced(StateChange.CONNECTION)
     await other.write(b"3", 2)
     kind.mend(one)
-    await announced(Change.STATE)  # It missed it, and is told of everything when it is back.
+    await announced(StateChange.STATE)  # It missed it, and is told of everything when it is back.
     assert await one.read() == (b"3", 3)
     await other.close()
-    await announced(Change.WORKERS)
+    await announced(StateChange.WORKERS)
 
 
 async def test_a_listener_that_fails_keeps_nobody_from_hearing(kind: Kind) -> None:
     one, other = await started(kind, 2)
-    seen: list[Change] = []
+    seen: list[StateChange] = []
 
-    def fails(change: Change) -> None:
+    def fails(change: StateChange) -> None:
         raise RuntimeError("a listener's mistake")
 
     one.on_change(fails)
     one.on_change(seen.append)
     await other.write(b"1", 0)
-    await until(lambda: Change.STATE in seen)
+    await until(lambda: StateChange.STATE in seen)
 
 
 def _json(descriptor: WorkerDescriptor) -> bytes:

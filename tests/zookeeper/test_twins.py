@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zookeeper.authority import Change, LocalAuthority, StateConflict
+from zookeeper.authority import LocalAuthority, StateChange, StateConflict
 from zookeeper.errors import AuthorityUnavailable
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
@@ -157,6 +157,6 @@ async def test_the_memory_twin_is_deterministic() -> None:
         return told
 
     first = await once()
-    assert Change.LEADER.value in " ".join(first)
+    assert StateChange.LEADER.value in " ".join(first)
     for _ in range(5):
         assert await once() == first

@@ -37,11 +37,11 @@ from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
 from worker.archive.tidying import Tidying
 from worker.dataflow.hosted_domain import HostedDomain
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.protocol.schema_version import version_of
 from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
-from worker.service.archiving import ArchiveOptions, RecipeNow, Taken
+from worker.service.archiving import ArchiveOptions, ArchivePass, RecipeNow
 
 LOG_TAIL = 1_000
 """Entries of each log that stay in RocksDB though they are archived: who reads on from a position of a moment ago need
@@ -64,12 +64,12 @@ _log = logging.getLogger("headrace.worker")
 Key = tuple[DomainIndex, str]
 
 
-class Stopped(Exception):
+class ArchiverStopped(Exception):
     """The process ends: what was begun is broken off."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class LogHold:
     """Somebody needs the log from these positions on."""
 
     epoch: int
@@ -78,10 +78,10 @@ class Hold:
 
 
 @dataclass(slots=True)
-class Asked:
+class PassRequest:
     """Somebody who waits for a pass."""
 
-    answer: Future[Taken]
+    answer: Future[ArchivePass]
     hold: str | None
     epoch: int
     urgent: bool
@@ -95,9 +95,9 @@ class Cuts:
     hosts: dict[Key, tuple[HostedDomain, TableCut]] = field(default_factory=dict)
     recipe: Callable[[], str] | None = None
 
-    def taken(self) -> Taken:
+    def taken(self) -> ArchivePass:
         cuts = [(host.domain.base_name(cut.schema), cut) for host, cut in self.hosts.values()]
-        return Taken(
+        return ArchivePass(
             {base: cut.position for base, cut in cuts},
             {base: cut.identity for base, cut in cuts},
             {base: version_of(cut.schema) for base, cut in cuts},
@@ -121,7 +121,7 @@ class Archiver:
 
     def __init__(
         self,
-        dataflow: Dataflow,
+        dataflow: DataflowThread,
         options: ArchiveOptions,
         *,
         recipe: RecipeNow | None = None,
@@ -136,10 +136,10 @@ class Archiver:
         self._clock = clock
         self._place: Place | None = None
         self._book: RecipeBook | None = None
-        self._holds: dict[str, Hold] = {}
+        self._holds: dict[str, LogHold] = {}
         self._trimmed: dict[Key, int] = {}
         self._tidying = Tidying(options.retention)
-        self._asked: list[Asked] = []
+        self._asked: list[PassRequest] = []
         self._changed = Condition()
         self._stopping = False
         self._urgent = False
@@ -168,14 +168,14 @@ class Archiver:
 
     # --- from any thread ----------------------------------------------------------------------------------------
 
-    def archive_now(self, *, hold: str | None = None, epoch: int = 0, urgent: bool = True) -> Future[Taken]:
+    def archive_now(self, *, hold: str | None = None, epoch: int = 0, urgent: bool = True) -> Future[ArchivePass]:
         """Archive up to now; the future has what was cut of the base shards that are here.
 
         With ``hold``, the log after these positions stays until ``release``, or until a leader of a later epoch is
         heard of. The future has an ArchiveError if any of the shards could not be archived; nothing is held then. What
         is ``urgent`` takes no rests.
         """
-        asked = Asked(Future(), hold, epoch, urgent)
+        asked = PassRequest(Future(), hold, epoch, urgent)
         asked.answer.set_running_or_notify_cancel()
         with self._changed:
             if self._stopping:
@@ -225,7 +225,7 @@ class Archiver:
                 asked, self._asked = self._asked, []
             try:
                 reached = self._pass(asked)
-            except Stopped:
+            except ArchiverStopped:
                 with self._changed:
                     self._asked += asked
                 return
@@ -248,7 +248,7 @@ class Archiver:
                 else self.options.interval
             )
 
-    def _pass(self, asked: list[Asked]) -> Taken | HeadraceError:
+    def _pass(self, asked: list[PassRequest]) -> ArchivePass | HeadraceError:
         """What was cut and archived, or what kept it from archiving all."""
         self._urgent = any(each.urgent for each in asked)
         self._pass_began = self._slice_began = time.monotonic()
@@ -271,7 +271,7 @@ class Archiver:
             return errors[0]
         return taken
 
-    def _cut_and_archive(self, place: Place, asked: list[Asked]) -> tuple[Cuts, list[HeadraceError]]:
+    def _cut_and_archive(self, place: Place, asked: list[PassRequest]) -> tuple[Cuts, list[HeadraceError]]:
         for _ in range(CUTS):
             cuts = self._cut(asked)
             errors = self._archive_all(place, cuts)
@@ -279,7 +279,7 @@ class Archiver:
                 break
         return cuts, errors
 
-    def _cut(self, asked: list[Asked]) -> Cuts:
+    def _cut(self, asked: list[PassRequest]) -> Cuts:
         """Of all tables at the same moment; the log from there on is held for whoever asked for it, before any of it
         could be trimmed."""
 
@@ -297,7 +297,7 @@ class Archiver:
                 self._holds = {name: hold for name, hold in self._holds.items() if hold.epoch >= epoch}
                 for each in asked:
                     if each.hold is not None:
-                        self._holds[each.hold] = Hold(each.epoch, positions)
+                        self._holds[each.hold] = LogHold(each.epoch, positions)
             return cuts
 
         cuts: Cuts = self._between_steps(take)
@@ -311,7 +311,7 @@ class Archiver:
         except TimeoutError as error:
             raise StorageFailure(f"the dataflow thread has not come to a cut in {CUT_SECONDS:g} s") from error
 
-    def _drop_holds(self, asked: list[Asked]) -> None:
+    def _drop_holds(self, asked: list[PassRequest]) -> None:
         with self._changed:
             for each in asked:
                 if each.hold is not None:
@@ -326,7 +326,7 @@ class Archiver:
         for key in cuts.hosts:
             error = self._archive(place, key, cuts)
             if self._stopping:
-                raise Stopped
+                raise ArchiverStopped
             if error is not None:
                 errors.append(error)
                 if isinstance(error, ArchiveUnreachable) and not place.local and not place.answers():
@@ -344,7 +344,7 @@ class Archiver:
                 rows = self.options.segment_rows
                 archive.append(cut, cuts.closed, segment_rows=rows, pause=self._pause)
             self._trim(key, base, archive)
-        except Stopped:
+        except ArchiverStopped:
             raise
         except Exception as error:  # One table that cannot be archived keeps no other from it.
             self.archives.pop(key, None)  # The manifest is read anew.
@@ -418,7 +418,7 @@ class Archiver:
 
     # --- besides ------------------------------------------------------------------------------------------------
 
-    def _keep_recipe(self, place: Place, cuts: Cuts, taken: Taken) -> Taken:
+    def _keep_recipe(self, place: Place, cuts: Cuts, taken: ArchivePass) -> ArchivePass:
         if taken.recipe is None:
             return taken
         book = self._book = self._book or RecipeBook(place)
@@ -439,7 +439,7 @@ class Archiver:
 
     def _pause(self) -> None:
         if self._stopping:
-            raise Stopped
+            raise ArchiverStopped
         now = time.monotonic()
         if not self._urgent and now - self._pass_began < self.options.interval:
             time.sleep(min(REST_MAX, 2 * (now - self._slice_began)))

@@ -14,7 +14,7 @@ from worker.archive.segments import read_segment
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedShard:
     """One shard of one table."""
 
     manifest: ShardManifest
@@ -29,14 +29,14 @@ class Checked:
         return sum(segment.bytes for segment in self.manifest.segments)
 
 
-def check_archive(place: Place) -> Iterator[Checked]:
+def check_archive(place: Place) -> Iterator[CheckedShard]:
     """Shard by shard: each file's size, digest, columns and rows, each row's sequence, that no log lacks, and that
     the fold is one that a table can have.
 
     :raises ArchiveUnreachable, ManifestDamaged: nothing can be said at all.
     """
     for manifest in all_manifests(place):
-        yield Checked(manifest, tuple(problems_of(place, manifest)))
+        yield CheckedShard(manifest, tuple(problems_of(place, manifest)))
 
 
 def problems_of(place: Place, manifest: ShardManifest) -> Iterator[ArchiveError]:

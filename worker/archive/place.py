@@ -137,7 +137,7 @@ CHUNK_BYTES = 2**20
 """That are read at once to work out a digest."""
 
 
-class Sink:
+class FileSink:
     """A file-like object that passes on what is written, and knows its size and digest."""
 
     closed = False
@@ -256,7 +256,7 @@ class Place:
     # --- writing ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def sink(self, file: str) -> Iterator[Sink]:
+    def sink(self, file: str) -> Iterator[FileSink]:
         """A new file, which is whole and on disk at the end of the block. One that is broken off is deleted."""
         with self._reaching(file):
             if self._has_directories:
@@ -265,7 +265,7 @@ class Place:
         try:
             with self._reaching(file):
                 with stream:
-                    yield Sink(stream)
+                    yield FileSink(stream)
                 self._sync(file)
         except BaseException:
             self._forget(file)

@@ -37,7 +37,7 @@ from domains.archive.manifest import ArchiveFenced, ManifestDamaged
 from domains.archive.sealed import opened, sealed
 from domains.plan.packets import Clock
 from worker.archive.place import Place, after, time_text
-from worker.service.archiving import Taken
+from worker.service.archiving import ArchivePass
 
 DIRECTORY = "recipes"
 CUTS = "cuts"
@@ -259,14 +259,14 @@ def record_at(
 
 def keep_recipe(
     url: str,
-    taken: Taken,
+    taken: ArchivePass,
     shards: int,
     recipe: str,
     version: tuple[int, int],
     *,
     now: Callable[[], float] = time.time,
     retention: float | None = None,
-) -> Taken:
+) -> ArchivePass:
     """Record a cut of a whole cluster, and its recipe. With a ``retention`` (seconds), what was in force only before is
     let go.
 

@@ -153,13 +153,15 @@ Entries = Sequence[tuple[int, Sequence[Delta]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenSegment:
     rows: int
     bytes: int
     digest: str
 
 
-def write_segment(place: Place, file: str, schema: TableSchema, epoch: int, entries: Iterable[Entries]) -> Written:
+def write_segment(
+    place: Place, file: str, schema: TableSchema, epoch: int, entries: Iterable[Entries]
+) -> WrittenSegment:
     """Write a file that is whole and on disk when this returns, from entries that come by and by."""
     columns = ColumnWriter(schema, epoch)
     described = json.dumps(schema_to_json(schema), separators=(",", ":"))
@@ -173,7 +175,7 @@ def write_segment(place: Place, file: str, schema: TableSchema, epoch: int, entr
                 if sum(batch.num_rows for batch in gathered) >= GROUP_ROWS:
                     rows += _write_group(writer, arrow, gathered)
             rows += _write_group(writer, arrow, gathered)
-        return Written(rows, sink.bytes, sink.digest)
+        return WrittenSegment(rows, sink.bytes, sink.digest)
 
 
 def _write_group(writer: Any, arrow: Any, gathered: list[Any]) -> int:

@@ -29,7 +29,7 @@ from domains.language.types import TableSchema
 from worker.archive.manifests import change_manifest, former_manifests, take_over
 from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook, RecipeRecord
-from worker.archive.segments import Entries, Written, write_segment
+from worker.archive.segments import Entries, WrittenSegment, write_segment
 from worker.rocks.cut import TableCut
 from worker.service.archiving import SEGMENT_ROWS
 
@@ -149,7 +149,7 @@ class ShardArchive:
         return len(known) - 1 if known[-1] == schema else len(known)
 
     def _segment(
-        self, file: str, kind: str, first: int, last: int, written: Written, schema: int, closed: str
+        self, file: str, kind: str, first: int, last: int, written: WrittenSegment, schema: int, closed: str
     ) -> Segment:
         epoch = self.manifest.epoch
         assert kind in ("log", "snapshot")

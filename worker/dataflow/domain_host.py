@@ -45,7 +45,7 @@ from domains.plan.packets import (
 )
 from domains.store.storage import Store
 from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Look, Reveal
-from worker.dataflow.hosted_domain import HostedDomain, Reception, Requests, TokenWait, TokenWaits
+from worker.dataflow.hosted_domain import HostedDomain, PendingRequests, Reception, TokenWait, TokenWaits
 from worker.dataflow.memory_limiter import Pressure, relieve
 from worker.protocol.messages import NotHere, StaleEpoch
 from worker.protocol.schema_version import version_of
@@ -111,7 +111,7 @@ class LinkCounters:
     """Dropped: for a domain that is not here."""
 
 
-class Hosted:
+class DomainHost:
     """See the module. ``hosts`` is replaced and never changed in place: other threads may walk over it."""
 
     def __init__(self, *, memory_limit: int, reserve: int = 0, led: bool = False) -> None:
@@ -131,7 +131,7 @@ class Hosted:
         self.counters = LinkCounters()
         self.waits = TokenWaits()
         self._on_links: deque[LinkPacket] = deque()
-        self.requests = Requests()
+        self.requests = PendingRequests()
         self._pressure = Pressure()
         self._moved: set[DomainIndex] = set()
         """Domains whose bases may have other positions than when the last batch ended."""

@@ -17,8 +17,8 @@ from threading import Condition, Thread
 from domains.errors import HeadraceError, Unavailable
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
-from worker.crowding import Crowding
 from worker.dataflow.batch import Batch, LinkPacket, Look, Reveal
+from worker.dataflow.crowding import Crowding
 from worker.reader_map import ReaderMap
 from worker.reader_map.writer import Publication
 
@@ -31,7 +31,7 @@ Deliver = Callable[[Sequence[tuple[DomainIndex, LinkPacket]]], None]
 _log = logging.getLogger("headrace.worker")
 
 
-class Flusher:
+class GroupCommit:
     """``published`` are the positions that every reader of this process reflects, by the domain that has the base;
     ``failed`` is what stopped the flusher, for good."""
 

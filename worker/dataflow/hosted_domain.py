@@ -30,16 +30,16 @@ from worker.reader_map import ReaderLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingRequest:
     domain: DomainIndex
     answer: Answerer
     look: Look | None
 
 
-class Requests:
+class PendingRequests:
     def __init__(self) -> None:
         self._last = 0
-        self._pending: dict[RequestId, Pending] = {}
+        self._pending: dict[RequestId, PendingRequest] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -48,7 +48,7 @@ class Requests:
         """``look`` is taken where the answer stands among what is published."""
         self._last += 1
         request = RequestId(self._last)
-        self._pending[request] = Pending(domain, answer, look)
+        self._pending[request] = PendingRequest(domain, answer, look)
         return request
 
     def reply(self, request: RequestId, outcome: Outcome, batch: Batch) -> None:

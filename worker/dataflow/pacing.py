@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from domains.plan.commands import BuildIndex, Feed, Follow, Progress, StartReplay
 from domains.plan.graph import DomainIndex
 from worker.dataflow.batch import Answerer, Batch
-from worker.dataflow.domain_host import Hosted
+from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.inbox import Inbox, Input
 
 Sliced = Feed | Follow | BuildIndex | StartReplay
@@ -49,7 +49,7 @@ GROWTH = 4
 
 
 @dataclass(slots=True)
-class Pace:
+class SlicePace:
     """Of one command that is given again and again. ``now`` is in seconds."""
 
     now: Callable[[], float]
@@ -93,15 +93,15 @@ class Paces:
 
     def __init__(self, now: Callable[[], float] = time.thread_time) -> None:
         self._now = now
-        self._under_way: dict[tuple[DomainIndex, type[Sliced]], Pace] = {}
+        self._under_way: dict[tuple[DomainIndex, type[Sliced]], SlicePace] = {}
         self._ended = 0.0
         """When the last slice did, whosever it was: were the slices of one domain time of others to the next domain's,
         they would make each other longer and longer."""
 
-    def perform(self, hosted: Hosted, domain: DomainIndex, command: Sliced, batch: Batch) -> tuple[Progress, float]:
+    def perform(self, hosted: DomainHost, domain: DomainIndex, command: Sliced, batch: Batch) -> tuple[Progress, float]:
         """One slice, and for how many seconds it had better rest then. See :meth:`Hosted.perform`."""
         which = domain, type(command)
-        pace = self._under_way.get(which) or Pace(self._now)
+        pace = self._under_way.get(which) or SlicePace(self._now)
         others = self._now() - self._ended if self._under_way else 0.0
         progress = pace.perform(command, lambda slice: hosted.perform(domain, slice, batch), others)
         self._ended = self._now()

@@ -19,7 +19,7 @@ from worker.dataflow.batch import Answerer, Look
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedKeys:
     """A reader's keys that are to be filled, and what to read once they are."""
 
     domain: DomainIndex
@@ -28,10 +28,10 @@ class Wanted:
     look: Callable[[], Any]
 
 
-class Together:
+class JointRead:
     """Answers ``future`` with what the reads have found, in their order, when the last of them is answered."""
 
-    def __init__(self, wanted: Sequence[Wanted], future: Future[list[Any]]) -> None:
+    def __init__(self, wanted: Sequence[WantedKeys], future: Future[list[Any]]) -> None:
         self.looks = [Look(each.look) for each in wanted]
         self._left = len(self.looks)
         self._future = future

@@ -1,8 +1,8 @@
 """The dataflow thread: one thread of control for all domains of a process, and how others hand it their inputs.
 
-It takes inputs from an inbox, has them run by :class:`~worker.dataflow.domain_host.Hosted`, and hands the effects over
-to the flusher as one batch. Since the links between the domains of a process are drained within a batch, every reader
-reflects the same clock when the batch is published.
+It takes inputs from an inbox, has them run by :class:`~worker.dataflow.domain_host.DomainHost`, and hands the effects
+over to the flusher as one batch. Since the links between the domains of a process are drained within a batch, every
+reader reflects the same clock when the batch is published.
 
 What comes over links from other workers is always taken, and so is what a cluster's leader wants. Only what comes from
 outside waits while much is on its way to other workers (``inbox.py``). So a worker that is slow slows down who writes,
@@ -28,14 +28,14 @@ from domains.plan.commands import Command, Feed, Follow, Progress
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, Failed, Filled, Once, Operation, Outcome, Publish
 from domains.store.storage import Store, unknown_outcome
-from worker.crowding import Reader
 from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
-from worker.dataflow.domain_host import Hosted, StepBroken
-from worker.dataflow.group_commit import Deliver, Flusher
+from worker.dataflow.crowding import Reader
+from worker.dataflow.domain_host import DomainHost, StepBroken
+from worker.dataflow.group_commit import Deliver, GroupCommit
 from worker.dataflow.hosted_domain import TokenWait
 from worker.dataflow.inbox import Inbox, Input, Run
 from worker.dataflow.pacing import Paces, Sliced, Stretch
-from worker.dataflow.reading_together import Together, Wanted
+from worker.dataflow.reading_together import JointRead, WantedKeys
 from worker.reader_map import ReaderClient, ReaderLayout, ReaderMap, ReaderSnapshot
 from worker.rocks.store import RocksStore
 
@@ -55,7 +55,7 @@ def nowhere(sends: Sequence[tuple[DomainIndex, LinkPacket]]) -> None:
     raise AssertionError(f"packets for domains that nobody hosts: {sends}")
 
 
-class Dataflow:
+class DataflowThread:
     """Hosts domains, with their readers in a new reader map at ``readers``. Any thread may call its public methods.
 
     ``deliver`` takes what is for domains of other workers, on the flusher's thread; ``outbound_waiting`` says how many
@@ -71,7 +71,7 @@ class Dataflow:
         outbound_waiting: Callable[[], int] = lambda: 0,
         reserve: int = 0,
     ) -> None:
-        self.hosted = Hosted(memory_limit=memory_limit, reserve=reserve, led=deliver is not nowhere)
+        self.hosted = DomainHost(memory_limit=memory_limit, reserve=reserve, led=deliver is not nowhere)
         self.reader_map = ReaderMap(readers)
         self._client = self.reader_map.client()
         self.failed: HeadraceError | None = None
@@ -84,7 +84,7 @@ class Dataflow:
         self._inbox = Inbox(outbound_waiting)
         self._wanted = 0
         """How many times a leader has wanted something that is not sliced."""
-        self.flusher = Flusher(self.reader_map, deliver, self._progressed)
+        self.flusher = GroupCommit(self.reader_map, deliver, self._progressed)
         crowding = self.flusher.crowding
         crowding.readers, crowding.evict = lambda: self.hosted.layouts.copy(), self._evict_crowded
         self._thread = Thread(target=self._run, name="headrace-dataflow", daemon=True)
@@ -197,12 +197,12 @@ class Dataflow:
         self._put(run, future)
         return future
 
-    def read_together(self, wanted: Sequence[Wanted]) -> Future[list[Any]]:
+    def read_together(self, wanted: Sequence[WantedKeys]) -> Future[list[Any]]:
         """``read`` of several readers as one input, and so in one batch; what each look finds, in their order."""
         future: Future[list[Any]] = Future()
 
         def run(batch: Batch, _: Answerer) -> None:
-            together = Together(wanted, future)
+            together = JointRead(wanted, future)
             for each, look in zip(wanted, together.looks, strict=True):
                 self.hosted.read(each.domain, each.reader, each.keys, look, together.answerer(look), batch)
 
@@ -305,7 +305,7 @@ class Dataflow:
         self._put(run, Future(), always=True)
 
     def control(
-        self, act: Callable[[Hosted, Batch], Any], *, epoch: int | None = None, at_once: bool = False
+        self, act: Callable[[DomainHost, Batch], Any], *, epoch: int | None = None, at_once: bool = False
     ) -> Future[Any]:
         """Change or ask who hosts what; the future has what it answers when its effects are visible, or ``at_once``.
 

@@ -23,28 +23,28 @@ filled and has no rows is present with an empty value. The two are never confuse
 ``merging.py``      answers that are put together from rows in hand: several keys, ranges against the order
 ``lookup.py``       :class:`BoundLookup`: one look-up, and how its parts from several shards are joined
 ``holding.py``      all that a reader holds, walked
-``reading.py``      :class:`Reading`: the maps as one request sees them, for all of its look-ups
+``reading.py``      :class:`MapReading`: the maps as one request sees them, for all of its look-ups
 ``recent.py``       pages of whole-number keys that were read since their reader last changed
 ``sought.py``       :class:`SoughtRows`: what is sought within keys, found while these stay as they are
-``telling.py``      :class:`Telling`: which hits the domain hears of, that it may keep what is read again
+``telling.py``      :class:`AccessReporter`: which hits the domain hears of, that it may keep what is read again
 ``environment.py``  the only module that imports lmdb: flags, growth, errors
 ==================  ============================================================================================
 """
 
-from worker.reader_map.access_reporter import Telling
+from worker.reader_map.access_reporter import AccessReporter
 from worker.reader_map.layout import ReaderLayout
 from worker.reader_map.lookup import BoundLookup, Parts
-from worker.reader_map.reader import ReaderClient, ReaderSnapshot, Reading, in_one_state
+from worker.reader_map.reader import MapReading, ReaderClient, ReaderSnapshot, in_one_state
 from worker.reader_map.writer import ReaderMap
 
 __all__ = [
+    "AccessReporter",
     "BoundLookup",
+    "MapReading",
     "Parts",
     "ReaderClient",
     "ReaderLayout",
     "ReaderMap",
     "ReaderSnapshot",
-    "Reading",
-    "Telling",
     "in_one_state",
 ]

@@ -25,7 +25,7 @@ OWED = 4_096
 """Hits that may be looked at for the misses so far: a burst of misses is not paid for long after it."""
 
 
-class Telling:
+class AccessReporter:
     """Of one view, as one process reads it."""
 
     __slots__ = ("_told", "owed")

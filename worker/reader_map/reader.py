@@ -395,7 +395,7 @@ __all__ = ["ReaderClient", "ReaderSnapshot", "Window"]
 # one. Two maps are two workers', which publish each for itself.
 
 
-class Reading(dict[ReaderClient, ReaderSnapshot]):
+class MapReading(dict[ReaderClient, ReaderSnapshot]):
     """``reading[client]`` is that map's state, of which there is one for each client. Keep it short: while it is open,
     pages that it sees are not used again.
 
@@ -411,10 +411,10 @@ class Reading(dict[ReaderClient, ReaderSnapshot]):
             snapshot.close()
 
 
-def in_one_state(answer: Callable[[Reading], Answer]) -> Answer:
+def in_one_state(answer: Callable[[MapReading], Answer]) -> Answer:
     """What ``answer`` makes of the maps; it is called again where one of them grew meanwhile. Raises Unavailable."""
     for _ in range(ATTEMPTS):
-        reading = Reading()
+        reading = MapReading()
         try:
             return answer(reading)
         except environment.Error as error:

@@ -80,7 +80,7 @@ class Acknowledged:
     """Of each table."""
 
 
-class Prepared(NamedTuple):
+class PreparedRecord(NamedTuple):
     reached: Acknowledged
     number: int
     record: bytes | None
@@ -156,7 +156,7 @@ class AcknowledgedRecord:
         except (OSError, ValueError, KeyError, TypeError):
             return Acknowledged(0, {})
 
-    def prepare(self, reach: Callable[[], Acknowledged]) -> Prepared:
+    def prepare(self, reach: Callable[[], Acknowledged]) -> PreparedRecord:
         """What ``write`` takes, of how far it is now. Made before the log's sync: a thread that has just waited for the
         disk is four times as slow (5 µs and 20), and the client waits."""
         with self._writing:  # Also while ``reach`` is asked: what has a greater number has come at least as far.
@@ -164,9 +164,9 @@ class AcknowledgedRecord:
             reached = reach()
             document = self._changes(reached)
             has_room = len(document) <= SLOT - _HEADER.size and reached.sequence >= self._before.sequence
-            return Prepared(reached, self._number, _record(self._number, document) if has_room else None)
+            return PreparedRecord(reached, self._number, _record(self._number, document) if has_room else None)
 
-    def write(self, prepared: Prepared, *, back: bool = False) -> None:
+    def write(self, prepared: PreparedRecord, *, back: bool = False) -> None:
         """Return when it survives this process; a sync follows. What was noted is never taken back, but with ``back``.
 
         :raises OSError: it cannot be written, or what was written before could not be synced.

@@ -78,7 +78,7 @@ Answers = dict[Row, list[Delta]]
 
 
 @dataclass(slots=True)
-class Way:
+class CachedAccess:
     """What is known by one choice of columns."""
 
     key_of: Callable[[Row], Row]
@@ -120,7 +120,7 @@ class RowCache:
 
     def __init__(self, room: CacheRoom) -> None:
         self._room = room
-        self._ways: dict[Columns, Way] = {}
+        self._ways: dict[Columns, CachedAccess] = {}
         self._weigh: Callable[[Row], int] = row_bytes
 
     def adopt(self, weigh: Callable[[Row], int]) -> None:
@@ -132,7 +132,7 @@ class RowCache:
         """What is known by these columns; not to be changed by the caller."""
         way = self._ways.get(columns)
         if way is None:
-            way = self._ways[columns] = Way(key_function(columns))
+            way = self._ways[columns] = CachedAccess(key_function(columns))
         way.idle = 0
         return way.answers
 

@@ -17,14 +17,14 @@ from domains.language.schema_json import schema_from_json, value_from_json
 from domains.language.types import Delta, TableSchema
 from domains.store.storage import DISK_RESERVE, CommitLost, declared_indexes
 from worker.rocks import layout
-from worker.rocks.acknowledged import Acknowledged, Prepared
+from worker.rocks.acknowledged import Acknowledged, PreparedRecord
 from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.cut import TableCut, log_key, read_log, trim_log
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.layout import StreamNumbers
 from worker.rocks.opening import RECORDED, Loss, losses, open_database
 from worker.rocks.row_cache import CacheRoom
-from worker.rocks.table import Counters, Pending, RocksTable
+from worker.rocks.table import Pending, RocksTable, TableCounters
 
 FORMAT = RECORDED
 """Of everything in ``layout.py`` and ``codec.py``. Raised with any change that an older program would misread, and when
@@ -100,7 +100,7 @@ class RocksStore:
                 TableIndexes.from_json(number, schema, entry["indexes"]),
                 pads=tuple(value_from_json(pad) for pad in entry["pads"]),
                 numbers=StreamNumbers.load(self._database, self._pending, number),
-                counters=Counters(*marshal.loads(counters)),
+                counters=TableCounters(*marshal.loads(counters)),
                 identity=entry.get("identity") or token_hex(IDENTITY_BYTES),
                 save_catalog=self._save_catalog,
                 room=self._room,
@@ -237,7 +237,7 @@ class RocksStore:
         except OSError as error:
             self._database.fail("sync", error)
 
-    def _reached(self) -> Prepared:
+    def _reached(self) -> PreparedRecord:
         """To be taken before a sync, which may serve later steps as well: the record is never ahead of it."""
         tables = self._tables
         return self._record.prepare(

@@ -34,7 +34,7 @@ Pending = dict[bytes, bytes | None]
 
 
 @dataclass(slots=True)
-class Counters:
+class TableCounters:
     """What is written anew with every step of a table."""
 
     rows: int = 0
@@ -62,7 +62,7 @@ class RocksTable:
         *,
         pads: tuple[Value, ...] = (),
         numbers: StreamNumbers | None = None,
-        counters: Counters | None = None,
+        counters: TableCounters | None = None,
         identity: str,
         save_catalog: Callable[[RocksTable, Sequence[tuple[bytes, bytes]]], None],
         room: CacheRoom,
@@ -79,7 +79,7 @@ class RocksTable:
         self._ahead = ReadAhead(database)
         self._rows = layout.table_prefix(layout.ROWS, number)
         self._rows_end = layout.table_end(layout.ROWS, number)
-        self.counters = counters or Counters()
+        self.counters = counters or TableCounters()
         self._committed = self.counters.values()
         self._numbers = numbers or StreamNumbers(pending, number, {})
         self.staged = False
@@ -360,7 +360,7 @@ class RocksTable:
 
     def rollback(self) -> None:
         """The step is forgotten (the store's doing)."""
-        self.counters = Counters(*self._committed)
+        self.counters = TableCounters(*self._committed)
         self._numbers.rollback()
         self.staged = False
 

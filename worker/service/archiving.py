@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from domains.plan.packets import Clock
     from worker.archive.archiver import Archiver
-    from worker.dataflow.thread import Dataflow
+    from worker.dataflow.thread import DataflowThread
 
 INTERVAL = 60.0
 """Seconds between two passes: what a lost disk may take with it, and the resolution of restoring to a time. With less
@@ -23,7 +23,7 @@ SEGMENT_ROWS = 1_000_000
 """To a log segment, at most and about. More would make a damaged file cost more, and leave less to fold in parallel."""
 
 
-class Settings(Protocol):
+class ArchiveSettings(Protocol):
     """What of the settings is about archiving; ``headrace.settings`` has it all."""
 
     @property
@@ -45,7 +45,7 @@ RecipeNow = Callable[[], Callable[[], str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ArchivePass:
     """What a pass has cut, all of it between the same two steps, and archived."""
 
     positions: Clock
@@ -69,7 +69,7 @@ class ArchiveOptions:
     segment_rows: int = SEGMENT_ROWS
 
     @classmethod
-    def of(cls, settings: Settings) -> ArchiveOptions | None:
+    def of(cls, settings: ArchiveSettings) -> ArchiveOptions | None:
         """None where nothing is to be archived. A directory is named from the root: others are told of it."""
         url = settings.archive
         if url is None:
@@ -83,7 +83,7 @@ class ArchiveOptions:
 
 
 def start_archiver(
-    dataflow: Dataflow, options: ArchiveOptions | None, recipe: RecipeNow | None = None
+    dataflow: DataflowThread, options: ArchiveOptions | None, recipe: RecipeNow | None = None
 ) -> Archiver | None:
     """Begin to archive in a thread of its own; the dataflow has started. None where nothing is to be archived.
 

@@ -15,7 +15,7 @@ from itertools import islice
 
 from domains.errors import LimitExceeded, Unavailable
 from domains.plan.graph import DomainIndex, NodeIndex
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.protocol.operations import HeldRows, Hold
 from worker.reader_map import ReaderSnapshot
 from worker.reader_map.merging import HeldRow
@@ -38,7 +38,7 @@ class _Walk:
 
 
 class Holds:
-    def __init__(self, dataflow: Dataflow) -> None:
+    def __init__(self, dataflow: DataflowThread) -> None:
         self._dataflow = dataflow
         self._walks: dict[int, _Walk] = {}
         self._last = time.time_ns()

@@ -16,7 +16,7 @@ from worker.dataflow.batch import Answerer
 Waiting = asyncio.Future[Outcome]
 
 
-class LoopAnswers:
+class LoopCompletions:
     """Of one event loop. Whoever waits may go away: what was begun is carried through, and nobody is told."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

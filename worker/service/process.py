@@ -25,16 +25,16 @@ from typing import Protocol
 
 from domains.errors import BadRequest, Cancelled, HeadraceError, StorageFailure, Unavailable
 from worker.belonging import claim
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import Role
 from worker.service import archiving
 from worker.service.allocator import expect_long_lives
 from worker.service.archiving import ArchiveOptions, start_archiver
 from worker.service.server import WorkerServer
 from worker.service.stopping import stop_signals, unless
-from worker.wire import Peers, Server, greeting, serve
+from worker.wire import Peers, WireServer, greeting, serve
 from zookeeper.authority import ClusterAuthority
-from zookeeper.errors import AuthorityError, WrongDeployment
+from zookeeper.errors import AuthorityError, ForeignDeployment
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.registration import WorkerDescriptor, advertised, check_name
 
@@ -48,7 +48,7 @@ then; each goes through a future or two until it is written."""
 _log = logging.getLogger("headrace.worker")
 
 
-class Settings(archiving.Settings, Protocol):
+class WorkerSettings(archiving.ArchiveSettings, Protocol):
     """What a worker must be told; ``headrace.settings`` has it all."""
 
     @property
@@ -90,7 +90,7 @@ class Settings(archiving.Settings, Protocol):
     def session_timeout(self) -> float: ...
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: WorkerSettings) -> None:
     """Be a worker until a signal says that it is enough.
 
     :raises HeadraceError: it could not start, or something failed that it cannot go on without.
@@ -112,7 +112,7 @@ async def run(settings: Settings) -> None:
 
 
 async def work(
-    settings: Settings, authority: ClusterAuthority, ready: Callable[[Worker], None] = lambda worker: None
+    settings: WorkerSettings, authority: ClusterAuthority, ready: Callable[[Worker], None] = lambda worker: None
 ) -> None:
     """``run`` with an authority that is started; ``ready`` is called once the worker is registered."""
     stopping = asyncio.Event()
@@ -147,7 +147,9 @@ async def _first(*events: asyncio.Event) -> None:
 class Worker:
     """A worker that runs; see ``running``."""
 
-    def __init__(self, dataflow: Dataflow, peers: Peers, server: Server, descriptor: WorkerDescriptor) -> None:
+    def __init__(
+        self, dataflow: DataflowThread, peers: Peers, server: WireServer, descriptor: WorkerDescriptor
+    ) -> None:
         self.dataflow = dataflow
         self.peers = peers
         self.server = server
@@ -165,7 +167,7 @@ class Worker:
 
 @asynccontextmanager
 async def running(
-    settings: Settings, authority: ClusterAuthority, stopping: asyncio.Event | None = None
+    settings: WorkerSettings, authority: ClusterAuthority, stopping: asyncio.Event | None = None
 ) -> AsyncIterator[Worker]:
     """A registered worker, until the block ends. The authority is started, and not closed here.
 
@@ -192,7 +194,7 @@ async def running(
         yield worker
 
 
-def _called(settings: Settings) -> tuple[str, str]:
+def _called(settings: WorkerSettings) -> tuple[str, str]:
     """Its name, and the host under which the others reach it. Raises BadRequest."""
     name = settings.name or f"{socket.gethostname()}-{settings.worker_port or os.getpid()}"
     try:
@@ -202,7 +204,7 @@ def _called(settings: Settings) -> tuple[str, str]:
 
 
 async def _open(
-    settings: Settings,
+    settings: WorkerSettings,
     authority: ClusterAuthority,
     name: str,
     host: str,
@@ -214,7 +216,7 @@ async def _open(
     """The dataflow, its peers and its port, closed by ``opened``: first what has come is done and answered."""
     peers: Peers
     dataflow = await asyncio.to_thread(
-        Dataflow,
+        DataflowThread,
         readers,
         memory_limit=settings.memory_limit,
         deliver=lambda sends: peers.send(sends),
@@ -223,7 +225,7 @@ async def _open(
     )
     peers = Peers(greeting(authority.deployment, Role.WORKER, name, incarnation), dataflow.receive)
     opened.push_async_callback(peers.close)
-    servers: list[Server] = []
+    servers: list[WireServer] = []
 
     async def close() -> None:
         try:
@@ -263,7 +265,7 @@ def as_headrace_errors() -> Iterator[None]:
     """What the place of the state says, and the disk, in the tree of errors that users see."""
     try:
         yield
-    except WrongDeployment as error:
+    except ForeignDeployment as error:
         raise BadRequest(error.message, hint=error.hint) from error
     except AuthorityError as error:
         raise Unavailable(error.message, hint=error.hint) from error

@@ -46,7 +46,7 @@ class UnderWay:
         self._part_began = time.monotonic()
 
 
-class Rebuilds:
+class ShardRebuilds:
     """All methods are for the event loop's thread."""
 
     def __init__(self, name: str, data: Path, url: str | None) -> None:

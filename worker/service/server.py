@@ -23,9 +23,9 @@ from domains.plan.graph import DomainIndex
 from domains.store.memory_store import MemoryStore
 from domains.store.storage import DISK_RESERVE, Store
 from worker.dataflow.batch import Batch
-from worker.dataflow.domain_host import Hosted
+from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.inbox import Stopping
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import (
     CloseDomain,
     Done,
@@ -69,11 +69,11 @@ from worker.protocol.operations import (
 )
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
 from worker.service.holds import Holds
-from worker.service.loop_completions import LoopAnswers
-from worker.service.rebuilds import Rebuilds
+from worker.service.loop_completions import LoopCompletions
+from worker.service.rebuilds import ShardRebuilds
 from worker.service.shards import open_shard
 from worker.service.status import heard_at_last, hosted_status, link_positions, streams_of, worker_report
-from worker.wire import Accepted, Connection, Peers, ProtocolError, Server
+from worker.wire import Accepted, Connection, Peers, ProtocolError, WireServer
 
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
@@ -116,7 +116,7 @@ class WorkerServer:
 
     def __init__(
         self,
-        dataflow: Dataflow,
+        dataflow: DataflowThread,
         peers: Peers,
         name: str,
         incarnation: int,
@@ -137,10 +137,10 @@ class WorkerServer:
         """One domain is opened or closed by one message at a time."""
         self._changes: set[asyncio.Task[Done]] = set()
         """Openings and closings that are under way."""
-        self._answers = LoopAnswers(asyncio.get_running_loop())
+        self._answers = LoopCompletions(asyncio.get_running_loop())
         self._holds = Holds(dataflow)
         self._links = LinkWaits(self._is_linked)
-        self._rebuilds = Rebuilds(name, data, None if archiver is None else archiver.options.url)
+        self._rebuilds = ShardRebuilds(name, data, None if archiver is None else archiver.options.url)
 
     def handle(self, connection: Connection, message: Any) -> Any:
         """Answers, or raises: see ``worker.wire.Handler``."""
@@ -233,7 +233,7 @@ class WorkerServer:
         self._peers.reconfigure(message.placement)
         incarnations = {domain: placed.incarnation for domain, placed in message.placement.items()}
 
-        def act(hosted: Hosted, batch: Batch) -> Done:
+        def act(hosted: DomainHost, batch: Batch) -> Done:
             hosted.reconfigure(incarnations, message.removals, batch)
             return Done()
 
@@ -327,7 +327,7 @@ class WorkerServer:
         return self._changing.setdefault(domain, asyncio.Lock())
 
     def _ask(
-        self, act: Callable[[Hosted, Batch], Any], epoch: int | None = None, *, at_once: bool = False
+        self, act: Callable[[DomainHost, Batch], Any], epoch: int | None = None, *, at_once: bool = False
     ) -> asyncio.Future[Any]:
         """Done between two steps, unless a later leader than that of ``epoch`` has spoken by then. ``at_once``: where
         the answer says nothing of what is visible or on disk, it waits for no sync of what others write."""
@@ -403,7 +403,7 @@ class WorkerServer:
 
     # --- status -------------------------------------------------------------------------------------------------
 
-    async def _status(self, server: Server) -> StatusDocument:
+    async def _status(self, server: WireServer) -> StatusDocument:
         dataflow = self._dataflow
         document = await self._ask(lambda hosted, _: hosted_status(hosted, dataflow.reader_map))
         own = {
@@ -424,7 +424,7 @@ class WorkerServer:
         return StatusDocument({**own, **document})
 
 
-def _row_counts(hosted: Hosted, domain: DomainIndex) -> RowCounts:
+def _row_counts(hosted: DomainHost, domain: DomainIndex) -> RowCounts:
     host = hosted.hosts.get(domain)
     if host is None:
         raise NotHere(f"domain {domain} is not hosted here", epoch=hosted.epoch)

@@ -10,10 +10,10 @@ from typing import Any
 
 from domains.engine.clock import latest
 from domains.errors import NotFound
-from domains.operators.edges import Reader as ReaderOperator
+from domains.operators.edges import ReaderOperator as ReaderOperator
 from domains.plan.graph import DomainIndex, Reader
 from domains.plan.packets import Clock, LinkId
-from worker.dataflow.domain_host import Hosted
+from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.hosted_domain import HostedDomain
 from worker.protocol.messages import DomainReport, LinkPositions, NotHere, Streams, WorkerReport
 from worker.reader_map import ReaderMap
@@ -25,7 +25,7 @@ from worker.reader_map import ReaderMap
 # the flusher keeps the order (``Activate`` reveals a reader with all that has come before).
 
 
-def worker_report(hosted: Hosted, worker: str) -> WorkerReport:
+def worker_report(hosted: DomainHost, worker: str) -> WorkerReport:
     positions = link_positions(hosted)
     return WorkerReport(
         worker,
@@ -37,7 +37,7 @@ def worker_report(hosted: Hosted, worker: str) -> WorkerReport:
     )
 
 
-def link_positions(hosted: Hosted) -> LinkPositions:
+def link_positions(hosted: DomainHost) -> LinkPositions:
     """Link → (epoch, sequence): the last packet that a domain here has sent, and has processed."""
     sent: dict[LinkId, tuple[int, int]] = {}
     received: dict[LinkId, tuple[int, int]] = {}
@@ -50,7 +50,7 @@ def link_positions(hosted: Hosted) -> LinkPositions:
     return LinkPositions(sent, received)
 
 
-def heard_positions(hosted: Hosted) -> Clock:
+def heard_positions(hosted: DomainHost) -> Clock:
     """The greatest position of each base shard that any domain here has heard of, by its own links or as its own.
 
     A link that has begun again says nothing until its sender does: until then it has what the lost one had said last.
@@ -59,13 +59,13 @@ def heard_positions(hosted: Hosted) -> Clock:
     return latest(clock for clocks in all_clocks for clock in (clocks.local, *clocks.links.values()))
 
 
-def heard_at_last(hosted: Hosted, given_up: Mapping[DomainIndex, int]) -> Clock:
+def heard_at_last(hosted: DomainHost, given_up: Mapping[DomainIndex, int]) -> Clock:
     """As ``heard_positions``, and nothing more of what is given up will be heard of before these incarnations."""
     hosted.give_up(given_up)
     return heard_positions(hosted)
 
 
-def streams_of(hosted: Hosted, domain: DomainIndex, table: str) -> Streams:
+def streams_of(hosted: DomainHost, domain: DomainIndex, table: str) -> Streams:
     """The numbered streams of writes that a domain's shard of a table remembers.
 
     :raises NotHere: the domain, or the table as yet, is not here.
@@ -92,7 +92,7 @@ def _domain_report(host: HostedDomain) -> DomainReport:
     )
 
 
-def hosted_status(hosted: Hosted, reader_map: ReaderMap) -> dict[str, Any]:
+def hosted_status(hosted: DomainHost, reader_map: ReaderMap) -> dict[str, Any]:
     """Taken between two steps."""
     domains = [_domain(host, reader_map, hosted) for host in hosted.hosts.values()]
     full = sum(host.domain.vertices.full_bytes() for host in hosted.hosts.values())
@@ -125,7 +125,7 @@ def memory_of(accounted: int, full: int, limit: int, *, workers: bool = False) -
     return {**shown, "alarm": told}
 
 
-def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: Hosted) -> dict[str, Any]:
+def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> dict[str, Any]:
     domain = host.domain
     return {
         "domain": domain.index,

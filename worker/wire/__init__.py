@@ -25,8 +25,8 @@ What holds here, and is tested with connections that are cut at random:
                     ones) and ``faults.py`` (errors) for what has a way of its own
 ``frames.py``       where one message ends and the next begins; the limits of size
 ``connection.py``   :class:`Connection` and :func:`connect`: requests, answers, notices, beats
-``server.py``       :class:`Server` and :func:`serve`: the greeting, and who is refused
-``streams.py``      :class:`Outbound` and :class:`Inbound`: a stream, without a socket
+``server.py``       :class:`WireServer` and :func:`serve`: the greeting, and who is refused
+``streams.py``      :class:`OutboundStream` and :class:`Inbound`: a stream, without a socket
 ``peers.py``        :class:`Peers`: the streams to and from all other workers; ``peer.py`` for one way out,
                     ``arrivals.py`` for the ways in
 ``errors.py``       what can go wrong
@@ -38,8 +38,8 @@ from worker.wire.codec import decode, encode
 from worker.wire.connection import Connection, Handler, connect
 from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault, WrongDeployment
 from worker.wire.peers import Peers
-from worker.wire.server import Accepted, Server, serve
-from worker.wire.streams import Inbound, LinkPacket, Outbound
+from worker.wire.server import Accepted, WireServer, serve
+from worker.wire.streams import Inbound, LinkPacket, OutboundStream
 from worker.wire.vocabulary import PROTOCOL
 
 
@@ -56,11 +56,11 @@ __all__ = [
     "Handler",
     "Inbound",
     "LinkPacket",
-    "Outbound",
+    "OutboundStream",
     "Peers",
     "ProtocolError",
     "RemoteFault",
-    "Server",
+    "WireServer",
     "WrongDeployment",
     "connect",
     "decode",

@@ -11,7 +11,7 @@ from domains.errors import HeadraceError
 from worker.protocol.messages import Hello, Placed, StreamAck, StreamOpen, Welcome
 from worker.wire.connection import Connection, connect
 from worker.wire.errors import ConnectionLost, ProtocolError
-from worker.wire.streams import Outbound
+from worker.wire.streams import OutboundStream
 
 BACK_OFF_FIRST = 0.02
 """Seconds before the second attempt. A blip is over at once, and views stand still meanwhile."""
@@ -46,7 +46,7 @@ class Peer:
         self.trouble = ""
         """Why there is no connection."""
         self._hello = hello
-        self._outbound = Outbound()
+        self._outbound = OutboundStream()
         self._connection: Connection | None = None
         self._resumed = False
         self._sent = 0

@@ -42,7 +42,7 @@ class Accepted(Connection):
 
     hello: Hello
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: WireServer) -> None:
         super().__init__(server.handler, silence=server.client_silence, beats=False)
         self.server = server
         self._cutter.limit = GREETING_MAX
@@ -112,7 +112,7 @@ class Accepted(Connection):
         super()._notice(message)
 
 
-class Server:
+class WireServer:
     """Made by ``serve``."""
 
     def __init__(
@@ -192,12 +192,12 @@ async def serve(
     incarnation: int,
     greeting_seconds: float = GREETING_SECONDS,
     client_silence: float = CLIENT_SILENCE,
-) -> Server:
+) -> WireServer:
     """Listen (on any free port where ``port`` is 0, see ``Server.port``). Unavailable where that cannot be.
 
     ``handler(connection, message)`` answers requests and takes notices; ``connection.hello`` says whose they are.
     """
-    server = Server(
+    server = WireServer(
         deployment, handler, name, incarnation, greeting_seconds=greeting_seconds, client_silence=client_silence
     )
     await server.listen(host, port)

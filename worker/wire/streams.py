@@ -34,7 +34,7 @@ FRAME_ITEMS = 4096
 """… or this many items: decoding them takes the event loop some 10 ms, and others wait for that."""
 
 
-class Outbound:
+class OutboundStream:
     """The sending end."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from controller.cluster.leader.fleet import Fleet
 from controller.cluster.leader.handles import together
-from controller.cluster.leader.ledger import Ledger
+from controller.cluster.leader.ledger import StateLedger
 from controller.cluster.state import ClusterState
 from controller.migrating.bulk.choice import Builder
 from controller.migrating.bulk.job_files import RUNS, STAGING, JobFiles, epoch_of, id_of
@@ -37,7 +37,7 @@ PAUSE_SECONDS = 600.0
 """Between two looks. Each lists two directories; what lies there until then takes room, and nothing else."""
 
 
-async def keep_clear(files: JobFiles, archive: str, since: int, ledger: Ledger) -> None:
+async def keep_clear(files: JobFiles, archive: str, since: int, ledger: StateLedger) -> None:
     """For ever, as the leader that took over in epoch ``since``."""
 
     def is_forsaken(id: str) -> bool:
@@ -56,7 +56,7 @@ async def keep_clear(files: JobFiles, archive: str, since: int, ledger: Ledger) 
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def is_settled(ledger: Ledger) -> bool:
+async def is_settled(ledger: StateLedger) -> bool:
     """Whether what this leader has decided is known: a write may have been done although its answer was lost."""
     try:
         await ledger.settle()
@@ -91,7 +91,7 @@ class ClusterSource:
     """See :class:`controller.migrating.bulk.job_files.BulkSource`: the archivers of the workers that have base
     tables."""
 
-    def __init__(self, url: str, fleet: Fleet, ledger: Ledger, files: JobFiles) -> None:
+    def __init__(self, url: str, fleet: Fleet, ledger: StateLedger, files: JobFiles) -> None:
         self.url = url
         self.files = files
         self._fleet = fleet

@@ -14,7 +14,7 @@ from controller.cluster.leader.leader import Leader, LeaderSettings, status_of
 from controller.cluster.replica import Replica
 from controller.cluster.state import ClusterState
 from domains.errors import HeadraceError, Unavailable
-from zookeeper.authority import Change, ClusterAuthority, Election
+from zookeeper.authority import ClusterAuthority, Election, StateChange
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import ControllerDescriptor
 
@@ -45,8 +45,8 @@ class Follower:
             self._task = None
         return self.replica
 
-    def _announced(self, change: Change) -> None:
-        if change in (Change.STATE, Change.CONNECTION):
+    def _announced(self, change: StateChange) -> None:
+        if change in (StateChange.STATE, StateChange.CONNECTION):
             self._changed.set()
 
     async def _follow(self) -> None:

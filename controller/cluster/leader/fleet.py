@@ -27,7 +27,7 @@ from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex
 from worker.protocol.messages import Ping, Pong, StaleEpoch
 from worker.wire.errors import ConnectionLost
-from zookeeper.authority import Change, ClusterAuthority
+from zookeeper.authority import ClusterAuthority, StateChange
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import WorkerDescriptor
 
@@ -165,8 +165,8 @@ class Fleet:
 
     # --- who is there -------------------------------------------------------------------------------------------
 
-    def _announced(self, change: Change) -> None:
-        if change in (Change.WORKERS, Change.CONNECTION) and not self._closed:
+    def _announced(self, change: StateChange) -> None:
+        if change in (StateChange.WORKERS, StateChange.CONNECTION) and not self._closed:
             self._changed.set()
 
     async def _following(self) -> None:

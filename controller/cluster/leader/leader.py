@@ -25,12 +25,12 @@ from typing import Any
 from controller.cluster.leader.building import BulkSettings, ClusterSource, builder_of, keep_clear
 from controller.cluster.leader.fleet import Fleet, Timing
 from controller.cluster.leader.handles import Connect, Deposed
-from controller.cluster.leader.ledger import RETRY_SECONDS, Ledger
-from controller.cluster.leader.performing import Calm, ClusterBook, ClusterExecutor
-from controller.cluster.leader.placing import Taking, rebalance
+from controller.cluster.leader.ledger import RETRY_SECONDS, StateLedger
+from controller.cluster.leader.performing import ClusterBook, ClusterExecutor, StableEpoch
+from controller.cluster.leader.placing import PlacementPolicy, rebalance
 from controller.cluster.leader.reconcile import loads
 from controller.cluster.leader.recovery import Recovery
-from controller.cluster.lost_shards.rebuilding import RebuildOperations, Rebuilds
+from controller.cluster.lost_shards.rebuilding import RebuildOperations, RebuildOutcomes
 from controller.cluster.lost_shards.refilling import Refill
 from controller.cluster.replica import Replica
 from controller.cluster.state import ClusterState
@@ -81,17 +81,17 @@ class Leader:
         """``replica`` is what a candidate has followed, so that little is left to plan."""
         self.authority = authority
         self.settings = settings
-        self.calm = Calm()
-        self.ledger = Ledger(authority, settings.writer, self.deposed)
+        self.calm = StableEpoch()
+        self.ledger = StateLedger(authority, settings.writer, self.deposed)
         self.fleet = Fleet(authority, connect, settings.timing, self)
-        self.taking = Taking(self.fleet, self.ledger, settings.timing.trust_after)
+        self.taking = PlacementPolicy(self.fleet, self.ledger, settings.timing.trust_after)
         self.migrator: Migrator | None = None
         """None until it has taken over."""
         self.recovery: Recovery | None = None
         self.closed: dict[DomainIndex, str] = {}
         """Domains that nobody hosts, and why, as of the last round."""
         self.files = JobFiles()
-        self.rebuilds = Rebuilds()
+        self.rebuilds = RebuildOutcomes()
         self.rebuild_operations = RebuildOperations(self)
         self.trouble = "taking over"
         """What keeps it from calm, if anything does."""

@@ -22,7 +22,7 @@ RETRY_SECONDS = 0.1
 """Between two tries to reach ZooKeeper. An ensemble elects a new leader in some 0.2 s."""
 
 
-class Ledger:
+class StateLedger:
     """``state`` is what was decided last, as far as is known; None before the deployment's first start."""
 
     def __init__(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from controller.cluster.leader.fleet import Fleet, Timing
 from controller.cluster.leader.handles import Deposed
-from controller.cluster.leader.ledger import Ledger
+from controller.cluster.leader.ledger import StateLedger
 from controller.cluster.replica import Replica
 from controller.cluster.state import ClusterState
 from controller.migrating.executor import Interrupted
@@ -84,7 +84,7 @@ async def _arrived(goal: Mapping[LinkId, Place], reached: Reached, look: Look, p
     return reached
 
 
-class Calm:
+class StableEpoch:
     """Whether the graph is as it was decided; ``number`` grows whenever that may have ceased to be so."""
 
     def __init__(self) -> None:
@@ -134,8 +134,8 @@ class ClusterExecutor:
     def __init__(
         self,
         fleet: Fleet,
-        ledger: Ledger,
-        calm: Calm,
+        ledger: StateLedger,
+        calm: StableEpoch,
         timing: Timing,
         disturb: Callable[[str], None],
         trouble: Callable[[], str],
@@ -228,7 +228,7 @@ class ClusterBook:
     """See :class:`controller.migrating.executor.Book`. The replica is the leader's: recoveries follow the recipe by it
     too."""
 
-    def __init__(self, ledger: Ledger, replica: Replica, executor: ClusterExecutor, timing: Timing) -> None:
+    def __init__(self, ledger: StateLedger, replica: Replica, executor: ClusterExecutor, timing: Timing) -> None:
         self._ledger = ledger
         self._replica = replica
         self._executor = executor

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 from math import inf
 
 from controller.cluster.leader.fleet import Fleet
-from controller.cluster.leader.ledger import Ledger
+from controller.cluster.leader.ledger import StateLedger
 
 Load = Mapping[DomainIndex, float]
 NEVER = float("-inf")
@@ -188,10 +188,10 @@ REFUSED_SECONDS = 60.0
 still holds, a disk that was full. Much longer than the pause between two rounds, so that all have their turn."""
 
 
-class Taking:
+class PlacementPolicy:
     """Of one leader. Workers are given with their data directories: a shard goes only where its directory is."""
 
-    def __init__(self, fleet: Fleet, ledger: Ledger, trust_after: float) -> None:
+    def __init__(self, fleet: Fleet, ledger: StateLedger, trust_after: float) -> None:
         self._fleet = fleet
         self._ledger = ledger
         self._trust_after = trust_after

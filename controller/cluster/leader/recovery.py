@@ -43,9 +43,9 @@ from typing import Any
 from controller.cluster.leader import performing
 from controller.cluster.leader.fleet import Fleet, Member, Timing
 from controller.cluster.leader.handles import Deposed, together
-from controller.cluster.leader.ledger import Ledger
+from controller.cluster.leader.ledger import StateLedger
 from controller.cluster.leader.performing import look
-from controller.cluster.leader.placing import Taking
+from controller.cluster.leader.placing import PlacementPolicy
 from controller.cluster.leader.reconcile import (
     Repair,
     Reports,
@@ -60,7 +60,7 @@ from controller.cluster.leader.reconcile import (
     table_steps,
     tables_of,
 )
-from controller.cluster.lost_shards.rebuilding import Rebuilds
+from controller.cluster.lost_shards.rebuilding import RebuildOutcomes
 from controller.cluster.lost_shards.refilling import Refill
 from controller.cluster.replica import Replica
 from controller.cluster.state import Assignment, ClusterState
@@ -148,12 +148,12 @@ class Recovery:
     def __init__(
         self,
         fleet: Fleet,
-        ledger: Ledger,
+        ledger: StateLedger,
         replica: Replica,
         timing: Timing,
         check: Callable[[], None],
-        taking: Taking,
-        rebuilds: Rebuilds,
+        taking: PlacementPolicy,
+        rebuilds: RebuildOutcomes,
         refill: Refill,
     ) -> None:
         """``taking`` and ``rebuilds`` outlive the round."""

@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from controller.cluster.leader.building import is_settled, named_runs
-from controller.cluster.lost_shards.rebuild_way import Way, or_by_worker
+from controller.cluster.lost_shards.rebuild_way import RebuildMethod, or_by_worker
 from controller.migrating.bulk.building import started
 from controller.migrating.bulk.job_files import RUNS, url_of
 from domains.errors import HeadraceError, Unavailable
@@ -71,7 +71,7 @@ async def runs_of(leader: Leader, shown: Rebuilding) -> AsyncIterator[str]:
 
 async def fold_lost(
     leader: Leader,
-    way: Way,
+    way: RebuildMethod,
     runs: str,
     positions: Mapping[DomainIndex, Mapping[str, int]],
     check: Callable[[], None],

@@ -22,7 +22,7 @@ BY_WORKER = "or have the worker fold it by itself: --by worker"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RebuildMethod:
     by: str
     """``spark`` or ``worker``."""
     why: str
@@ -32,7 +32,7 @@ class Way:
     """Whose the way is, where it is not the worker's."""
 
 
-async def choose_way(bulk: BulkSettings, by: By, archived: Mapping[DomainIndex, ArchivedShard]) -> Way:
+async def choose_way(bulk: BulkSettings, by: By, archived: Mapping[DomainIndex, ArchivedShard]) -> RebuildMethod:
     """``archived`` is what the workers say of the lost shards.
 
     :raises BadRequest: Spark is asked for, and not to be had here.
@@ -40,12 +40,14 @@ async def choose_way(bulk: BulkSettings, by: By, archived: Mapping[DomainIndex, 
     """
     rows = sum(each.rows for each in archived.values())
     if by == WORKER:
-        return Way(WORKER, "as was asked", rows)
+        return RebuildMethod(WORKER, "as was asked", rows)
     missing = _missing(bulk)
     if by == "auto" and missing:
-        return Way(WORKER, missing, rows)
+        return RebuildMethod(WORKER, missing, rows)
     if by == "auto" and rows <= bulk.threshold:
-        return Way(WORKER, f"{rows:,} archived rows are not more than the threshold of {bulk.threshold:,}", rows)
+        return RebuildMethod(
+            WORKER, f"{rows:,} archived rows are not more than the threshold of {bulk.threshold:,}", rows
+        )
     if missing or bulk.folder is None:
         raise BadRequest(f"it cannot be rebuilt by Spark: {missing}", hint=BY_WORKER)
     for each in archived.values():
@@ -60,7 +62,7 @@ async def choose_way(bulk: BulkSettings, by: By, archived: Mapping[DomainIndex, 
     except HeadraceError as error:
         error.hint = or_by_worker(error.hint)
         raise
-    return Way(bulk.folder.name, "as was asked" if by == "spark" else above, rows, bulk.folder)
+    return RebuildMethod(bulk.folder.name, "as was asked" if by == "spark" else above, rows, bulk.folder)
 
 
 def _missing(bulk: BulkSettings) -> str:
@@ -91,7 +93,7 @@ class Rebuilding(Migration):
     rebuilt: list[dict[str, Any]] = field(default_factory=list)
     """What ``rebuild_lost`` answers."""
 
-    def begin(self, way: Way) -> None:
+    def begin(self, way: RebuildMethod) -> None:
         self.steps = (FOLD_AND_LOAD,) if way.folder is None else (FOLD, LOAD, FILL)
         self.step, self.done = self.steps[0], 0
         self.backfill = BackfillStatus(way.by, way.why, rows_total=way.rows)

@@ -27,7 +27,7 @@ from controller.cluster.leader.placing import place
 from controller.cluster.lost_shards import fencing
 from controller.cluster.lost_shards.fencing import heard_at_last
 from controller.cluster.lost_shards.rebuild_runs import fold_lost, runs_of, turn
-from controller.cluster.lost_shards.rebuild_way import LAST, WORKER, Rebuilding, Way, choose_way
+from controller.cluster.lost_shards.rebuild_way import LAST, WORKER, Rebuilding, RebuildMethod, choose_way
 from controller.cluster.lost_shards.refilling import Refills
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.migrating.executor import Interrupted
@@ -58,7 +58,7 @@ LOOK_MAX = 2.0
 Ask = Callable[[str, Any], Awaitable[Any]]
 
 
-class Rebuilds:
+class RebuildOutcomes:
     """What has come of the rebuilds that are decided; outlives the rounds of a leader."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ async def rebuild_lost(
 
 
 async def _fold(
-    leader: Leader, way: Way, runs: str, archived: Mapping[DomainIndex, ArchivedShard], shown: Rebuilding
+    leader: Leader, way: RebuildMethod, runs: str, archived: Mapping[DomainIndex, ArchivedShard], shown: Rebuilding
 ) -> None:
     positions = {
         domain: {base: each.positions[base] for base in _bases_of(leader, domain) if base in each.positions}

@@ -41,7 +41,7 @@ from domains.errors import HeadraceError
 from domains.plan.commands import AddNodes
 from migrations.change import Change
 from migrations.flow.plan import MigrationPlan, PlanStep, State
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 
 if TYPE_CHECKING:
     from controller.cluster.lost_shards.rebuild_way import Rebuilding
@@ -100,7 +100,7 @@ class Refill:
             return todo
         steps = (*todo.fresh, *todo.again)
         held = tuple(step for step in steps if isinstance(step.command, AddNodes) and step.command.held)
-        change = Change(state, Entry(), views=MigrationPlan(held, ()))
+        change = Change(state, RecipeEntry(), views=MigrationPlan(held, ()))
         self._choice = await self._chosen(change)
         if self._choice.runner is None:
             self._say(f"feed full states in slices ({self._choice.why})")

@@ -19,14 +19,14 @@ from controller.cluster.leader.handles import together
 from controller.cluster.serving.connections import Connections
 from controller.cluster.serving.directory import Directory
 from controller.cluster.state import ClusterState
-from controller.deployment import Archived
+from controller.deployment import ArchivedPositions
 from domains.archive.manifest import ArchiveError, ArchiveFenced
 from domains.errors import NotServed, StorageFailure, Unavailable
 from domains.plan.sharding import base_shard
 from migrations.flow.plan import State
 from worker.protocol.operations import ArchivePositions, ArchiveRequest
 from worker.protocol.schema_version import version_of
-from worker.service.archiving import Taken
+from worker.service.archiving import ArchivePass
 
 if TYPE_CHECKING:
     from controller.cluster.leader.leader import Leader
@@ -35,7 +35,7 @@ TRIES = 10
 AGAIN_SECONDS = 0.2
 """Between two: a table is created or dropped in all shards within some of them, a lost worker is replaced in a few."""
 
-Keep = Callable[[str, Taken, ClusterState], Awaitable[Taken]]
+Keep = Callable[[str, ArchivePass, ClusterState], Awaitable[ArchivePass]]
 """Records a cut in the archive under a URL."""
 
 
@@ -63,7 +63,7 @@ Look = Callable[[], Awaitable[Decided]]
 Ask = Callable[[str], Awaitable[ArchivePositions]]
 
 
-async def cut_cluster(look: Look, ask: Ask, keep: Keep) -> Archived:
+async def cut_cluster(look: Look, ask: Ask, keep: Keep) -> ArchivedPositions:
     """
     :raises ArchiveError: a shard could not be archived.
     :raises BadRequest: a worker has no archive.
@@ -74,7 +74,7 @@ async def cut_cluster(look: Look, ask: Ask, keep: Keep) -> Archived:
             decided = await look()
             url, taken = await _cut(decided, ask)
             kept = await keep(url, taken, decided.cluster)
-            return Archived.of(url, kept, decided.cluster.shards)
+            return ArchivedPositions.of(url, kept, decided.cluster.shards)
         except (Unavailable, StorageFailure) as error:
             passes = not isinstance(error, ArchiveError) or isinstance(error, ArchiveFenced)
             if not left or not passes:
@@ -83,9 +83,9 @@ async def cut_cluster(look: Look, ask: Ask, keep: Keep) -> Archived:
     raise AssertionError("the last try answers or raises")
 
 
-async def _cut(decided: Decided, ask: Ask) -> tuple[str, Taken]:
+async def _cut(decided: Decided, ask: Ask) -> tuple[str, ArchivePass]:
     told: list[ArchivePositions] = await together(ask(worker) for worker in decided.workers)
-    taken = Taken({}, {}, {}, "", decided.cluster.recipe.to_json().decode())
+    taken = ArchivePass({}, {}, {}, "", decided.cluster.recipe.to_json().decode())
     for each in told:
         taken.positions.update(each.positions)
         taken.identities.update(each.identities)
@@ -111,7 +111,7 @@ def check_same_tables(decided: dict[str, int], cut: dict[str, int]) -> None:
 # --- for an api process, and for the leader ----------------------------------------------------------------------
 
 
-async def archive_cluster(directory: Directory, connections: Connections) -> Archived:
+async def archive_cluster(directory: Directory, connections: Connections) -> ArchivedPositions:
     """See :func:`cut_cluster`."""
 
     async def look() -> Decided:
@@ -135,7 +135,7 @@ async def archive_cluster(directory: Directory, connections: Connections) -> Arc
     return await cut_cluster(look, ask, keep_in_archive())
 
 
-async def archive_led(leader: Leader, retention: float | None, *, urgent: bool = True) -> Archived:
+async def archive_led(leader: Leader, retention: float | None, *, urgent: bool = True) -> ArchivedPositions:
     """The same by the leader; what is ``urgent`` takes no rests. Raises Deposed where it leads no more."""
 
     async def look() -> Decided:
@@ -153,7 +153,7 @@ async def archive_led(leader: Leader, retention: float | None, *, urgent: bool =
 
 
 def keep_in_archive(retention: float | None = None) -> Keep:
-    async def keep(url: str, taken: Taken, decided: ClusterState) -> Taken:
+    async def keep(url: str, taken: ArchivePass, decided: ClusterState) -> ArchivePass:
         from worker.archive.recipes import keep_recipe  # Late: it loads pyarrow.
 
         assert taken.recipe is not None

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from controller.cluster.serving.connections import Connections, OutcomeUnknown, ReaderGone, ReaderMaps
 from controller.cluster.serving.directory import Directory
-from controller.cluster.serving.domain_router import Asking
+from controller.cluster.serving.domain_router import DomainRouter
 from controller.hosts import Asked, ReaderShard, SchemaChanged
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, ReadTimeout, Unavailable
@@ -38,7 +38,7 @@ from worker.reader_map.merging import HeldRow
 # Survivors may not have heard of a shard's last writes, but whoever had them answered knows of them to the last.
 
 
-class Acknowledged:
+class AcknowledgedPositions:
     def __init__(self) -> None:
         self.positions: Clock = {}
         """Of each base shard, the greatest position of a write that was answered here."""
@@ -80,11 +80,11 @@ class ClusterHosts:
         self._directory = directory
         self._connections = connections
         self._maps = maps
-        self._asking = Asking(directory, connections)
+        self._asking = DomainRouter(directory, connections)
         self._layouts: dict[Place, tuple[Node, ReaderLayout]] = {}
         self._reached: dict[Place, tuple[int, Clock]] = {}
         """What readers are known to reflect, and in which incarnation of their domain."""
-        self.acknowledged = Acknowledged()
+        self.acknowledged = AcknowledgedPositions()
         directory.on_moved.append(self._moved)
 
     def _moved(self) -> None:

@@ -23,14 +23,14 @@ from controller.cluster.serving.cluster_hosts import ClusterHosts
 from controller.cluster.serving.connections import Connections, ReaderMaps
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.overview import PATIENCE, Overview, with_leaders_view
-from controller.deployment import Archived, MigrationStatus
+from controller.deployment import ArchivedPositions, MigrationStatus
 from controller.embedded.opening import Opening
 from controller.lookups.view_lookup import ViewLookup
 from controller.serving import Serving
 from domains.errors import Cancelled, HeadraceError, LeaderLost, NoLeader, NotFound, Unavailable, UnknownName
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from worker.protocol.messages import Hello
 from zookeeper.authority import ClusterAuthority
 
@@ -40,7 +40,7 @@ from zookeeper.authority import ClusterAuthority
 class LeaderDoor(Protocol):
     """Raises what the leader answers, and NoLeader; what was asked may have been done where it raises LeaderLost."""
 
-    async def run(self, entry: Entry, sql: str) -> None:
+    async def run(self, entry: RecipeEntry, sql: str) -> None:
         """Have a migration done, and wait for its end; raises what made it fail."""
 
     async def start(self, sql: str) -> MigrationStatus:
@@ -147,7 +147,7 @@ class ClusterDeployment(Serving):
 
     # --- changes of the graph -----------------------------------------------------------------------------------
 
-    async def run(self, entry: Entry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
+    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
         del parsed  # The leader plans.
         # A reader, or the view of a SELECT, may be asked for any number of times.
         again = not entry.statements or entry.ad_hoc
@@ -219,7 +219,7 @@ class ClusterDeployment(Serving):
         except (HeadraceError, TimeoutError):
             return {}
 
-    async def archive(self) -> Archived:
+    async def archive(self) -> ArchivedPositions:
         return await archive_cluster(self.directory, self._connections)
 
     def stopping(self) -> None:

@@ -19,7 +19,7 @@ from domains.errors import Cancelled, HeadraceError, Unavailable
 from domains.plan.graph import DomainIndex
 from migrations.flow.plan import State
 from migrations.recipe import Recipe
-from zookeeper.authority import Change, ClusterAuthority
+from zookeeper.authority import ClusterAuthority, StateChange
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 
@@ -115,7 +115,7 @@ class Directory:
             await asyncio.wait([refreshing], timeout=CATCH_UP_SECONDS)
         refreshing.cancel()
 
-    def _announced(self, change: Change) -> None:
+    def _announced(self, change: StateChange) -> None:
         self._wanted.set()
 
     async def _follow(self) -> None:

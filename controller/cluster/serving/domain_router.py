@@ -42,7 +42,7 @@ GRACE_SECONDS = 1.0
 
 
 @dataclass(eq=False)
-class Asked:
+class RoutedRequest:
     """A request under way."""
 
     domain: DomainIndex
@@ -52,11 +52,11 @@ class Asked:
     repeatable: bool
 
 
-class Asking:
+class DomainRouter:
     def __init__(self, directory: Directory, connections: Connections) -> None:
         self._directory = directory
         self._connections = connections
-        self._asked: set[Asked] = set()
+        self._asked: set[RoutedRequest] = set()
         directory.on_moved.append(self._moved)
 
     async def ask(
@@ -144,7 +144,7 @@ class Asking:
         if self._directory.assignment(domain) != place:  # Else nobody would say so any more, see ``_moved``.
             raise NotServed(f'domain {domain} was taken from worker "{owner.name}" meanwhile')
         left = deadline - asyncio.get_running_loop().time()
-        asked = Asked(domain, place, connection.ask(message(max(0.0, left))), repeatable)
+        asked = RoutedRequest(domain, place, connection.ask(message(max(0.0, left))), repeatable)
         self._asked.add(asked)
         try:
             async with asyncio.timeout_at(deadline):
@@ -172,7 +172,7 @@ class Asking:
                     asyncio.get_running_loop().call_later(GRACE_SECONDS, _give_up, asked)
 
 
-def _give_up(asked: Asked) -> None:
+def _give_up(asked: RoutedRequest) -> None:
     if not asked.answer.done():
         asked.answer.set_exception(ConnectionLost("the domain was given to another worker meanwhile", sent=True))
 

@@ -17,7 +17,7 @@ from domains.plan.commands import Activate, AddNodes, Feed, Follow, LoadState, S
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from domains.plan.sharding import table_of
-from migrations.backfill.job import Job, JobProgress, StateFile, TableShard
+from migrations.backfill.job import BulkJob, JobProgress, StateFile, TableShard
 from migrations.backfill.runner import BulkRunner
 from migrations.backfill.stages import bases_fed, bulk_domains, stages_of
 from migrations.change import Change
@@ -26,11 +26,11 @@ from migrations.flow.plan import PlanStep
 # Beginning a job in a thread, so that whoever is cancelled meanwhile leaves nothing that runs on.
 
 
-class Run(Protocol):
+class BulkBuilding(Protocol):
     def cancel(self) -> None: ...
 
 
-AnyRun = TypeVar("AnyRun", bound=Run)
+AnyRun = TypeVar("AnyRun", bound=BulkBuilding)
 
 
 async def started(start: Callable[[], AnyRun]) -> AnyRun:
@@ -172,7 +172,7 @@ class _Build:
     def _show(self, progress: JobProgress) -> None:
         self._migration.show_job(self._choice.way, self._choice.why, progress)
 
-    async def _job(self, positions: Clock) -> Job:
+    async def _job(self, positions: Clock) -> BulkJob:
         flow, rows = self._flow, self._choice.rows
         schemas = {schema.name: schema for schema in self._change.state.catalog.tables.values()}
         bases = sorted(bases_fed(flow, self._plan))
@@ -183,7 +183,7 @@ class _Build:
             for base, (table, _), manifest in zip(bases, named, manifests, strict=True)
         )
         stages = stages_of(flow, self._plan, schemas, rows)
-        return Job(self._migration.id, self._source.url, self._staging, tables, stages)
+        return BulkJob(self._migration.id, self._source.url, self._staging, tables, stages)
 
     # --- its states ---------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from controller.migrating.bulk.local_runner import progress_line, results_line
 from domains.errors import HeadraceError
 from domains.language.types import Delta
 from domains.plan.graph import Columns, NodeIndex
-from migrations.backfill.job import Digest, Flow, Job, JobProgress, StateFile, TableShard, Task, frame
+from migrations.backfill.job import BulkJob, Digest, Flow, JobProgress, StateFile, TableShard, Task, frame
 from migrations.backfill.runner import BulkFailed
 from migrations.backfill.spark.launching import give_way
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
@@ -37,8 +37,8 @@ TELL_SECONDS = 0.2
 """Between two lines about progress."""
 
 
-class Child:
-    def __init__(self, job: Job, spool: Path) -> None:
+class JobChild:
+    def __init__(self, job: BulkJob, spool: Path) -> None:
         self._job = job
         self._archive, self._staging = Place(job.archive), Place(job.staging)
         self._spool = spool
@@ -146,11 +146,11 @@ def main(spool: Path) -> int:
 def _run(spool: Path) -> int:
     give_way()
     pipe = sys.stdin.buffer
-    job: Job = pickle.loads(pipe.read(struct.unpack(">Q", pipe.read(8))[0]))
+    job: BulkJob = pickle.loads(pipe.read(struct.unpack(">Q", pipe.read(8))[0]))
     Thread(target=_end_with_input, daemon=True).start()
     expect_long_lives()
     try:
-        files = Child(job, spool).run()
+        files = JobChild(job, spool).run()
     except HeadraceError as error:
         print(_error_line(error), flush=True)
         return 1

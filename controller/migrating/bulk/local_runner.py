@@ -23,7 +23,7 @@ from domains import errors
 from domains.archive.manifest import ArchiveError
 from domains.errors import HeadraceError, Unavailable
 from domains.language.types import TableSchema
-from migrations.backfill.job import Job, JobProgress, StateFile
+from migrations.backfill.job import BulkJob, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed, how_it_ended
 
 CANCEL_SECONDS = 5.0
@@ -40,14 +40,14 @@ class LocalRunner:
     def check(self, tables: Sequence[TableSchema]) -> None:
         """It needs nothing that is not there."""
 
-    def start(self, job: Job) -> LocalRun:
+    def start(self, job: BulkJob) -> LocalRun:
         return LocalRun(job)
 
 
 class LocalRun:
     """See :class:`migrations.backfill.runner.BulkRun`."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BulkJob) -> None:
         self._lock = Lock()
         self._progress = JobProgress(total=job.rows, stages=len(job.stages))
         self._results: tuple[StateFile, ...] | None = None
@@ -75,7 +75,7 @@ class LocalRun:
             shutil.rmtree(self.spool, ignore_errors=True)
             raise Unavailable(f"no process can be begun to compute it: {error.strerror}", hint="try again") from error
 
-    def _tell(self, job: Job) -> None:
+    def _tell(self, job: BulkJob) -> None:
         assert self.process.stdin is not None
         data = pickle.dumps(job)
         try:

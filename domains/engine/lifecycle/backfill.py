@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from domains.engine.forward import ForwardPass
 from domains.language.types import Delta, Row
 from domains.operators.aggregate import GroupIndex
-from domains.operators.edges import Base
+from domains.operators.edges import BaseOperator
 from domains.operators.operator import Vertex
 from domains.plan import graph
 from domains.plan.graph import Columns
@@ -45,7 +45,7 @@ class Backfill:
         self.begun = False
         self._bases: dict[str, list[Vertex]] = {}
         for vertex in bases:
-            assert isinstance(vertex.operator, Base)
+            assert isinstance(vertex.operator, BaseOperator)
             self._bases.setdefault(vertex.operator.table, []).append(vertex)
         self._waiting = in_order({table: store.table(table).row_count for table in self._bases})
         self._cursor: bytes | None = None
@@ -110,7 +110,9 @@ class Backfill:
         if not rows:
             return []
         return [
-            (vertex, vertex.operator.cut(rows)) for vertex in self._bases[table] if isinstance(vertex.operator, Base)
+            (vertex, vertex.operator.cut(rows))
+            for vertex in self._bases[table]
+            if isinstance(vertex.operator, BaseOperator)
         ]
 
 

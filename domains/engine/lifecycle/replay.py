@@ -42,7 +42,7 @@ from domains.engine.forward import ForwardPass
 from domains.engine.lifecycle.backfill import feed_whole
 from domains.language.types import Delta, Row
 from domains.operators.aggregate import GroupIndex
-from domains.operators.edges import Base, Reader
+from domains.operators.edges import BaseOperator, ReaderOperator
 from domains.operators.operator import Vertex
 from domains.operators.state import Index, RowIndex
 from domains.operators.topk import TopIndex
@@ -86,7 +86,7 @@ def load(vertex: Vertex, items: Sequence[Any]) -> list[Delta]:
     A reader's are to be published by the caller.
     """
     rows: Iterable[Delta]
-    if isinstance(vertex.operator, Reader):
+    if isinstance(vertex.operator, ReaderOperator):
         return vertex.operator.kept(items)
     index = _leading(vertex)
     rows = index.load(items) if isinstance(index, (GroupIndex, WholeGroups, TopIndex)) else items
@@ -112,7 +112,7 @@ GAIN = 2
 slices longer, and never keeps a replay from its end."""
 
 
-class Phase(Enum):
+class ReplayPhase(Enum):
     LOADING = "loading"
     READING = "reading"
     REPLAYING = "replaying"
@@ -183,7 +183,7 @@ class Replay:
         self.begun = False
         self._bases: dict[str, list[Vertex]] = {}
         for vertex in bases:
-            assert isinstance(vertex.operator, Base)
+            assert isinstance(vertex.operator, BaseOperator)
             self._bases.setdefault(vertex.operator.table, []).append(vertex)
         self.positions = {table: store.position(table) for table in self._bases}
         """The replayed position of each table; before ``start``, that at which the log began to be kept."""
@@ -193,13 +193,13 @@ class Replay:
         self._turn = 0
         self._written = 0
         """Rows that came since the last slice."""
-        self.phase = Phase.LOADING
+        self.phase = ReplayPhase.LOADING
         self.rows = 0
         """Log rows replayed so far."""
 
     def begin(self, building: Iterable[Vertex], new_pass: Callable[[], ForwardPass]) -> None:
         """The first slice of the log, or the first rows over a link. Only the first call does anything."""
-        assert self.phase is not Phase.LOADING, "rows came before the states that they change were loaded"
+        assert self.phase is not ReplayPhase.LOADING, "rows came before the states that they change were loaded"
         if self.begun:
             return
         self.begun = True
@@ -207,7 +207,7 @@ class Replay:
 
     @property
     def finished(self) -> bool:
-        return self.phase is Phase.FOLLOWING
+        return self.phase is ReplayPhase.FOLLOWING
 
     def needs(self, table: str) -> int | None:
         """The position after which the table's log is needed; None where it is not."""
@@ -220,9 +220,9 @@ class Replay:
 
         Complete when the phase is REPLAYING. The first call says that all states are loaded.
         """
-        if self.phase is Phase.LOADING:
+        if self.phase is ReplayPhase.LOADING:
             self._begin_reading(positions)
-        if self.phase is not Phase.READING:
+        if self.phase is not ReplayPhase.READING:
             return 0
         rows, limit = 0, self._enough(limit)
         for table, later in self._later.items():
@@ -232,11 +232,11 @@ class Replay:
                     rows += len(deltas)
                     self._read[table] = sequence
         if rows < limit:
-            self.phase = Phase.REPLAYING
+            self.phase = ReplayPhase.REPLAYING
         return rows
 
     def _begin_reading(self, positions: Mapping[str, int]) -> None:
-        self.phase = Phase.READING
+        self.phase = ReplayPhase.READING
         for table, kept in self.positions.items():
             position = positions[table]
             assert kept <= position <= self._store.position(table), f'"{table}" is to be replayed from {position}'
@@ -253,9 +253,9 @@ class Replay:
 
     def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
         """What building vertices see of stored rows that were found by ``columns`` (positions in the stored row)."""
-        if self.phase is Phase.FOLLOWING:
+        if self.phase is ReplayPhase.FOLLOWING:
             return rows
-        assert self.phase is Phase.REPLAYING, f'"{table}" is looked up before its log was read'
+        assert self.phase is ReplayPhase.REPLAYING, f'"{table}" is looked up before its log was read'
         return self._later[table].before(columns, key, rows)
 
     # --- replaying ----------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class Replay:
 
         All tables have moved when this returns, so what it answers is to be fed in one pass.
         """
-        assert self.phase in (Phase.REPLAYING, Phase.FOLLOWING), "followed before the log was read"
+        assert self.phase in (ReplayPhase.REPLAYING, ReplayPhase.FOLLOWING), "followed before the log was read"
         fed: list[tuple[Vertex, list[Delta]]] = []
         tables = list(self._bases)
         rows, limit = 0, self._enough(limit)
@@ -279,7 +279,7 @@ class Replay:
         if all(self.positions[table] == self._store.position(table) for table in tables):
             assert not any(map(len, self._later.values())), "caught up, and something of the log is left"
             self._later.clear()
-            self.phase = Phase.FOLLOWING
+            self.phase = ReplayPhase.FOLLOWING
         return fed
 
     def _enough(self, limit: int) -> int:
@@ -306,12 +306,12 @@ class Replay:
         """Of an update to ``table``, which is in its log already, what the building vertices may see of it."""
         if table not in self._bases or not deltas:
             return []
-        if self.phase is Phase.FOLLOWING:
+        if self.phase is ReplayPhase.FOLLOWING:
             self.positions[table] = self._store.position(table)
             return self._to_bases(table, list(deltas))
-        if self.phase is not Phase.LOADING:
+        if self.phase is not ReplayPhase.LOADING:
             self._written += len(deltas)
-        if self.phase is Phase.REPLAYING and table in self._later:
+        if self.phase is ReplayPhase.REPLAYING and table in self._later:
             self._later[table].add(deltas)
         return []
 
@@ -319,7 +319,9 @@ class Replay:
         if not rows:
             return []
         return [
-            (vertex, vertex.operator.cut(rows)) for vertex in self._bases[table] if isinstance(vertex.operator, Base)
+            (vertex, vertex.operator.cut(rows))
+            for vertex in self._bases[table]
+            if isinstance(vertex.operator, BaseOperator)
         ]
 
 
@@ -332,7 +334,7 @@ def ways_looked_up(bases: Iterable[Vertex]) -> list[Columns] | None:
     ways: dict[Columns, None] = {}
     looked_up = False
     for base in bases:
-        assert isinstance(base.operator, Base)
+        assert isinstance(base.operator, BaseOperator)
         reached = list(base.children)
         while reached:
             vertex = reached.pop()

@@ -21,7 +21,7 @@ from headrace_client.connection import Connection
 
 from headrace.bench.measurement import Beside
 from headrace.bench.replaying.data import Tell, seldom
-from headrace.drills.cluster import Cluster, Shape, missing, placement
+from headrace.drills.cluster import ClusterShape, DrillCluster, missing, placement
 from headrace.drills.disk_loss import NEVER
 from headrace.errors import Unavailable
 
@@ -31,7 +31,7 @@ SAMPLE_SECONDS = 0.2
 
 
 @dataclass(slots=True)
-class Taken:
+class ProcessUse:
     """Bytes resident at most, and seconds of a processor. Processes that end between two looks are as of the last."""
 
     peaks: dict[str, int] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Processes(Beside):
     """Watched while the block lasts. ``pids`` says which there are by part, as they are started anew."""
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
-        self._pids, self.taken = pids, Taken()
+        self._pids, self.taken = pids, ProcessUse()
 
     def _begin(self) -> None:
         self._spent: dict[str, dict[psutil.Process, float]] = {}
@@ -158,7 +158,7 @@ def answers(url: str, rows: int) -> Answers:
         return Answers(counted, db.view("Ranking").lookup())
 
 
-SHAPE = Shape(workers=2, shards=2, controllers=1)
+SHAPE = ClusterShape(workers=2, shards=2, controllers=1)
 SECONDS = 120.0
 """Until a part that is started anew is there. A busy machine needs some ten."""
 LOOK_AGAIN = 0.05
@@ -167,7 +167,7 @@ LOOK_AGAIN = 0.05
 class OnDisks:
     """A cluster that runs."""
 
-    def __init__(self, cluster: Cluster, runner: asyncio.Runner) -> None:
+    def __init__(self, cluster: DrillCluster, runner: asyncio.Runner) -> None:
         self._cluster, self._runner = cluster, runner
         self.url = cluster.url
 
@@ -225,7 +225,7 @@ def on_disks(data: Path, master: str, threshold: int, tell: Tell) -> Iterator[On
         for name in (f"worker-{number}" for number in range(1, SHAPE.workers + 1))
     }
     special["controller-1"] = {"environment": {**archive, **spark}}
-    cluster = Cluster(data, SHAPE, special)
+    cluster = DrillCluster(data, SHAPE, special)
     with asyncio.Runner() as runner:
         try:
             runner.run(cluster.start())

@@ -37,13 +37,13 @@ from headrace.bench.rebuilding.cluster import (
     Answers,
     OnDisks,
     Processes,
-    Taken,
+    ProcessUse,
     answers,
     fill,
     on_disks,
     stories_of,
 )
-from headrace.bench.rebuilding.noticed import Reads, Waiting
+from headrace.bench.rebuilding.noticed import Reads, WaitingClient
 from headrace.bench.replaying.data import Tell, seldom
 from headrace.cli.rebuild import Operation, leader_url
 from headrace.errors import BadRequest, ServerFault, Unavailable
@@ -66,7 +66,7 @@ AGAIN_SECONDS = 0.05
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenByClient:
     """By a client that reads counts of the shard that is there."""
 
     reads: int
@@ -78,13 +78,13 @@ class Seen:
     said: list[str]
 
     @classmethod
-    def of(cls, reads: Reads, ordered: float) -> Seen:
+    def of(cls, reads: Reads, ordered: float) -> SeenByClient:
         at = round(reads.max_at - ordered, 2)
         return cls(reads.count, reads.errors, round(reads.p99_ms, 2), round(reads.max_ms, 1), at, reads.said)
 
 
 @dataclass(slots=True)
-class Way:
+class MeasuredRebuild:
     way: str
     base_rows: int
     """Of the lost shard's tables."""
@@ -97,9 +97,9 @@ class Way:
     """After how many seconds each step of the rebuild began, as its status has it."""
     told: list[dict[str, Any]]
     """What ``headrace rebuild --json`` prints."""
-    before: Seen
-    meanwhile: Seen
-    taken: Taken
+    before: SeenByClient
+    meanwhile: SeenByClient
+    taken: ProcessUse
     load_rows_per_second: float
     archive_seconds: float
     load: float
@@ -107,9 +107,9 @@ class Way:
 
 
 @dataclass(slots=True)
-class Figures:
+class RebuildFigures:
     rows: int
-    ways: list[Way] = field(default_factory=list)
+    ways: list[MeasuredRebuild] = field(default_factory=list)
 
 
 def run(
@@ -131,7 +131,7 @@ def run(
     if "spark" in ways and master == "none":
         raise BadRequest("Spark is turned off (--spark-master none)", hint="--ways worker")
     _check_java(ways)
-    printer, figures = console(stderr=True), Figures(rows)
+    printer, figures = console(stderr=True), RebuildFigures(rows)
 
     def tell(text: str) -> None:
         printer.print(text, markup=False, highlight=False)
@@ -154,7 +154,7 @@ def _check_java(ways: Sequence[str]) -> None:
         raise Unavailable(error.message, hint=error.hint) from error
 
 
-def _measure(data: Path, rows: int, way: str, master: str, tell: Tell) -> Way:
+def _measure(data: Path, rows: int, way: str, master: str, tell: Tell) -> MeasuredRebuild:
     tell(f"{way}: starting a cluster of {SHAPE.workers} workers …")
     with on_disks(data, master, threshold=0, tell=tell) as cluster:
         tell(f"loading {rows:,} rows …")
@@ -174,7 +174,7 @@ def _measure(data: Path, rows: int, way: str, master: str, tell: Tell) -> Way:
     return found
 
 
-def _lose(cluster: OnDisks, rows: int, way: str, tell: Tell) -> Way:
+def _lose(cluster: OnDisks, rows: int, way: str, tell: Tell) -> MeasuredRebuild:
     """A worker's disk and have it made anew."""
     lost = SHAPE.shards - 1
     of_lost, of_other = (
@@ -193,7 +193,7 @@ def _lose(cluster: OnDisks, rows: int, way: str, tell: Tell) -> Way:
         with _waiting(cluster.url, of_lost[-1]) as waiting:
             ordered, told, phases = _rebuilt(cluster, way, tell)
             base, full = (_answered(each, ordered) for each in waiting)
-    return Way(
+    return MeasuredRebuild(
         way=way,
         base_rows=sum(each["rows"] for each in told),
         base_seconds=base,
@@ -201,8 +201,8 @@ def _lose(cluster: OnDisks, rows: int, way: str, tell: Tell) -> Way:
         noticed_seconds=ordered - killed,
         phases=phases,
         told=told,
-        before=Seen.of(quiet, ordered),
-        meanwhile=Seen.of(meanwhile, ordered),
+        before=SeenByClient.of(quiet, ordered),
+        meanwhile=SeenByClient.of(meanwhile, ordered),
         taken=processes.taken,
         load_rows_per_second=0.0,
         archive_seconds=0.0,
@@ -211,9 +211,9 @@ def _lose(cluster: OnDisks, rows: int, way: str, tell: Tell) -> Way:
 
 
 @contextmanager
-def _waiting(url: str, story: int) -> Iterator[tuple[Waiting, Waiting]]:
+def _waiting(url: str, story: int) -> Iterator[tuple[WaitingClient, WaitingClient]]:
     """Who wait for a count of the lost shard, and for the full view. Neither is answered yet."""
-    waiting = Waiting(url, "Counted", story=story), Waiting(url, "Ranking")
+    waiting = WaitingClient(url, "Counted", story=story), WaitingClient(url, "Ranking")
     try:
         if any(each.wait(CLOSED_SECONDS) for each in waiting):
             raise ServerFault("a view answered whose shard is lost")
@@ -223,7 +223,7 @@ def _waiting(url: str, story: int) -> Iterator[tuple[Waiting, Waiting]]:
             each.end()
 
 
-def _answered(waiting: Waiting, ordered: float) -> float:
+def _answered(waiting: WaitingClient, ordered: float) -> float:
     if not waiting.wait(ANSWER_SECONDS):
         raise Unavailable(f"a view does not answer {ANSWER_SECONDS:g} s after the rebuild")
     assert waiting.at is not None
@@ -268,7 +268,7 @@ def judge(before: Answers, after: Answers) -> None:
         raise ServerFault(f"{counts} than before, and the ranking is {ranking}")
 
 
-def table(figures: Figures) -> Table:
+def table(figures: RebuildFigures) -> Table:
     shown = Table(title=f"a disk lost, {figures.rows:,} base rows, all archived", title_justify="left")
     shown.add_column("")
     for way in figures.ways:
@@ -279,7 +279,7 @@ def table(figures: Figures) -> Table:
     return shown
 
 
-def _column(way: Way, rows: int) -> Iterator[tuple[str, str]]:
+def _column(way: MeasuredRebuild, rows: int) -> Iterator[tuple[str, str]]:
     taken, before, meanwhile = way.taken, way.before, way.meanwhile
     yield "base rows that are lost", f"{way.base_rows:,}"
     yield "seconds until their shard answers", f"{way.base_seconds:.1f}"
@@ -298,5 +298,5 @@ def _column(way: Way, rows: int) -> Iterator[tuple[str, str]]:
     yield "load before", f"{way.load:.1f}"
 
 
-def _ratio(meanwhile: Seen, before: Seen) -> float:
+def _ratio(meanwhile: SeenByClient, before: SeenByClient) -> float:
     return meanwhile.p99_ms / max(before.p99_ms, 1e-9)

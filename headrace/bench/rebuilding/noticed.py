@@ -64,7 +64,7 @@ class Reads(Beside):
                 due, number = max(due + 1 / READS_PER_SECOND, time.perf_counter()), number + 1
 
 
-class Waiting:
+class WaitingClient:
     """A client that asks a view until it answers: what, and when, by ``time.perf_counter``."""
 
     def __init__(self, url: str, view: str, **key: Any) -> None:

@@ -199,7 +199,7 @@ WAYS = {"slices": {}, "local": {"PATH": "", "JAVA_HOME": ""}, "spark": {}}
 
 
 @dataclass(slots=True)
-class Way:
+class ReplayMethod:
     """How the view was built in one way, and what others noticed."""
 
     way: str
@@ -218,7 +218,7 @@ class Way:
 
 
 @dataclass(slots=True)
-class Figures:
+class ReplayFigures:
     rows: int
     load_rows_per_second: float = 0.0
     archive_rows_per_second: float = 0.0
@@ -229,7 +229,7 @@ class Figures:
     fold_spark_warm: float = 0.0
     load: float = 0.0
     """Of the machine at the start."""
-    ways: list[Way] = field(default_factory=list)
+    ways: list[ReplayMethod] = field(default_factory=list)
 
 
 def run(
@@ -251,9 +251,9 @@ def run(
         console().print(table)
 
 
-def _measure(folder: Path, rows: int, ways: Sequence[str], spark: SparkSettings, tell: Tell) -> Iterator[Figures]:
+def _measure(folder: Path, rows: int, ways: Sequence[str], spark: SparkSettings, tell: Tell) -> Iterator[ReplayFigures]:
     """The same figures again and again, with one way more each time."""
-    figures = Figures(rows, load=os.getloadavg()[0])
+    figures = ReplayFigures(rows, load=os.getloadavg()[0])
     loaded = ready(folder, rows, tell)
     figures.load_rows_per_second = rows / loaded if loaded else 0.0
     for number, way in enumerate(ways):
@@ -270,7 +270,9 @@ def _measure(folder: Path, rows: int, ways: Sequence[str], spark: SparkSettings,
         yield figures
 
 
-def _fold(folder: Path, figures: Figures, archived: dict[str, object], spark: SparkSettings | None, tell: Tell) -> None:
+def _fold(
+    folder: Path, figures: ReplayFigures, archived: dict[str, object], spark: SparkSettings | None, tell: Tell
+) -> None:
     from worker.archive.folding import fold  # Late: they load pyarrow.
     from worker.archive.manifests import load_manifest
     from worker.archive.place import Place
@@ -300,7 +302,7 @@ def _fold(folder: Path, figures: Figures, archived: dict[str, object], spark: Sp
     figures.fold_spark_warm = count / answer["seconds"]
 
 
-def _build(server: Watched, db: Connection, way: str, number: int, rows: int, tell: Tell) -> Way:
+def _build(server: Watched, db: Connection, way: str, number: int, rows: int, tell: Tell) -> ReplayMethod:
     name = f"Ranking{number}"
     db.execute(f"DROP VIEW IF EXISTS {name}")  # Of a run in this folder that was broken off.
     load, before = os.getloadavg()[0], _quiet(server, rows)
@@ -319,7 +321,9 @@ def _build(server: Watched, db: Connection, way: str, number: int, rows: int, te
         raise BadRequest(f"the view was built by {progress.backfill} and not by {way}: {progress.why}")
     after = _quiet(server, rows)
     writes, p99 = (before.writes + after.writes) / 2, p99_ms(before.reads + after.reads)
-    return Way(way, seconds, rows / seconds, noticed.writes, p99_ms(noticed.reads), writes, p99, used, phases, load)
+    return ReplayMethod(
+        way, seconds, rows / seconds, noticed.writes, p99_ms(noticed.reads), writes, p99, used, phases, load
+    )
 
 
 def _quiet(server: Watched, rows: int) -> Noticed:
@@ -351,7 +355,7 @@ def _followed(migration: Migration, tell: Tell) -> tuple[Progress, dict[str, flo
         time.sleep(POLL_SECONDS)
 
 
-def tables(figures: Figures) -> Iterator[Table]:
+def tables(figures: ReplayFigures) -> Iterator[Table]:
     first = Table(title=f"{figures.rows:,} base rows", title_justify="left")
     for name in ("", "rows a second"):
         first.add_column(name, justify="right" if name else "left")

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import psutil
 
-from headrace.drills.cluster import Cluster
+from headrace.drills.cluster import DrillCluster
 from worker.protocol.messages import Role, Status, StatusDocument
 from worker.wire import Connection, connect, greeting
 
@@ -67,7 +67,7 @@ class Spent:
 class Meter:
     """Reads a cluster's counters, over connections that stay open."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: DrillCluster) -> None:
         self._processes = {name: psutil.Process(pid) for name, pid in cluster.pids().items()}
         self._cluster = cluster
         self._connections: list[Connection] = []
@@ -120,7 +120,7 @@ def _said(document: Mapping[str, Any]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class CountSample:
     """One phase of one round on one cluster."""
 
     requests: int
@@ -139,10 +139,10 @@ class Sample:
 class Subject:
     """A cluster that is measured."""
 
-    cluster: Cluster
+    cluster: DrillCluster
     meter: Meter
     idle: Spent | None = None
-    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    samples: dict[str, list[CountSample]] = field(default_factory=dict)
     """By phase."""
 
     @property

@@ -29,7 +29,7 @@ from typing import Any
 import httpx
 
 from headrace.bench.program import VIEW, VIEWS, story
-from headrace.bench.scaling.counts import KINDS, Meter, Sample, Spent, Subject
+from headrace.bench.scaling.counts import KINDS, CountSample, Meter, Spent, Subject
 from headrace.bench.scaling.mixed_load import STORIES
 from headrace.bench.scaling.report import (
     PHASES,
@@ -38,13 +38,13 @@ from headrace.bench.scaling.report import (
     SHUFFLED,
     WHOLE,
     Effort,
-    Phase,
+    LoadPhase,
     costs_table,
     document,
     messages_table,
     verdict,
 )
-from headrace.drills.cluster import Cluster, Shape
+from headrace.drills.cluster import ClusterShape, DrillCluster
 from headrace.errors import BadRequest
 from headrace.render import console
 
@@ -68,7 +68,7 @@ FILL_SECONDS = 120.0
 Tell = Callable[[str], None]
 
 
-class LoadProcess:
+class MixedLoadProcess:
     """``mixed_load.py`` in a process of its own."""
 
     def __init__(self) -> None:
@@ -128,21 +128,21 @@ def parse_workers(text: str) -> list[int]:
 async def _measure(workers: Sequence[int], effort: Effort, tell: Tell) -> dict[str, list[Subject]]:
     fixed = max(SHARDS, workers[-1])
     return {
-        f"{fixed} shards": await _series([Shape(each, fixed, controllers=1) for each in workers], effort, tell),
-        "shards as workers": await _series([Shape(each, each, controllers=1) for each in workers], effort, tell),
+        f"{fixed} shards": await _series([ClusterShape(each, fixed, controllers=1) for each in workers], effort, tell),
+        "shards as workers": await _series([ClusterShape(each, each, controllers=1) for each in workers], effort, tell),
     }
 
 
-async def _series(shapes: Sequence[Shape], effort: Effort, tell: Tell) -> list[Subject]:
+async def _series(shapes: Sequence[ClusterShape], effort: Effort, tell: Tell) -> list[Subject]:
     async with AsyncExitStack() as opened:
         directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="headrace-scale-")))
-        load = LoadProcess()
+        load = MixedLoadProcess()
         opened.callback(load.close)
         subjects = []
         for shape in shapes:
             tell(f"starting {shape.workers} workers with {shape.shards} shards …")
             name = f"{shape.workers}-{shape.shards}"
-            subjects.append(await opened.enter_async_context(_subject(Cluster(directory / name, shape))))
+            subjects.append(await opened.enter_async_context(_subject(DrillCluster(directory / name, shape))))
         for each in subjects:
             await _idle(each, effort.idle_seconds)
         await _rounds(subjects, PHASES, load, effort, tell)
@@ -153,7 +153,7 @@ async def _series(shapes: Sequence[Shape], effort: Effort, tell: Tell) -> list[S
 
 
 @asynccontextmanager
-async def _subject(cluster: Cluster) -> AsyncIterator[Subject]:
+async def _subject(cluster: DrillCluster) -> AsyncIterator[Subject]:
     async with AsyncExitStack() as opened:
         opened.push_async_callback(cluster.stop)
         await cluster.start()
@@ -172,7 +172,7 @@ async def _idle(subject: Subject, seconds: float) -> None:
 
 
 async def _rounds(
-    subjects: Sequence[Subject], phases: Sequence[Phase], load: LoadProcess, effort: Effort, tell: Tell
+    subjects: Sequence[Subject], phases: Sequence[LoadPhase], load: MixedLoadProcess, effort: Effort, tell: Tell
 ) -> None:
     """One round before the first, to warm up; it is not counted."""
     for number in range(effort.rounds + 1):
@@ -186,7 +186,7 @@ async def _rounds(
                     subject.samples.setdefault(phase.name, []).append(sample)
 
 
-async def _sample(subject: Subject, phase: Phase, load: LoadProcess, effort: Effort, seed: int) -> Sample:
+async def _sample(subject: Subject, phase: LoadPhase, load: MixedLoadProcess, effort: Effort, seed: int) -> CountSample:
     meter = subject.meter
     said, cpu = await meter.said(), meter.cpu()
     outcome = await load.order(
@@ -199,7 +199,7 @@ async def _sample(subject: Subject, phase: Phase, load: LoadProcess, effort: Eff
         seed=seed,
     )
     spent = Spent(meter.cpu(), await meter.said()).since(Spent(cpu, said))
-    return Sample(outcome["requests"], outcome["writes"], outcome["rows"], outcome["seconds"], spent)
+    return CountSample(outcome["requests"], outcome["writes"], outcome["rows"], outcome["seconds"], spent)
 
 
 async def _fill(url: str) -> None:

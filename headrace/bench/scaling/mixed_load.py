@@ -78,7 +78,7 @@ def requests(mix: str, table: str, view: str, seed: int) -> Iterator[Prepared]:
     return cycle([(kind, made(kind)) for kind in kinds])
 
 
-class Load:
+class MixedLoad:
     def __init__(self) -> None:
         self._lines: dict[int, list[Line]] = {}
 
@@ -158,7 +158,7 @@ def _at(times: list[float], share: float) -> float:
 
 
 def main() -> None:
-    load = Load()
+    load = MixedLoad()
     for line in sys.stdin:
         print(json.dumps(load.obey(json.loads(line))), flush=True)
 

@@ -20,7 +20,7 @@ from controller.cluster.state import Assignment, ClusterState
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import LinkId, link_between
 from domains.plan.sharding import SHARDS_MAX
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Recipe, RecipeEntry
 from worker.protocol.messages import LinkPositions
 from worker.wire import encode
 
@@ -47,7 +47,7 @@ ENTRY_SECONDS = 1.5e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ModelCluster:
     machines: int
 
     @property
@@ -130,7 +130,7 @@ class Cluster:
         }
         recipe = Recipe()
         for number in range(views):
-            recipe = recipe.with_entry(Entry((_view(number),)))
+            recipe = recipe.with_entry(RecipeEntry((_view(number),)))
         return len(ClusterState("main", self.shards, self.machines, 1_000, placement, recipe).encode())
 
     def state_fetched(self) -> int:
@@ -159,7 +159,7 @@ def _link(shards: int, other: int) -> LinkId:
 
 # --- the table --------------------------------------------------------------------------------------------------
 
-Figure = Callable[[Cluster], str]
+Figure = Callable[[ModelCluster], str]
 
 ROWS: Sequence[tuple[str, str, Figure]] = (
     ("links of a shuffle", "S²", lambda c: f"{c.links():,}"),
@@ -196,7 +196,7 @@ def _size(count: int) -> str:
 
 def markdown() -> str:
     """The table of ``docs/scaling.md``."""
-    clusters = [Cluster(machines) for machines in MACHINES]
+    clusters = [ModelCluster(machines) for machines in MACHINES]
     heads = [f"{each.machines:,}" + (" (*)" if each.shards > SHARDS_MAX else "") for each in clusters]
     lines = ["| M = S = | formula | " + " | ".join(heads) + " |", "|---|---|" + "---:|" * len(clusters)]
     for name, formula, figure in ROWS:

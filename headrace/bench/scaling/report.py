@@ -11,7 +11,7 @@ from rich.table import Table
 
 from headrace.bench import measurement
 from headrace.bench.program import VIEW
-from headrace.bench.scaling.counts import KINDS, Sample, Subject
+from headrace.bench.scaling.counts import KINDS, CountSample, Subject
 
 # What ``headrace bench scale`` asks of its clusters, and for how long.
 
@@ -22,7 +22,7 @@ SHARDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class LoadPhase:
     """What the load asks for: see ``mixed_load.MIXES``."""
 
     name: str
@@ -33,15 +33,15 @@ class Phase:
 
 
 PHASES = (
-    Phase("mix", "mix"),
-    Phase("mix, same clients", "mix", same_clients=True),
-    Phase("reads", "reads"),
-    Phase("singles", "singles"),
-    Phase("batches", "batches"),
+    LoadPhase("mix", "mix"),
+    LoadPhase("mix, same clients", "mix", same_clients=True),
+    LoadPhase("reads", "reads"),
+    LoadPhase("singles", "singles"),
+    LoadPhase("batches", "batches"),
 )
 SHUFFLED = (
-    Phase("shuffled singles", "singles", "ballots", "BallotsOfStory"),
-    Phase("shuffled batches", "batches", "ballots", "BallotsOfStory"),
+    LoadPhase("shuffled singles", "singles", "ballots", "BallotsOfStory"),
+    LoadPhase("shuffled batches", "batches", "ballots", "BallotsOfStory"),
 )
 
 
@@ -56,7 +56,7 @@ class Effort:
     """For each worker; each has one request under way."""
     idle_seconds: float = 5.0
 
-    def connections(self, phase: Phase, workers: int) -> int:
+    def connections(self, phase: LoadPhase, workers: int) -> int:
         return SAME_CLIENTS if phase.same_clients else self.clients * workers
 
 
@@ -71,12 +71,12 @@ def compared(subject: Subject, base: Subject, phase: str) -> float:
     return median(ours.microseconds / theirs.microseconds for ours, theirs in pairs)
 
 
-def cost(samples: Sequence[Sample], *kinds: str) -> float:
+def cost(samples: Sequence[CountSample], *kinds: str) -> float:
     """µs of processor time a request, of these kinds of parts: the median of the rounds."""
     return median(1e6 * sum(each.spent.cpu[kind] for kind in kinds) / each.requests for each in samples)
 
 
-def each_write(samples: Sequence[Sample], name: str) -> float:
+def each_write(samples: Sequence[CountSample], name: str) -> float:
     """How many of what is counted come to one write, over all rounds."""
     return sum(each.spent.said[name] for each in samples) / max(1, sum(each.writes for each in samples))
 

@@ -44,7 +44,7 @@ PATIENCE = 12
 """Seconds for an orderly end after a signal; a little more than the session's own patience with the JVM."""
 
 
-class Stopped(SystemExit):
+class JobStopped(SystemExit):
     """A signal came."""
 
 
@@ -67,7 +67,7 @@ def main() -> int:
     except HeadraceError as error:
         reporter.say(ERROR, [error.code, error.message, error.hint])
         return 1
-    except Stopped:
+    except JobStopped:
         _end_group()
         return 128 + signal.SIGTERM
     except Exception as error:
@@ -93,7 +93,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     timer = Timer(PATIENCE, _end_now)
     timer.daemon = True
     timer.start()
-    raise Stopped(128 + signal.SIGTERM)
+    raise JobStopped(128 + signal.SIGTERM)
 
 
 def _end_with_input() -> None:

@@ -37,10 +37,18 @@ from domains.archive.rows import WEIGHT, restorer_of
 from domains.errors import HeadraceError
 from domains.language.types import Delta, Kind, SqlType
 from domains.plan.graph import Columns, NodeIndex
-from migrations.backfill.job import Digest, Flow, Job, Stage, StateFile, TableShard, Task, frame
+from migrations.backfill.job import BulkJob, Digest, Flow, JobStage, StateFile, TableShard, Task, frame
 from migrations.backfill.spark.fold import ShardAt, fold, stored_names
 from migrations.backfill.spark.reporting import INTERVAL as LOOK_SECONDS
-from migrations.backfill.spark.reporting import Marked, Reading, Reporter, Teller, Watch, error_of, tally_of
+from migrations.backfill.spark.reporting import (
+    FilesRead,
+    Marked,
+    Reporter,
+    StageWatch,
+    TaskReporter,
+    error_of,
+    tally_of,
+)
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 
@@ -68,12 +76,12 @@ BEGIN = -1
 
 def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> list[dict[str, Any]]:
     """The files of all states of the job, as :class:`StateFile` has them."""
-    job: Job = pickle.loads(b64decode(what["job"]))
+    job: BulkJob = pickle.loads(b64decode(what["job"]))
     return [asdict(file) for file in Bulk(spark, job, reporter).run()]
 
 
 class Bulk:
-    def __init__(self, spark: SparkSession, job: Job, reporter: Reporter) -> None:
+    def __init__(self, spark: SparkSession, job: BulkJob, reporter: Reporter) -> None:
         self._spark = spark
         self._job = job
         self._reporter = reporter
@@ -82,7 +90,7 @@ class Bulk:
         self._sent: list[DataFrame] = []
         self._rows: Accumulator[int] = spark.sparkContext.accumulator(0)
         """Fed by tasks that are done."""
-        self._tally, self._reading = tally_of(spark), Reading(spark)
+        self._tally, self._reading = tally_of(spark), FilesRead(spark)
         self._archived = sum(self._archived_rows(stage) for stage in job.stages)
         self._stages_done = 0
         self._begun: float | None = None
@@ -91,7 +99,7 @@ class Bulk:
     def run(self) -> list[StateFile]:
         files: list[StateFile] = []
         try:
-            with Watch(self._spark, self._reporter, self._progress):
+            with StageWatch(self._spark, self._reporter, self._progress):
                 self._check()
                 for stage in self._job.stages:
                     files += self._run_stage(stage)
@@ -108,7 +116,7 @@ class Bulk:
         """All segments at once. Raises ArchiveError."""
         check_all(self._spark, self._files, [each for table in self._job.tables for each in _at(table).segments])
 
-    def _archived_rows(self, stage: Stage) -> int:
+    def _archived_rows(self, stage: JobStage) -> int:
         bases = {base for base, _ in self._readers(stage)}
         return sum(segment.rows for base in bases for segment in _at(self._job.table(base)).segments)
 
@@ -124,7 +132,7 @@ class Bulk:
             left = round((time.monotonic() - self._begun) * (total - rows) / rows, 1)
         return {"rows": rows, "total": total, "stages_done": self._stages_done, "seconds_left": left}
 
-    def _run_stage(self, stage: Stage) -> list[StateFile]:
+    def _run_stage(self, stage: JobStage) -> list[StateFile]:
         tape = self._tape(stage)
         tasks, flows, staging = stage.tasks, self._flows, ArchiveFiles(self._job.staging)
         address, counted = self._tally.address, self._rows
@@ -133,9 +141,9 @@ class Bulk:
             reading = _Tape(batches)
             while (number := reading.task) is not None:
                 gc.disable()  # It would walk over growing states again and again, half of a task's time, for no cycle.
-                teller = Teller(address, stage.number, number)
+                teller = TaskReporter(address, stage.number, number)
 
-                def fed(rows: int, teller: Teller = teller) -> None:
+                def fed(rows: int, teller: TaskReporter = teller) -> None:
                     counted.add(rows)
                     teller.fed(rows)
 
@@ -155,7 +163,7 @@ class Bulk:
 
     # --- what the tasks read ----------------------------------------------------------------------------------------
 
-    def _tape(self, stage: Stage) -> DataFrame:
+    def _tape(self, stage: JobStage) -> DataFrame:
         """Everything that the stage's tasks read: (task, place, block)."""
         starts = self._spark.range(0, len(stage.tasks), 1, 1)
         tape = starts.selectExpr("CAST(id AS int) AS task", f"{BEGIN} AS place", "X'' AS data")
@@ -175,7 +183,7 @@ class Bulk:
         return tape
 
     @staticmethod
-    def _readers(stage: Stage) -> dict[tuple[str, Columns], list[tuple[int, int]]]:
+    def _readers(stage: JobStage) -> dict[tuple[str, Columns], list[tuple[int, int]]]:
         """By base shard and columns, the tasks that read them and at which place: behind their inputs."""
         readers: dict[tuple[str, Columns], list[tuple[int, int]]] = {}
         for number, task in enumerate(stage.tasks):

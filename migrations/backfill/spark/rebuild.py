@@ -30,7 +30,15 @@ from domains.archive.rows import LEADING, WEIGHT, archived_names, arrow_type_of
 from domains.errors import HeadraceError
 from domains.language.types import TableSchema
 from migrations.backfill.spark.fold import ShardAt, fold, stored_names
-from migrations.backfill.spark.reporting import Address, Reporter, Tally, Teller, Watch, error_of, tally_of
+from migrations.backfill.spark.reporting import (
+    ReportAddress,
+    Reporter,
+    StageWatch,
+    Tally,
+    TaskReporter,
+    error_of,
+    tally_of,
+)
 from migrations.backfill.spark.segments import CHUNK, ArchiveFiles
 
 DIGEST_BYTES = 16
@@ -47,7 +55,7 @@ def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> list[d
     tally = tally_of(spark)
     counts = _Counts(tally, sum(segment.rows for at in shards for segment in at.segments))
     try:
-        with Watch(spark, reporter, counts.told):
+        with StageWatch(spark, reporter, counts.told):
             for number, at in enumerate(shards):
                 named = f"{at.manifest.table}@{at.manifest.shard}"
                 reporter.progress(shard=named, stages_done=number, stages=len(shards))
@@ -88,7 +96,7 @@ class _Counts:
 
 
 def _written(
-    spark: SparkSession, files: ArchiveFiles, out: ArchiveFiles, at: ShardAt, address: Address, number: int
+    spark: SparkSession, files: ArchiveFiles, out: ArchiveFiles, at: ShardAt, address: ReportAddress, number: int
 ) -> dict[str, Any]:
     manifest, schema = at.manifest, at.manifest.schema_at(at.position)
     alone = replace(manifest, schemas=(schema,), segments=())
@@ -132,7 +140,7 @@ class _Writer:
     schema: TableSchema
     position: int
     epoch: int
-    address: Address
+    address: ReportAddress
     number: int
     """Which of the job's shards it is, for the tally."""
 
@@ -140,7 +148,7 @@ class _Writer:
         filesystem, root = self.out.open()
         path, rows = f"{root}/{self.file}", 0
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-        wanted, teller = self._columns(), Teller(self.address, 0, self.number)
+        wanted, teller = self._columns(), TaskReporter(self.address, 0, self.number)
         with filesystem.open_output_stream(path) as sink, pq.ParquetWriter(sink, wanted) as writer:
             for batch in batches:
                 rows += batch.num_rows

@@ -111,7 +111,7 @@ SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ReportAddress:
     """Where tasks tell, and by which secret. ``port`` is 0 where nobody listens."""
 
     host: str
@@ -130,7 +130,7 @@ class Tally:
         with suppress(OSError):
             self._socket.bind((bound, 0))
             port = self._socket.getsockname()[1]
-        self.address = Address(host, port, os.urandom(16))
+        self.address = ReportAddress(host, port, os.urandom(16))
 
     def rows(self) -> int:
         """Of all tasks, as far as they have told; of one that was tried twice, the more."""
@@ -157,7 +157,7 @@ def tally_of(spark: SparkSession) -> Tally:
     return Tally(conf.get("spark.driver.bindAddress") or host, host)
 
 
-class Reading:
+class FilesRead:
     """Rows that Spark has read of files since this was made. The store has no interface in Python: what it does not
     tell is 0."""
 
@@ -184,10 +184,10 @@ class Reading:
         return {stage for job in jobs if job is not None for stage in job.stageIds}
 
 
-class Teller:
+class TaskReporter:
     """A task's end."""
 
-    def __init__(self, address: Address, stage: int, task: int) -> None:
+    def __init__(self, address: ReportAddress, stage: int, task: int) -> None:
         self._address, self._place = address, (stage, task)
         self._rows, self._told = 0, time.monotonic()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -235,7 +235,7 @@ def set_output_aside() -> TextIO:
     return ours
 
 
-class Watch:
+class StageWatch:
     """A thread that tells how many tasks are done of the stages that have run, while the block lasts."""
 
     def __init__(self, spark: SparkSession, reporter: Reporter, extra: Callable[[], dict[str, Any]] = dict) -> None:
@@ -247,7 +247,7 @@ class Watch:
         self._over = Event()
         self._thread = Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> StageWatch:
         self._thread.start()
         return self
 

@@ -10,13 +10,13 @@ from typing import Any
 from domains.archive.rows import SPARKS_DIGITS, digits_of
 from domains.errors import HeadraceError, Unavailable
 from domains.language.types import Kind, TableSchema
-from migrations.backfill.job import Folding, Job, JobProgress, StateFile
+from migrations.backfill.job import BulkJob, Folding, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 from migrations.backfill.spark.launching import ABOUT, SparkFailed, SparkJob, check_java
 from migrations.backfill.spark.settings import SparkSettings
 
 
-def order_of(job: Job) -> dict[str, Any]:
+def order_of(job: BulkJob) -> dict[str, Any]:
     """What the child is told, and what ``bulk.run`` takes."""
     return {"job": b64encode(pickle.dumps(job)).decode("ascii"), ABOUT: job.rows}
 
@@ -39,14 +39,14 @@ class SparkRunner:
                     )
         check_java()
 
-    def start(self, job: Job) -> SparkRun:
+    def start(self, job: BulkJob) -> SparkRun:
         return SparkRun(job, SparkJob("bulk", order_of(job), self._settings))
 
 
 class SparkRun:
     """See :class:`migrations.backfill.runner.BulkRun`."""
 
-    def __init__(self, job: Job, child: SparkJob) -> None:
+    def __init__(self, job: BulkJob, child: SparkJob) -> None:
         self._job = job
         self.child = child
 

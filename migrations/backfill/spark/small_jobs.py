@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 import domains
 from domains.archive.rows import WEIGHT
 from migrations.backfill.spark.fold import fold, shards_at
-from migrations.backfill.spark.reporting import Reporter, Watch, error_of
+from migrations.backfill.spark.reporting import Reporter, StageWatch, error_of
 from migrations.backfill.spark.segments import ArchiveFiles
 
 # A job that reads files that are to be loaded: a task for each file, on whatever machine.
@@ -42,7 +42,7 @@ def read_files(spark: SparkSession, what: dict[str, Any], reporter: Reporter) ->
         function: Callable[[Any], Any] = getattr(import_module(module), name)
         return function(item)
 
-    with Watch(spark, reporter):
+    with StageWatch(spark, reporter):
         found: list[Any] = spark.sparkContext.parallelize(items, max(1, len(items))).map(act).collect()
     return found
 
@@ -70,7 +70,7 @@ def count_rows(spark: SparkSession, what: dict[str, Any], reporter: Reporter) ->
     files, counts = ArchiveFiles(what["archive"]), {}
     clock: dict[str, int] = what["clock"]
     began = time.monotonic()
-    with Watch(spark, reporter):
+    with StageWatch(spark, reporter):
         for table in sorted({base.partition("@")[0] for base in clock}):
             reporter.progress(table=table)
             rows = fold(spark, files, shards_at(files, table, clock))  # Its own errors are ours already.
@@ -89,7 +89,7 @@ def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> dict[s
         time.sleep(seconds)
         yield sys.executable, str(domains.__file__)
 
-    with Watch(spark, reporter):
+    with StageWatch(spark, reporter):
         found = spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(look).collect()
     return {
         "spark": spark.version,

@@ -38,7 +38,7 @@ from domains.language.functions.exact import rounded
 from domains.language.schema_json import schema_from_json
 from domains.language.types import Kind, Row, SqlType, TableSchema, Value
 from migrations.backfill.spark.fold import as_relation, fold, own_clock, shards_at
-from migrations.backfill.spark.reporting import Reporter, Watch, error_of
+from migrations.backfill.spark.reporting import Reporter, StageWatch, error_of
 from migrations.backfill.spark.segments import ArchiveFiles, check_all
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse.reading import parse_select
@@ -261,7 +261,7 @@ def run(spark: SparkSession, what: dict[str, Any], reporter: Reporter) -> dict[s
     """``{"archive": URL, "dumps": [path, …]}`` → ``{"views": [verdict, …]}``, one for each dump, in their order."""
     court, views = Court(spark, ArchiveFiles(what["archive"])), [HeldView(Path(path)) for path in what["dumps"]]
     verdicts = []
-    with Watch(spark, reporter):
+    with StageWatch(spark, reporter):
         court.check(views)
         for number, view in enumerate(views):
             reporter.progress(view=view.name, done=number, of=len(views))

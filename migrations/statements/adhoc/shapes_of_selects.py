@@ -28,7 +28,7 @@ from migrations.query.expressions.literals import literal
 from migrations.query.expressions.scalar import conjuncts
 from migrations.query.hints import partial_by, without_hints
 from migrations.statements.access import exact_value
-from migrations.statements.adhoc.supply import KINDS, MIRRORED, Sources, Wanted, read_sources, wanted
+from migrations.statements.adhoc.supply import KINDS, MIRRORED, SelectSources, WantedParameter, read_sources, wanted
 from migrations.statements.constants import Argument, placeholders
 from migrations.statements.names import AD_HOC_PREFIX
 from migrations.statements.subqueries import literal_node
@@ -170,7 +170,7 @@ def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, kee
     copy = query.copy()
     marks = placeholders(copy)
     making = _Making(copy, params, {id(node): number for number, node in enumerate(marks)})
-    sources = read_sources(copy, catalog) if isinstance(copy, exp.Select) else Sources(())
+    sources = read_sources(copy, catalog) if isinstance(copy, exp.Select) else SelectSources(())
     wants = wanted(copy, sources, catalog)
     if isinstance(copy, exp.Select):
         _supply(making, copy, wants)
@@ -189,7 +189,7 @@ def _made(query: exp.Query, catalog: Catalog, params: Sequence[Argument], *, kee
     return AdHoc(text, ad_hoc_name(text), tuple(making.arguments), not written, copy)
 
 
-def _supply(making: _Making, select: exp.Select, wants: list[Wanted]) -> None:
+def _supply(making: _Making, select: exp.Select, wants: list[WantedParameter]) -> None:
     """Give the views' parameters what conditions of the WHERE say, and take those conditions out."""
     parts = _where_parts(select)
     for want in wants:
@@ -211,7 +211,7 @@ def _supply(making: _Making, select: exp.Select, wants: list[Wanted]) -> None:
         select.set("where", exp.Where(this=exp.and_(*left, copy=False)) if left else None)
 
 
-def _turn_conditions(making: _Making, select: exp.Select, sources: Sources) -> None:
+def _turn_conditions(making: _Making, select: exp.Select, sources: SelectSources) -> None:
     several = _is_row_by_row(select)
     for part in list(_where_parts(select)):
         found = _comparison(part)
@@ -236,7 +236,7 @@ def _turn_conditions(making: _Making, select: exp.Select, sources: Sources) -> N
             nodes[0].replace(mark)
 
 
-def _keep_bounds(making: _Making, part: exp.Expr, sources: Sources, several: bool) -> None:
+def _keep_bounds(making: _Making, part: exp.Expr, sources: SelectSources, several: bool) -> None:
     """``column BETWEEN ? AND ?``: each bound that is the user's stays."""
     if not isinstance(part, exp.Between) or not isinstance(part.this, exp.Column) or not several:
         return

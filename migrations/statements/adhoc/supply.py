@@ -31,7 +31,7 @@ class SourceName:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class SelectSources:
     names: tuple[SourceName, ...]
 
     def find(self, column: exp.Column) -> SourceName | None:
@@ -63,16 +63,16 @@ def _has(schema: TableSchema, name: str) -> bool:
     return schema.position(name) is not None
 
 
-def read_sources(select: exp.Select, catalog: Catalog) -> Sources:
+def read_sources(select: exp.Select, catalog: Catalog) -> SelectSources:
     """The sources of a SELECT's own FROM clause, in the order of the text."""
     clause = select.args.get("from_")
     if clause is None:
-        return Sources(())
+        return SelectSources(())
     shadowed = cte_names(select)
     names = _item(clause.this, catalog, shadowed)
     for join in select.args.get("joins") or ():
         names = _joined(names, join, catalog, shadowed)
-    return Sources(tuple(names))
+    return SelectSources(tuple(names))
 
 
 def cte_names(query: exp.Expr) -> frozenset[str]:
@@ -175,7 +175,7 @@ def _described(node: exp.Placeholder) -> OwnParameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedParameter:
     """A parameter that the SELECT must supply, of the view that it calls ``alias``."""
 
     alias: str
@@ -187,13 +187,13 @@ class Wanted:
         return SqlError(f'view "{self.view}" has the parameter "{name}", which nothing gives', hint=f"WHERE {name} = …")
 
 
-def wanted(query: exp.Query, sources: Sources, catalog: Catalog) -> list[Wanted]:
+def wanted(query: exp.Query, sources: SelectSources, catalog: Catalog) -> list[WantedParameter]:
     """What the views in a SELECT's own FROM clause want, in the order of the text.
 
     :raises Unsupported: a view with parameters stands elsewhere: in a subquery, a UNION, a derived table.
     """
     found = [
-        Wanted(source.alias, source.relation.name, parameter)
+        WantedParameter(source.alias, source.relation.name, parameter)
         for source in sources.names
         if isinstance(source.relation, ViewDefinition)
         for parameter in own_parameters(source.relation, catalog)

@@ -18,10 +18,10 @@ from migrations.statements.definitions.columns import column_declaration, implic
 from migrations.statements.definitions.ddl import MOST_COLUMNS, MOST_INDEXES, index_clause, with_index
 from migrations.statements.definitions.sharded import refuse_dropping
 from migrations.statements.names import column_position, known_table, located
-from migrations.statements.statement import AlterTable, CreateIndex, DropIndex
+from migrations.statements.statement import AlterTableStatement, CreateIndex, DropIndex
 
 
-def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTable:
+def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTableStatement:
     """:raises Unsupported: an action other than ADD/DROP COLUMN and ADD/DROP INDEX; named."""
     alter = parsed.expression
     if alter.args.get("kind") == "VIEW":
@@ -32,10 +32,10 @@ def alter_table(parsed: Parsed, catalog: Catalog) -> AlterTable:
         raise Unsupported("ALTER TABLE with table options", hint="ADD COLUMN, DROP COLUMN, ADD INDEX and DROP INDEX")
     for action in actions:
         schema = _act(schema, action)
-    return AlterTable(schema.name, schema)
+    return AlterTableStatement(schema.name, schema)
 
 
-def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | AlterTable:
+def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | AlterTableStatement:
     """With IF NOT EXISTS, and an index of that name there, the table is altered to what it is."""
     create = parsed.expression
     index = create.this
@@ -44,12 +44,12 @@ def create_index(parsed: Parsed, catalog: Catalog) -> CreateIndex | AlterTable:
         raise _unique_later(schema)
     name = index.name
     if create.args.get("exists") and _index_at(schema, name) is not None:
-        return AlterTable(schema.name, schema)
+        return AlterTableStatement(schema.name, schema)
     columns = key_columns(schema, index.args["params"].args.get("columns") or [], "index")
     return CreateIndex(schema.name, columns, _limited(with_index(schema, columns, name)))
 
 
-def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | AlterTable:
+def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | AlterTableStatement:
     """With IF EXISTS, and no such index, the table is altered to what it is."""
     drop = parsed.expression
     on = drop.args.get("cluster")
@@ -58,7 +58,7 @@ def drop_index(parsed: Parsed, catalog: Catalog) -> DropIndex | AlterTable:
     schema = known_table(catalog, on.this)
     named = _dropped(drop)
     if drop.args.get("exists") and _index_at(schema, named.name) is None:
-        return AlterTable(schema.name, schema)
+        return AlterTableStatement(schema.name, schema)
     at = _known_index(schema, named)
     return DropIndex(schema.name, schema.indexes[at], _without_index(schema, at))
 

@@ -18,7 +18,7 @@ from migrations.statements.definitions.columns import (
 )
 from migrations.statements.definitions.sharded import sharded
 from migrations.statements.names import checked, located, new_relation_name, refuse_existing, relation_name
-from migrations.statements.statement import CreateTable, CreateView, DropTable, DropView
+from migrations.statements.statement import CreateTableStatement, CreateView, DropTableStatement, DropView
 
 MOST_COLUMNS = 1_017
 """Columns of a table, as in MySQL's InnoDB; dropped ones count, because rows keep their places."""
@@ -26,7 +26,7 @@ MOST_INDEXES = 64
 """Secondary indexes of a table, as in InnoDB: each one is written with every row."""
 
 
-def create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
+def create_table(parsed: Parsed, catalog: Catalog) -> CreateTableStatement:
     """With IF NOT EXISTS also where the table exists: whoever performs it then does nothing."""
     create = parsed.expression
     _refuse_properties(create, "TABLE")
@@ -41,15 +41,15 @@ def create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
     if not if_not_exists or name.lower() not in catalog.tables:
         refuse_existing(catalog, name)
     schema = _schema(name, create.this.expressions)
-    return CreateTable(sharded(schema, parsed.sharding, catalog.shards), if_not_exists)
+    return CreateTableStatement(sharded(schema, parsed.sharding, catalog.shards), if_not_exists)
 
 
-def drop_table(parsed: Parsed, catalog: Catalog) -> DropTable:
+def drop_table(parsed: Parsed, catalog: Catalog) -> DropTableStatement:
     name, if_exists = _dropped(parsed)
     if name.lower() in catalog.tables:
-        return DropTable(catalog.tables[name.lower()].name, if_exists)
+        return DropTableStatement(catalog.tables[name.lower()].name, if_exists)
     if if_exists:
-        return DropTable(name, if_exists)
+        return DropTableStatement(name, if_exists)
     if name.lower() in catalog.views:
         raise SqlError(f'"{name}" is a view', hint=f"DROP VIEW {name}")
     known = (table.name for table in catalog.tables.values())

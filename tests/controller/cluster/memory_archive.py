@@ -23,7 +23,7 @@ from worker.protocol.operations import (
 
 if TYPE_CHECKING:
     from tests.controller.cluster.memory_workers import MemoryCluster
-    from worker.dataflow.domain_host import Hosted
+    from worker.dataflow.domain_host import DomainHost
 
 
 class MemoryArchive:
@@ -46,7 +46,7 @@ class MemoryArchive:
         for domain, given in cluster.decided.placement.items():
             self._kept[domain] = copy.deepcopy(cluster.disks[given.data, domain])
 
-    def archived_now(self, hosted: Hosted) -> ArchivePositions:
+    def archived_now(self, hosted: DomainHost) -> ArchivePositions:
         """What a worker hosts, as of this moment."""
         positions: Clock = {}
         for host in hosted.hosts.values():

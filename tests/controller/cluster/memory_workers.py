@@ -24,7 +24,7 @@ from domains.plan.packets import Failed, Publish
 from domains.store.memory_store import MemoryStore
 from migrations.flow.plan import State
 from migrations.flow.routing import split
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
@@ -32,7 +32,7 @@ from tests.cluster_simulation.loop import VirtualLoop
 from tests.controller.cluster.memory_archive import MemoryArchive
 from tests.shard_of_key import shard_of_key
 from worker.dataflow.batch import Batch, Drop, LinkPacket, Look
-from worker.dataflow.domain_host import Hosted
+from worker.dataflow.domain_host import DomainHost
 from worker.protocol.messages import (
     CloseDomain,
     Done,
@@ -91,7 +91,7 @@ class MemoryWorker:
 
     def __init__(self, cluster: MemoryCluster, descriptor: WorkerDescriptor, authority: MemoryAuthority) -> None:
         self.cluster, self.descriptor, self.authority = cluster, descriptor, authority
-        self.hosted = Hosted(memory_limit=2**40)
+        self.hosted = DomainHost(memory_limit=2**40)
         self.shown: dict[int, Rows] = {}
         self.placement: dict[DomainIndex, Placed] = {}
         self.dead = False
@@ -110,7 +110,7 @@ class MemoryWorker:
         self._line = Line()
         self._opening: set[asyncio.Task[None]] = set()
 
-    def act(self, do: Callable[[Hosted, Batch], Found]) -> Found:
+    def act(self, do: Callable[[DomainHost, Batch], Found]) -> Found:
         """One batch: done, and all that it orders to be done outside done too."""
         batch = Batch()
         try:
@@ -434,7 +434,7 @@ class MemoryCluster:
         return self._decided
 
     async def migrate(self, sql: str) -> None:
-        await self.led.serving().run(Entry((sql,)), sql)
+        await self.led.serving().run(RecipeEntry((sql,)), sql)
 
     def host(self, domain: DomainIndex) -> MemoryWorker:
         """As a directory has it: the state's word."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster.serving.cluster_hosts import Acknowledged
+from controller.cluster.serving.cluster_hosts import AcknowledgedPositions
 from domains.plan.packets import Written
 from migrations.flow.plan import one_domain
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Recipe, RecipeEntry
 from tests.played_recipe import play
 
 CREATED = "CREATE TABLE Votes (id INT PRIMARY KEY)"
@@ -24,9 +24,9 @@ CREATED = "CREATE TABLE Votes (id INT PRIMARY KEY)"
     ],
 )
 def test_what_is_known_after(sql: str, shards: int, left: set[str]) -> None:
-    known = Acknowledged()
+    known = AcknowledgedPositions()
     for base in ("Votes",) if shards == 1 else ("Votes@0", "Votes@2"):
         known.note(Written(1, {base: 7}))
-    recipe = Recipe(tuple(Entry((each,)) for each in (CREATED, *sql.split("; "))))
+    recipe = Recipe(tuple(RecipeEntry((each,)) for each in (CREATED, *sql.split("; "))))
     known.forget(play(recipe, one_domain, shards=shards))
     assert set(known.positions) == left

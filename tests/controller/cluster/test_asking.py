@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.serving.domain_router import FIRST_PAUSE, LINK_SECONDS, Asking
+from controller.cluster.serving.domain_router import FIRST_PAUSE, LINK_SECONDS, DomainRouter
 from domains.plan.graph import DomainIndex
 from tests.cluster_simulation.loop import VirtualLoop
 from worker.protocol.messages import Done, NotHere
@@ -95,7 +95,7 @@ def _asked(away: float, **how: Any) -> tuple[float, int]:
 
     async def ask() -> tuple[float, int]:
         cluster = _Cluster(away, **how)
-        asking = Asking(cluster, cluster)  # type: ignore[arg-type]
+        asking = DomainRouter(cluster, cluster)  # type: ignore[arg-type]
         assert await asking.ask(DOMAIN, lambda left: left, loop.time() + 10, repeatable=True) == "here"
         return loop.time() - cluster.back, cluster.asked
 

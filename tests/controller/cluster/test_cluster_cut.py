@@ -12,9 +12,9 @@ from domains.errors import NotServed
 from domains.plan.graph import DomainIndex
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Recipe, RecipeEntry
 from worker.protocol.operations import ArchivePositions
-from worker.service.archiving import Taken
+from worker.service.archiving import ArchivePass
 
 
 class Cluster:
@@ -24,13 +24,13 @@ class Cluster:
         self.recipe, self.state = Recipe(), State(shards=2)
         self.rows: dict[str, int] = {}
         self.between: list[list[str]] = []
-        self.kept: list[tuple[Taken, ClusterState]] = []
+        self.kept: list[tuple[ArchivePass, ClusterState]] = []
         self.fenced = 0
         self.asked = 0
 
     def change(self, *statements: str) -> None:
         for sql in statements:
-            entry = Entry((sql,))
+            entry = RecipeEntry((sql,))
             self.recipe = self.recipe.with_entry(entry)
             self.state = change_of(self.state, entry, one_domain).state
 
@@ -45,7 +45,7 @@ class Cluster:
         mine = {base: number for base, number in (await self.look()).schemas().items() if base.endswith(worker[1])}
         return ArchivePositions("archive", dict.fromkeys(mine, 5), dict.fromkeys(mine, "id"), mine)
 
-    async def keep(self, url: str, taken: Taken, decided: ClusterState) -> Taken:
+    async def keep(self, url: str, taken: ArchivePass, decided: ClusterState) -> ArchivePass:
         if self.fenced:
             self.fenced -= 1
             raise ArchiveFenced("a later recipe has been archived")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.leader.ledger import Ledger
+from controller.cluster.leader.ledger import StateLedger
 from domains.errors import Unavailable
 from domains.plan.graph import DomainIndex
 from tests.controller.cluster.memory_workers import MemoryCluster, MemoryWorker, simulated
@@ -24,7 +24,7 @@ async def one_has_heard() -> Lost:
     return lost
 
 
-def hold_rounds(ledger: Ledger) -> asyncio.Event:
+def hold_rounds(ledger: StateLedger) -> asyncio.Event:
     """Rounds of recovery wait for ZooKeeper, until this is set."""
     settle, answers = ledger.settle, asyncio.Event()
 

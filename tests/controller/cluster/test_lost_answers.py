@@ -9,7 +9,7 @@ import pytest
 
 from controller.cluster.lost_shards.rebuilding import lost_shards
 from domains.errors import Unavailable
-from migrations.recipe import Entry
+from migrations.recipe import RecipeEntry
 from tests.controller.cluster.memory_workers import MemoryCluster, simulated
 from tests.controller.cluster.test_rebuilding import Lost
 from zookeeper.errors import AuthorityUnavailable
@@ -28,9 +28,9 @@ def test_a_migration_ends_as_the_recovery_found_it(is_written: bool) -> None:
         await cluster.calm()
         migrator, authority = cluster.led.serving(), cluster.led.authority
         table, view = "CREATE TABLE votes (id INT PRIMARY KEY)", "CREATE EXT VIEW every AS SELECT id FROM votes"
-        await migrator.run(Entry((table,)), table)
+        await migrator.run(RecipeEntry((table,)), table)
         away(authority, is_written, cluster.timing.commit_patience + LATE)
-        migration = migrator.start(Entry((view,)), view)
+        migration = migrator.start(RecipeEntry((view,)), view)
         await migration.ended.wait()
         assert cluster.led.calm
         assert migration.state == ("done" if is_written else "failed")

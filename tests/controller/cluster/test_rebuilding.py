@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.cluster.leader.leader import Leader
-from controller.cluster.lost_shards.rebuilding import Rebuilds, lost_shards
+from controller.cluster.lost_shards.rebuilding import RebuildOutcomes, lost_shards
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from domains.archive.manifest import SegmentMissing
 from domains.errors import BadRequest, NoLeader, Unavailable
@@ -391,7 +391,7 @@ def test_a_cancel_counts_until_it_is_decided(at: int) -> None:
 
 
 async def test_what_failed_once_and_is_made_has_not_failed() -> None:
-    rebuilds, told = Rebuilds(), ShardRebuilt(())
+    rebuilds, told = RebuildOutcomes(), ShardRebuilt(())
     placement = {DomainIndex(0): Assignment("w", 2, "disk", Rebuild(2, {}))}
     answers: list[Any] = [SegmentMissing("a segment is missing"), told]
 

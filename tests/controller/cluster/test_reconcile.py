@@ -12,7 +12,7 @@ from domains.language.types import TableSchema
 from domains.plan.commands import AddNodes, AlterTable, CreateTable, DropTable
 from domains.plan.graph import DomainIndex, Ingress, Materialization, NodeIndex
 from migrations.flow.plan import State, one_domain
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Recipe, RecipeEntry
 from tests.played_recipe import play
 from worker.protocol.messages import DomainReport, WorkerReport
 
@@ -24,7 +24,7 @@ FULL = "CREATE EXT VIEW counts AS SELECT story_id, COUNT(*) AS n FROM votes GROU
 
 
 def planned(*views: str) -> State:
-    return play(Recipe((Entry((TABLES,)), *(Entry((view,)) for view in views))), one_domain, shards=SHARDS)
+    return play(Recipe((RecipeEntry((TABLES,)), *(RecipeEntry((view,)) for view in views))), one_domain, shards=SHARDS)
 
 
 def report(
@@ -173,8 +173,10 @@ def test_tables_become_what_was_decided() -> None:
 
 
 def test_a_table_that_was_dropped_before_another_of_its_name_was_made_is_not_altered_into_it() -> None:
-    former = play(Recipe((Entry((TABLES,)),)), one_domain, shards=SHARDS)
-    again = Recipe((Entry((TABLES,)), Entry(("DROP TABLE votes",)), Entry((TABLES.partition(";\n")[2],))))
+    former = play(Recipe((RecipeEntry((TABLES,)),)), one_domain, shards=SHARDS)
+    again = Recipe(
+        (RecipeEntry((TABLES,)), RecipeEntry(("DROP TABLE votes",)), RecipeEntry((TABLES.partition(";\n")[2],)))
+    )
     now = play(again, one_domain, shards=SHARDS)
     steps = table_steps(now, DomainIndex(0), report(former, 0))
     assert [step.command for step in steps] == [DropTable("votes"), CreateTable(now.catalog.table("votes"))]

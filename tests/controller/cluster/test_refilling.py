@@ -15,7 +15,7 @@ from controller.migrating.bulk import building, job_files
 from domains.errors import HeadraceError
 from domains.language.types import Delta, TableSchema
 from migrations.backfill.in_process import run_locally
-from migrations.backfill.job import Job, JobProgress, StateFile
+from migrations.backfill.job import BulkJob, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 from tests.controller.cluster.memory_workers import simulated
 from tests.controller.cluster.test_leader import placement
@@ -24,7 +24,7 @@ from tests.controller.cluster.test_rebuilding_by_spark import Folder
 
 
 class Run:
-    def __init__(self, runner: Runner, job: Job) -> None:
+    def __init__(self, runner: Runner, job: BulkJob) -> None:
         self._runner, self._job = runner, job
 
     def progress(self) -> JobProgress:
@@ -47,7 +47,7 @@ class Runner:
     def __init__(self) -> None:
         self.due = True
         self.error: HeadraceError | None = None
-        self.begun: list[Job] = []
+        self.begun: list[BulkJob] = []
         self.running = 0
         self.folds: dict[str, tuple[int, list[Delta]]] = {}
         self.staged: dict[str, list[bytes]] = {}
@@ -55,12 +55,12 @@ class Runner:
     def check(self, tables: Sequence[TableSchema]) -> None:
         """It can be begun."""
 
-    def start(self, job: Job) -> Run:
+    def start(self, job: BulkJob) -> Run:
         self.begun.append(job)
         self.running += 1
         return Run(self, job)
 
-    def computed(self, job: Job) -> tuple[StateFile, ...]:
+    def computed(self, job: BulkJob) -> tuple[StateFile, ...]:
         for table in job.tables:
             assert self.folds[table.base][0] == table.position
         files = []

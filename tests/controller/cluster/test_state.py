@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 
 from controller.cluster.leader.handles import Deposed
-from controller.cluster.leader.ledger import Ledger
+from controller.cluster.leader.ledger import StateLedger
 from controller.cluster.state import RECIPE_ROOM, Assignment, ClusterState
 from domains.errors import LimitExceeded, StorageFailure, Unavailable
 from domains.plan.graph import DomainIndex
-from migrations.recipe import Entry, Recipe
+from migrations.recipe import Recipe, RecipeEntry
 from zookeeper.authority import STATE_BYTES_MAX
 from zookeeper.errors import AuthorityUnavailable
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
@@ -26,7 +26,7 @@ STATE = ClusterState(
     3,
     17,
     {DomainIndex(2): Assignment("b", 9, "disk"), DomainIndex(0): Assignment("a", 17)},
-    Recipe((Entry(("CREATE TABLE t (id BIGINT PRIMARY KEY)",)), Entry(readers=("v",)))),
+    Recipe((RecipeEntry(("CREATE TABLE t (id BIGINT PRIMARY KEY)",)), RecipeEntry(readers=("v",)))),
     {"b": 3},
     "c#1#1",
 )
@@ -61,7 +61,7 @@ def test_another_deployments_state_is_refused() -> None:
 def random_recipe(entries: int) -> Recipe:
     rng = random.Random(1)
     texts = ("".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=1000)) for _ in range(entries))
-    return Recipe(tuple(Entry((text,)) for text in texts))
+    return Recipe(tuple(RecipeEntry((text,)) for text in texts))
 
 
 def test_it_has_a_limit() -> None:
@@ -85,10 +85,10 @@ def next_epoch(before: ClusterState | None) -> ClusterState:
     return ClusterState("main", 1, 1, 1) if before is None else before.next_epoch()
 
 
-async def opened(server: MemoryZooKeeper, writer: str = "first") -> tuple[Ledger, MemoryAuthority]:
+async def opened(server: MemoryZooKeeper, writer: str = "first") -> tuple[StateLedger, MemoryAuthority]:
     authority = server.authority()
     await authority.start(create=True)
-    ledger = Ledger(authority, writer)
+    ledger = StateLedger(authority, writer)
     await ledger.load()
     return ledger, authority
 
@@ -111,7 +111,7 @@ async def test_who_finds_out_tells() -> None:
     authority = server.authority()
     await authority.start(create=True)
     told: list[str] = []
-    first = Ledger(authority, "first", told.append)
+    first = StateLedger(authority, "first", told.append)
     await first.load()
     second, _ = await opened(server, "second")
     await second.change(next_epoch, patience=0.0)
@@ -146,7 +146,7 @@ async def test_a_lost_answer_is_found_out(losses: list[str]) -> None:
     server = MemoryZooKeeper()
     authority = server.authority()
     await authority.start(create=True)
-    ledger = Ledger(Losing(authority, list(losses)), "first")  # type: ignore[arg-type]
+    ledger = StateLedger(Losing(authority, list(losses)), "first")  # type: ignore[arg-type]
     await ledger.load()
     assert (await ledger.change(next_epoch, patience=5.0)).epoch == 1
     assert (await ledger.change(next_epoch, patience=5.0)).epoch == 2
@@ -159,7 +159,7 @@ async def test_a_doubt_stays_until_it_is_settled(loss: str, epoch: int) -> None:
     server = MemoryZooKeeper()
     authority = server.authority()
     await authority.start(create=True)
-    ledger = Ledger(Losing(authority, [loss]), "first")  # type: ignore[arg-type]
+    ledger = StateLedger(Losing(authority, [loss]), "first")  # type: ignore[arg-type]
     await ledger.load()
     with pytest.raises(Unavailable, match="nothing can be changed now"):
         await ledger.change(next_epoch, patience=0.0)

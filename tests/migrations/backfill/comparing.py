@@ -9,7 +9,7 @@ from typing import Any
 from domains.archive.blocks import decode_block
 from domains.engine.lifecycle.replay import exported
 from domains.language.types import Row
-from domains.operators.edges import Egress, Reader
+from domains.operators.edges import EgressOperator, ReaderOperator
 from domains.operators.operator import Vertex
 from domains.operators.topk import TopIndex
 from domains.plan.graph import DomainIndex, Materialization, NodeIndex
@@ -28,7 +28,7 @@ def canonical(vertex: Vertex, items: Iterable[Any]) -> Any:
     if index is not None:
         ranking = index.ranking
         return Counter(tuple(held[ranking.offset : ranking.shown]) for *held, _ in items)
-    if isinstance(vertex.operator, Reader) or not hasattr(_leading(vertex), "grouping"):
+    if isinstance(vertex.operator, ReaderOperator) or not hasattr(_leading(vertex), "grouping"):
         rows: Counter[Row] = Counter()
         for row, weight in items:
             rows[row] += weight
@@ -49,9 +49,9 @@ def held(simulation: Simulation) -> States:
     states: States = {}
     for domain in simulation.domains:
         for vertex in domain.vertices:
-            if vertex.node.materialization is not Materialization.FULL or isinstance(vertex.operator, Egress):
+            if vertex.node.materialization is not Materialization.FULL or isinstance(vertex.operator, EgressOperator):
                 continue
-            if isinstance(vertex.operator, Reader):
+            if isinstance(vertex.operator, ReaderOperator):
                 rows = simulation.readers[domain.index, vertex.index][()]
                 states[domain.index, vertex.index] = Counter(rows)
             else:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from domains.archive.manifest import SegmentMissing
 from migrations.backfill.in_process import run_locally
-from migrations.backfill.job import Job, TableShard, read_frames
+from migrations.backfill.job import BulkJob, TableShard, read_frames
 from migrations.backfill.spark.bulk import Bulk
 from migrations.backfill.spark.reporting import Reporter
 from migrations.backfill.stages import stages_of
@@ -44,7 +44,7 @@ def archived(flow: Flow, root: Path) -> tuple[TableShard, ...]:
     return tuple(found)
 
 
-def job_of(seed: int, root: Path) -> tuple[Flow, Job]:
+def job_of(seed: int, root: Path) -> tuple[Flow, BulkJob]:
     rng = Random(seed)
     graph = RandomGraph(rng)
     graph.grow(rng.randrange(2, 10))
@@ -56,10 +56,10 @@ def job_of(seed: int, root: Path) -> tuple[Flow, Job]:
     flow.simulation.migrate(plan)
     flow.settle(rng)
     stages = tuple(stages_of(flow.running, plan, flow.tables, row_counts(flow)))
-    return flow, Job(f"job{seed}", str(root), str(root / "_bulk" / f"job{seed}"), archived(flow, root), stages)
+    return flow, BulkJob(f"job{seed}", str(root), str(root / "_bulk" / f"job{seed}"), archived(flow, root), stages)
 
 
-def states_of(flow: Flow, job: Job, bulk: Bulk) -> States:
+def states_of(flow: Flow, job: BulkJob, bulk: Bulk) -> States:
     states: dict[object, list[bytes]] = {}
     for file in bulk.run():
         data = (Path(job.staging) / file.file).read_bytes()

@@ -19,7 +19,7 @@ from controller.embedded.local import LocalDeployment
 from controller.migrating.bulk.job_files import STAGING
 from domains.errors import Unavailable
 from domains.language.types import TableSchema
-from migrations.backfill.job import Job, JobProgress, StateFile
+from migrations.backfill.job import BulkJob, JobProgress, StateFile
 from migrations.backfill.spark import bulk
 from migrations.backfill.spark.launching import SparkJob
 from migrations.backfill.spark.reporting import Reporter
@@ -32,7 +32,7 @@ VIEW, *_ = RANKING.split(";")
 
 
 class SessionRun:
-    def __init__(self, job: Job, files: Future[list[dict[str, Any]]]) -> None:
+    def __init__(self, job: BulkJob, files: Future[list[dict[str, Any]]]) -> None:
         self._job, self._files = job, files
 
     def progress(self) -> JobProgress:
@@ -59,7 +59,7 @@ class SessionRunner(SparkRunner):
         if self.begun.done():
             raise Unavailable("only one view is built so, and what a SELECT of the test needs is not")
 
-    def start(self, job: Job) -> Any:
+    def start(self, job: BulkJob) -> Any:
         if self.killed is None:
             run = super().start(job)
             self.killed = run.child

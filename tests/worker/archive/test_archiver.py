@@ -27,7 +27,7 @@ from worker.archive.folding import fold
 from worker.archive.manifests import load_manifest
 from worker.archive.place import Place
 from worker.archive.shard import ShardArchive
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.embedded import open_embedded
 from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
@@ -344,6 +344,6 @@ def test_closing_breaks_off_what_is_under_way(tmp_path: Path) -> None:
 
 
 def test_without_a_url_there_is_no_archiver(tmp_path: Path) -> None:
-    dataflow = Dataflow(tmp_path / "readers", memory_limit=2**30)
+    dataflow = DataflowThread(tmp_path / "readers", memory_limit=2**30)
     assert start_archiver(dataflow, None) is None
     dataflow.close()

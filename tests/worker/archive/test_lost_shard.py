@@ -23,7 +23,7 @@ from worker.archive.shard import ShardArchive
 from worker.embedded import shard_directory
 from worker.protocol.operations import ArchivedShard, RebuildShard, RebuildUnderWay, RebuiltTable, ShardRebuilt
 from worker.rocks.store import RocksStore
-from worker.service.rebuilds import Rebuilds
+from worker.service.rebuilds import ShardRebuilds
 
 SHARD, SHARDS = 1, 2
 ARCHIVED, WRITTEN = 40, 47
@@ -170,7 +170,7 @@ def test_a_dropped_table_is_not_brought_back(tmp_path: Path, url: str) -> None:
     assert rebuild_shard(tmp_path / "data", url, RebuildShard(12, SHARD, SHARDS, 9, (), {})).tables == ()
 
 
-async def until_made(rebuilds: Rebuilds, request: RebuildShard) -> ShardRebuilt:
+async def until_made(rebuilds: ShardRebuilds, request: RebuildShard) -> ShardRebuilt:
     async with asyncio.timeout(60.0):
         while True:
             answer = await rebuilds.rebuild(request)
@@ -185,16 +185,16 @@ async def test_a_worker_makes_it_beside_what_it_serves(
 ) -> None:
     going = Event()  # Else it may be made before we are told that it was begun.
     monkeypatch.setattr(lost_shard, "rebuild_shard", lambda *given: going.wait(60) and rebuild_shard(*given))
-    rebuilds = Rebuilds("w", tmp_path / "data", url)
+    rebuilds = ShardRebuilds("w", tmp_path / "data", url)
     assert (await rebuilds.archived(SHARD)).positions == {"t@1": ARCHIVED}
     assert isinstance(await rebuilds.rebuild(asked()), RebuildUnderWay)
     going.set()
     assert (await until_made(rebuilds, asked())).tables[0].position == ARCHIVED
-    assert (await until_made(Rebuilds("w", tmp_path / "data", url), asked())).tables[0].lost == WRITTEN - ARCHIVED
+    assert (await until_made(ShardRebuilds("w", tmp_path / "data", url), asked())).tables[0].lost == WRITTEN - ARCHIVED
 
 
 async def test_a_worker_without_an_archive_says_so(tmp_path: Path) -> None:
-    rebuilds = Rebuilds("w", tmp_path / "data", None)
+    rebuilds = ShardRebuilds("w", tmp_path / "data", None)
     with pytest.raises(BadRequest, match="has no archive"):
         await rebuilds.archived(SHARD)
     with pytest.raises(BadRequest, match="has no archive"):

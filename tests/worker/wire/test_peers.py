@@ -16,7 +16,7 @@ from wire_proxy import Proxy, until
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import LinkUpdate, Upquery, receiver_of
 from worker.protocol.messages import Placed, Role, StreamFrame, StreamOpen
-from worker.wire import Connection, Peers, Server, connect, greeting, peer, serve, streams
+from worker.wire import Connection, Peers, WireServer, connect, greeting, peer, serve, streams
 from worker.wire.errors import ProtocolError
 from worker.wire.streams import LinkPacket
 
@@ -31,7 +31,7 @@ class Worker:
         self.owed: list[Callable[[], None]] | None = None
         """Deliveries that are not processed yet; None: all are at once."""
         self.peers = Peers(self.hello, self.take)
-        self.server: Server
+        self.server: WireServer
 
     async def start(self, port: int = 0) -> Worker:
         name, incarnation = self.hello.name, self.hello.incarnation

@@ -9,7 +9,7 @@ from wire_objects import update
 
 from domains.plan.packets import EvictMemory, Upquery
 from worker.protocol.messages import StreamFrame
-from worker.wire import Inbound, Outbound, encode, streams
+from worker.wire import Inbound, OutboundStream, encode, streams
 from worker.wire.errors import ProtocolError
 from worker.wire.streams import LinkPacket
 
@@ -19,7 +19,7 @@ class Line:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.outbound, self.inbound = Outbound(), Inbound()
+        self.outbound, self.inbound = OutboundStream(), Inbound()
         self.put: list[LinkPacket] = []
         self.taken: list[LinkPacket] = []
         self.frames: list[StreamFrame] | None = None
@@ -144,7 +144,7 @@ def test_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "ITEM_MAX", 50)
     monkeypatch.setattr(streams, "FRAME_BYTES", 150)
     monkeypatch.setattr(streams, "FRAME_ITEMS", 4)
-    outbound = Outbound()
+    outbound = OutboundStream()
     for number in range(1, 40):
         outbound.put(update(number, "x" * (number * 7 % 130)))
     for frame in outbound.frames_after(0):
@@ -160,7 +160,7 @@ def test_pieces_of_any_length_make_the_packet(monkeypatch: pytest.MonkeyPatch, l
     packet = update(1, "x" * (40 + length - empty))
     assert len(encode(packet)) == length
     monkeypatch.setattr(streams, "ITEM_MAX", 100)
-    outbound, inbound = Outbound(), Inbound()
+    outbound, inbound = OutboundStream(), Inbound()
     outbound.put(packet)
     (frame,) = outbound.frames_after(0)
     assert len(frame.items) == -(-length // 100)
@@ -169,7 +169,7 @@ def test_pieces_of_any_length_make_the_packet(monkeypatch: pytest.MonkeyPatch, l
 
 
 def test_what_no_sender_says_is_refused_and_changes_nothing() -> None:
-    outbound, inbound = Outbound(), Inbound()
+    outbound, inbound = OutboundStream(), Inbound()
     outbound.put(update(1))
     (frame,) = outbound.frames_after(0)
     for wrong in (

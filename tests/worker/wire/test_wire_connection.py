@@ -29,7 +29,7 @@ from worker.protocol.messages import (
     TouchRequest,
     WriteRequest,
 )
-from worker.wire import Connection, Server, codec, connect, frames, greeting, serve
+from worker.wire import Connection, WireServer, codec, connect, frames, greeting, serve
 from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault, WrongDeployment
 from worker.wire.frames import BEAT, framed, opened
 
@@ -76,21 +76,21 @@ def worker() -> Worker:
 
 
 @pytest.fixture
-async def server(worker: Worker) -> AsyncIterator[Server]:
+async def server(worker: Worker) -> AsyncIterator[WireServer]:
     server = await serve("127.0.0.1", 0, "news", worker, name="w1", incarnation=3, greeting_seconds=1.0)
     yield server
     await server.close()
 
 
 @pytest.fixture
-async def link(server: Server) -> AsyncIterator[Connection]:
+async def link(server: WireServer) -> AsyncIterator[Connection]:
     link = await connect("127.0.0.1", server.port, HELLO)
     yield link
     link.close()
     await link.closed.wait()
 
 
-async def alive(server: Server) -> None:
+async def alive(server: WireServer) -> None:
     """The process lives on: whoever belongs here is served."""
     link = await connect("127.0.0.1", server.port, HELLO)
     assert await link.request(Ping(4)) == Pong("w1", 4)
@@ -173,7 +173,7 @@ async def test_what_is_said_in_the_turn_in_which_a_link_breaks_is_lost_with_it(l
     assert not failures
 
 
-async def test_a_lost_connection_fails_what_is_outstanding(server: Server, worker: Worker) -> None:
+async def test_a_lost_connection_fails_what_is_outstanding(server: WireServer, worker: Worker) -> None:
     link = await connect("127.0.0.1", server.port, HELLO)
     lost: list[Connection] = []
     link.on_lost.append(lost.append)
@@ -218,7 +218,7 @@ async def test_a_server_that_stops_sends_what_it_has_answered(worker: Worker) ->
     await link.closed.wait()
 
 
-async def test_silence_is_a_loss(server: Server, worker: Worker) -> None:
+async def test_silence_is_a_loss(server: WireServer, worker: Worker) -> None:
     async with Proxy(server.port) as proxy:
         link = await connect("127.0.0.1", proxy.port, HELLO, silence=0.4)
         asked = link.ask(READ)
@@ -242,7 +242,7 @@ async def test_a_client_that_is_silent_is_let_go(worker: Worker) -> None:
     await server.close()
 
 
-async def test_who_does_not_read_is_asked_no_more(server: Server, worker: Worker) -> None:
+async def test_who_does_not_read_is_asked_no_more(server: WireServer, worker: Worker) -> None:
     """Answers pile up to the limit of the buffers, not of the memory."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(framed(1, HELLO))
@@ -272,7 +272,7 @@ async def test_who_does_not_read_is_asked_no_more(server: Server, worker: Worker
 # --- strangers ----------------------------------------------------------------------------------------------------
 
 
-async def answer_to(server: Server, data: bytes) -> HeadraceError | None:
+async def answer_to(server: WireServer, data: bytes) -> HeadraceError | None:
     """What a stranger who sends this is told before the connection ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(data)
@@ -321,14 +321,14 @@ STRANGERS = [
 @pytest.mark.parametrize(
     ("data", "said"), STRANGERS, ids=[f"{place} {said}" for place, (_, said) in enumerate(STRANGERS)]
 )
-async def test_strangers_are_told_and_let_go(server: Server, data: bytes, said: str) -> None:
+async def test_strangers_are_told_and_let_go(server: WireServer, data: bytes, said: str) -> None:
     answer = await answer_to(server, data)
     assert answer is not None
     assert said in str(answer)
     await alive(server)
 
 
-async def test_who_connects_to_the_wrong_process_is_told(server: Server) -> None:
+async def test_who_connects_to_the_wrong_process_is_told(server: WireServer) -> None:
     with pytest.raises(WrongDeployment, match='"news", not to "shop"'):
         await connect("127.0.0.1", server.port, replace(HELLO, deployment="shop"))
     with pytest.raises(ProtocolError, match="run the same version"):
@@ -336,7 +336,7 @@ async def test_who_connects_to_the_wrong_process_is_told(server: Server) -> None
     await alive(server)
 
 
-async def test_nobody_there(server: Server) -> None:
+async def test_nobody_there(server: WireServer) -> None:
     await server.close()
     with pytest.raises(ConnectionLost, match="cannot be reached") as error:
         await connect("127.0.0.1", server.port, HELLO)
@@ -357,12 +357,12 @@ async def test_another_program_answers(says: bytes | None) -> None:
     other.close()
 
 
-async def test_a_port_that_is_taken(server: Server, worker: Worker) -> None:
+async def test_a_port_that_is_taken(server: WireServer, worker: Worker) -> None:
     with pytest.raises(Unavailable, match="cannot listen"):
         await serve("127.0.0.1", server.port, "news", worker, name="w2", incarnation=1)
 
 
-async def test_fuzz(server: Server, link: Connection, caplog: pytest.LogCaptureFixture) -> None:
+async def test_fuzz(server: WireServer, link: Connection, caplog: pytest.LogCaptureFixture) -> None:
     """Spoilt bytes before and after the greeting: each connection ends or is served, others notice nothing."""
     caplog.set_level(logging.CRITICAL + 1)
     messages = [framed(number, update(number)) for number in range(2, 6)] + [framed(6, WRITE), framed(7, Ping(3)), BEAT]

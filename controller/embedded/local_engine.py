@@ -33,7 +33,7 @@ from migrations.change import BASES, build_index, change_of
 from migrations.flow.dataflow import Placement, late_parts
 from migrations.flow.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Recipe, without_forgotten
-from worker.dataflow.thread import Dataflow
+from worker.dataflow.thread import DataflowThread
 from worker.embedded import READERS, open_embedded
 from worker.service.archiving import ArchiveOptions, start_archiver
 from zookeeper.authority import LocalAuthority
@@ -67,7 +67,7 @@ class EngineOptions:
 class LocalEngine:
     """Opened by ``open``, ended by ``end``; hits go on until ``discard``."""
 
-    def __init__(self, options: EngineOptions, life: int, dataflow: Dataflow) -> None:
+    def __init__(self, options: EngineOptions, life: int, dataflow: DataflowThread) -> None:
         self.options = options
         self.life = life
         self.dataflow = dataflow
@@ -205,7 +205,7 @@ class LocalEngine:
         rmtree(self.dataflow.reader_map.path, ignore_errors=True)
 
 
-def _opened(options: EngineOptions, life: int) -> Dataflow:
+def _opened(options: EngineOptions, life: int) -> DataflowThread:
     if not life:
         rmtree(options.path / READERS[1], ignore_errors=True)
     return open_embedded(
