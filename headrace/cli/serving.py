@@ -99,10 +99,8 @@ def serve(
 
       headrace serve --data /var/lib/headrace --port 9000 --memory-limit 2GiB
     """
-    from headrace.serving.server import (  # Late: it loads the engine, for which the other commands need not wait.
-        Running,
-        serve,
-    )
+    # Late: it loads the engine, for which the other commands need not wait.
+    from headrace.serving.server import Running, serve
 
     settings = load(
         config,
