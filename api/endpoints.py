@@ -1,7 +1,7 @@
 """The calls that an application makes all day: what is there is answered at once, the rest is awaited.
 
 They are ``GET /v1/views/{view}``, ``POST /v1/views/{view}/lookup``, ``POST /v1/lookups``, ``POST /v1/sql``, and the
-writes of ``/v1/tables/{table}/rows``. Two doors lead here: ASGI (``hot_route.py``), and, under our own server, one
+writes of ``/v1/tables/{table}/rows``. Two doors lead here: ASGI (``api/doors/asgi.py``), and, under our own server, one
 before it (``api/doors/wire_http.py``).
 """
 

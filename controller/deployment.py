@@ -183,7 +183,7 @@ class PreparedLookup(Protocol):
         """The pages of the keys ``[value]`` where all are there; None else, and where keys are no such thing."""
 
     def try_short(self, key: Any, reading: MapReading) -> Short | None:
-        """``try_pages`` of one key, quickly; None where it has to be asked (see ``short_lookup.py``)."""
+        """``try_pages`` of one key, quickly; None where it has to be asked (see ``lookups/binding.py``)."""
 
     def version(self, reading: MapReading) -> bytes | None:
         """As long as it is the same, so are all answers that were read; None where that cannot be told."""
@@ -261,7 +261,7 @@ class Deployment(Protocol):
     async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult: ...
 
     def held(self, view: str) -> AsyncIterator[bytes]:
-        """All that the view's reader holds, as lines of JSON (``held_view.py``). Raises NotFound."""
+        """All that the view's reader holds, as lines of JSON (``lookups/view_dump.py``). Raises NotFound."""
 
     async def evict(self, view: str, keys: Sequence[Any]) -> int: ...
 

@@ -1,8 +1,8 @@
 """The engine: relational operators kept up to date by deltas, with state that may have holes. Pure.
 
-A *domain* is a deterministic state machine. It is handed one packet at a time and answers effects; what they are for is
-the worker's business. No socket, clock, thread or randomness is in here, and no file but through the store that a
-domain is given. So the same code runs in a worker, in a seeded simulator, and wherever else a graph is to be computed::
+A *domain* is a deterministic state machine. It takes one packet at a time and returns effects, which the worker
+performs. Nothing here has a socket, clock, thread or randomness, or a file but through the store that a domain is
+given. So the same code runs in a worker, in a seeded simulator, and in a bulk job::
 
              Write, Read, LinkUpdate, Upquery, Evict …             Publish, Send, Reply
     worker ──────────────────────────────────────────► Domain ──────────────────────────► worker
@@ -29,11 +29,10 @@ What must hold between any two steps (``invariants.py`` checks it, every simulat
 7. A known-empty entry depends on what was consulted to find it empty.
 8. MIN, MAX, top-k and DISTINCT refill from their parent when a retraction takes what they hold.
 
-From below: **values** (``types``, ``errors``, ``expressions``, ``graph``, ``encoding``, ``coercion``, ``row_types``,
-``functions/``, ``compile``, ``deltas``); **packets** (``packets`` for data, ``commands`` for control, ``storage``);
-**operators and state** (``operators/``, ``state``, ``vertex``, ``evict``); **acts** (``write``, ``forward``,
-``lookups``, ``ingress``, ``links``, ``memory``, ``backfill``, ``loading``, ``replay``); the dispatcher ``domain`` and
-its ``control``. Each imports only what stands before it.
+From below, each package imports only those before it: **values** and expressions (``language/``); the **plan** as data,
+with packets (data) and commands (control) (``plan/``); the **store** of base tables (``store/``, and ``archive/`` for
+what an archive is); **operators and state** (``operators/``); the **steps** (``engine/``), with the dispatcher
+``engine/domain.py``.
 
 Partial state is J. Gjengset's idea (*Partial State in Dataflow-Based Materialized Views*, chapter 4 for the hazards).
 Its replay protocol is not needed here, because a domain pulls from itself.

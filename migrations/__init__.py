@@ -1,34 +1,26 @@
-"""The planner: from SQL text and what runs already to an ordered list of steps. Pure.
+"""The planner: from SQL text and the running dataflow to an ordered list of steps. Pure.
 
-A *migration* is a change of the running dataflow: views and tables that come and go. Nothing in this room performs
-one; it only says what is to be done, as values that can be printed, compared and taken back::
+A *migration* is a change of the running dataflow: views and tables come and go. Nothing here performs one; the planner
+returns steps, as values that can be printed, compared and undone::
 
-    text ── parse ──► statements/ ── a change of schema ──────────────────────┐
+    text ── parse/ ─► statements/ ── a change of schema ──────────────────────┐
                           │                                                   ▼
-                          └── CREATE VIEW ──► query/ ──► joint_graph ──► dataflow ──► plan ──► steps, and their undoing
-                                            operators,   equal things    placed, with  commands
-                                            parameters   as one node     state, why    for domains
+                          └── CREATE VIEW ─► query/ ─► joint_graph/ ─► flow/: dataflow ─► plan: steps, and their undoing
+                                           operators,  equal things    placed, with  commands
+                                           parameters  as one node     state, why    for domains
 
-The same recipe gives the same graph, node for node, so a recipe is all that a restart needs. Therefore nothing
-here may depend on anything but its arguments: no clock, no randomness, no order of a set.
+The same recipe gives the same graph, node for node, so a recipe is all that a restart needs. Therefore nothing here
+depends on anything but its arguments: no clock, no randomness, no order of a set.
 
 ==================  ============================================================================================
-``syntax``          the only module that imports sqlglot, with what is not MySQL taken out of its parser
-``grammar``         what of its trees is known; anything else is refused by name
-``writing``         a query's tree as a text that reads back as the same tree
-``parse``           statements from text; errors get line and column here
-``tree``            quick walks over what it gives
-``catalog``         tables and views by name, and who reads whom
+``parse/``          statements from text, the only room that imports sqlglot; an unknown construct is refused by name
 ``query/``          a SELECT as a tree of operators with parameters; its passes are a tuple in ``select.py``
-``statements/``     every other statement, as a value that says what is to be done
-``joint_graph``     all views' operators in one graph, equal ones once
-``provenance``      where a column comes from: what decides whether a node may be partial
-``materialize``     what each node keeps, by which columns, and why it is full where it is
-``dataflow``        placed nodes with ingresses and egresses between domains; ``extension`` adds a migration's
-``sharding``        how each operator stands in shards, and what it wants of its parents
-``routing``         which shards a write goes to, and which shard has a key
-``plan``            the steps, each for one domain, reversible until the last
-``change``          one entry of the recipe worked out; ``recipe`` is all of them
-``explain``         a view's part of the dataflow as a tree
+``statements/``     every other statement, as a value
+``joint_graph/``    all views' operators in one graph, equal ones once; what each node keeps, and why
+``flow/``           placed nodes, with ingresses and egresses between domains, in shards; the steps of a migration
+``backfill/``       building full state in bulk; ``backfill/spark/`` runs it in Spark
+``spark_sql/``      a view's text as Spark SQL, for ``headrace verify``
+``catalog``         tables and views by name, and who reads whom
+``change``          one entry of the recipe, worked out; ``recipe`` is all of them
 ==================  ============================================================================================
 """

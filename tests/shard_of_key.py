@@ -1,4 +1,4 @@
-"""Where a reader has a key: what a look-up in a deployment of several shards finds out in ``sharded_lookup.py``."""
+"""Where a reader has a key: what a look-up in a deployment of several shards finds out."""
 
 from __future__ import annotations
 

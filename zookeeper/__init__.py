@@ -10,8 +10,8 @@ everything else follows from: the recipe, and in a cluster which worker hosts wh
                 api ───────►   "               ┘            └─► a twin in memory       MemoryAuthority
 
 A ``ClusterAuthority`` also says who is there (workers register, and are gone when their session is) and who leads (an
-election that a session can win and lose). What it does with a session is written once, in ``session_authority.py``,
-``registration.py`` and ``election.py``; the two sessions below it only read and write znodes. So the simulator runs the
+election that a session can win and lose). What it does with a session is written once, in ``session_authority.py`` and
+``registration.py``; the two sessions below it only read and write znodes. So the simulator runs the
 same registration and election as production, and one suite of tests holds both to the same contract.
 
 Who leads is not who may command: a leader that is cut off does not know that it was succeeded. The epoch in the state

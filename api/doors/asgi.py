@@ -1,7 +1,7 @@
 """The short door: the calls that an application makes all day, as plain ASGI in front of FastAPI.
 
 A request through FastAPI costs some 150 µs of Python; a look-up itself is done in a few, and what an api process of a
-cluster has to do for a write in some tens. So this door makes the calls of ``hot_calls.py``, and hands everything else
+cluster has to do for a write in some tens. So this door makes the calls of ``endpoints.py``, and hands everything else
 on, writes of browsers too. FastAPI declares them as well (``routes/``), for the documentation and for who mounts it
 without this door.
 """

@@ -7,7 +7,7 @@
     late ─► filled, all at once ─► waiting: read now ─► … ─► the body
 
 A look-up is *late* where a part of what it asks for is not there, and *waiting* where it refers to one that is late.
-What is written and kept as one piece of text is said in ``kept_answers.py``, what a reference means in
+What is written and kept as one piece of text is said in ``response_cache.py``, what a reference means in
 ``references.py``.
 """
 
@@ -84,7 +84,7 @@ def parse_lookups(body: bytes) -> list[LookupText]:
 
 
 def parse_piece(piece: bytes) -> LookupText:
-    """One look-up without its braces, see ``kept_answers.py``."""
+    """One look-up without its braces, see ``response_cache.py``."""
     return _one_of(parse(b"{" + piece + b"}"), 0)
 
 

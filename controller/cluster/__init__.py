@@ -6,10 +6,10 @@ other to go on::
 
     candidate ──► leader ─┬─ fleet        who is there: heartbeats, losses, joins
                           ├─ recovery     report → decide → open, link, build again     (placing, reconcile: pure)
-                          ├─ performing   migrations, in times of calm                  (barrier)
+                          ├─ performing   migrations, in times of calm
                           └─ ledger ──► state ──► ZooKeeper ──► directory ─► deployment ─► api
                                           ▲                        │
-                             replica: the recipe played            └─ asking, connections, cluster_hosts, reader_maps
+                             replica: the recipe played            └─ domain_router, connections, cluster_hosts
 
 Three numbers keep the past from the present:
 

@@ -29,7 +29,7 @@ SAMPLES_TOGETHER = 256
 class ViewLookup:
     """A prepared look-up (``PreparedLookup``); ``stale`` once the view has gone, or its reader was replaced or moved.
 
-    This one is of a reader that stands once, or of none; ``sharded_lookup.py`` has the other.
+    For a reader in one shard, or a view without one; ``ShardedLookup`` is for several.
     """
 
     def __init__(self, info: ViewInfo, binding: Binding, shards: tuple[ReaderShard, ...], hosts: Hosts) -> None:

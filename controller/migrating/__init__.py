@@ -1,1 +1,1 @@
-"""Migrations: in turn, step by step, with their progress; ``bulk/`` computes a full part outside of what serves."""
+"""Migrations: one after the other, step by step, with progress; ``bulk/`` computes full state beside the workers."""

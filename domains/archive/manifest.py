@@ -14,7 +14,7 @@ segment covers a range of sequences, whether or not each of them has an entry, s
 it and a missing file is a gap that has a name. Nothing damaged or missing is ever skipped: each error names it.
 
 A table that is dropped and created again is another one, though it has the same name: its ``identity`` differs. The
-columns of the files are in ``archived_rows.py``; the files themselves are written by ``worker/archive``.
+columns of the files are in ``rows.py``; the files themselves are written by ``worker/archive``.
 """
 
 from __future__ import annotations

@@ -14,9 +14,8 @@ Views, indexes and everything else follow from the recipe when the restored dire
 is no back-up is restored in the same way: it lacks only ``backup.json``.
 
 ==================  ============================================================================================
-``contents.py``     what ``backup.json`` says, and whether the files are what it says
 ``taking.py``       of a running deployment, and of a data directory that nobody uses
-``choosing.py``     which recipe, and of each shard which position, "as of" means
+``choosing.py``     what ``backup.json`` says, and whether the files are so; which recipe and positions "as of" means
 ``restoring.py``    the data directory, of a server or of a cluster
 ==================  ============================================================================================
 """

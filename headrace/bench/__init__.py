@@ -7,21 +7,21 @@ those by the clock.
 
 ::
 
-    writes     Dataflow over RocksDB    against    by_hand.py: dicts and the same RocksDB writes
+    writes     Dataflow over RocksDB    against    dicts and the same RocksDB writes
     reads      GET of one key           against    constant bytes under the same uvicorn
     lookups    1,000 keys a request     against    a dict under the same uvicorn
     new-view   CREATE VIEW, first read  against    CREATE TABLE AS in DuckDB
     memory     a view under a limit     against    the same view full
     insert     one row after the other  against    MariaDB, where it is installed
 
-``headrace bench scale`` is another one, over whole clusters (``scale.py``): what a request costs with 1, 2 and 4
-workers; ``headrace bench replay`` (``replay.py``) reads base logs back, with Spark and without; ``headrace bench
-rebuild`` (``rebuild.py``) has a cluster's lost disk back from the archive, in the same two ways.
+``headrace bench scale`` (``scaling/``) measures what a request costs on clusters of 1, 2 and 4 workers, ``headrace
+bench replay`` (``replaying/``) how fast base logs are read back, with Spark and without, and ``headrace bench rebuild``
+(``rebuilding/``) how fast a cluster has a lost disk back from the archive, in the same two ways.
 
 ``headrace bench --guard`` (``guard.py``) compares the quick ratios of the first three with committed ones, and fails.
 
-What the figures were, and where the time goes, is in ``docs/performance.md`` and ``docs/scaling.md``. They are no
-tests: nothing else fails here because a machine is slow.
+``docs/performance.md`` and ``docs/scaling.md`` have the figures, and where the time goes. Nothing else here fails
+because a machine is slow.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ among themselves; none of them asks the supervisor for anything, and if it is ki
 input does.
 
     supervisor.py   the order of things
-    child.py        one process that is kept alive       backoff.py   how long until it is tried again
-    parent.py       how a part ends with it
-    begun.py        what was decided at the first start, and need not be said again
-    directory.py    one supervisor a data directory, and what an earlier one left running
+    child.py        one process that is kept alive, and how long until it is tried again
+    parts.py        the commands of the parts, and how a part ends with its supervisor
+    directory.py    one supervisor a data directory, what the first start decided, what an earlier one left running
 """

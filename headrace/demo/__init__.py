@@ -8,9 +8,8 @@ knows the server only by its URL: whatever it shows, a client can do too.
     running.py ── serve(settings, started) ──► the server, until Ctrl-C
         │ started
         ▼
-    directory.py  which data, made when          loading.py  program and rows, with a bar
-    telling.py    miss, upquery, hit, vote, eviction, how to go on
-    printing.py   how that looks on a terminal, or without one
+    directory, program and rows, with a bar
+    telling.py ── miss, upquery, hit, vote, eviction, how to go on; on a terminal, or without one
 """
 
 from headrace.demo.running import run, run_against

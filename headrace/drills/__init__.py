@@ -3,10 +3,10 @@
 ::
 
     headrace drill worker-kill ─► running.py ─┬─ cluster.py   `headrace up` in a process of its own, its parts' numbers
-                                              ├─ loading.py   `python -m loadgen.drills`: writes, reads, the judgement
-                                              ├─ observer.py  what the cluster says of itself, and when
-                                              └─ faults.py    kill -9, SIGSTOP …, through proxy.py and namespaces.py
-                                                   │            where the fault is in the network
+                                              │               and `python -m loadgen.drills`: writes, reads, judgement
+                                              ├─ stage.py     what the cluster says of itself, and when
+                                              └─ faults.py    kill -9, SIGSTOP …; links.py and partition.py where
+                                                   │            the fault is in the network
              catalogue.py  which drills there are  │
              report.py     goals, JSON, picture ◄──┘
 

@@ -8,7 +8,7 @@
 
 The rows of the files, in their order, are cut into numbered *chunks*, by what stands in the files alone. Each is posted
 as the write of that number in a stream whose name is a digest of the files and of what decides about rows and chunks
-(``identity.py``). The server does every number once (``domains/store/streams.py``). So to go on after a crash is to run
+(``running.py``). The server does every number once (``domains/store/streams.py``). So to go on after a crash is to run
 the same command again: it asks the server for the last number, and begins behind it. There is no journal beside the
 files.
 
@@ -16,15 +16,12 @@ A row that cannot be stored is *set aside*, with the reason, in a file of reject
 the chunk's number. What stands there of chunks that were not done is dropped when the load goes on, and found again.
 
 ===================  =======================================================================================
-``table.py``         the table to load into: its columns' types, out of ``GET /v1/tables``
+``table.py``         the table to load into, which column of a file is which of it, and a row's values as the table's
 ``sources.py``       files of any kind as rows, in batches; what no reader can read is a row with its problem
-``columns.py``       which column of a file is which of the table
 ``by_spark.py``      the same where files are large and many: read and checked by Spark, in ``preparing.py``
-``checking.py``      a row's values as the table's, or why not
 ``chunks.py``        rows, cut
-``identity.py``      the name of the stream
 ``rejects.py``       the file of rows that were set aside
-``posting.py``       a chunk to the server, again and again where it must be
-``running.py``       all of it, and how far it is
+``options.py``       what the command line says, and the errors
+``running.py``       all of it: the stream's name, posting chunks until they are done, progress
 ===================  =======================================================================================
 """

@@ -108,7 +108,7 @@ class TaskTable:
     kept: bool
     """The rows are looked up while others are fed, so the task keeps them in memory. Else they only pass through."""
     columns: Columns
-    """Stored positions, ascending: what the task reads of it (``pruning.py``). All others are to be None in what it is
+    """Stored positions, ascending: what the task reads of it (``stages.py``). All others are to be None in what it is
     fed, so that rows which differ in those alone are one row."""
 
 

@@ -16,17 +16,15 @@ are in ``domains/archive/rows.py``. docs/archive.md shows others how to read it.
 
 ==================  ============================================================================================
 ``place.py``        files below a URL: read, written whole or as a stream, synced; errors by name
-``columns.py``      deltas ⇄ Arrow columns
-``segments.py``     one Parquet file: written with its digest, read only after it was checked
+``segments.py``     one Parquet file, deltas ⇄ Arrow columns: written with its digest, read only after it was checked
 ``manifests.py``    the manifest of a shard: read, taken over, changed
 ``folding.py``      the rows as of a position, in bounded memory
 ``shard.py``        :class:`ShardArchive`: append, snapshot, compact, expire
 ``compacting.py``   the same in a process of its own, so that nobody waits for it
 ``checking.py``     everything that is there, read and compared
-``rebuilding.py``   a RocksDB from an archive
-``lost_shard.py``   a lost shard's directory, made where another worker has its data
+``lost_shard.py``   a lost shard's RocksDB from an archive, made where another worker has its data
 ``recipes.py``      which recipe was in force at which positions
-``tidying.py``      compaction and retention as a process has them done; ``compaction.py`` is the child process
+``tidying.py``      compaction and retention: started by a process, run in a child
 ``alarms.py``       what goes on going wrong
 ``archiver.py``     :class:`Archiver`: the thread that does it all for the shards of a process
 ==================  ============================================================================================

@@ -3,6 +3,6 @@
     inbox ──► thread ──► domain host ──► Domain.handle ──► effects ──► group commit: sync, publish, answer, send
 
 ``domain_host.py`` has no thread, socket or clock, so the simulator runs it too. ``pacing.py`` sizes the slices of long
-commands, ``memory_limiter.py`` obeys the memory limit after each batch, and ``token_waits.py`` keeps reads that carry a
-token until their reader reflects it.
+commands, ``memory_limiter.py`` keeps the memory limit after each batch, and ``hosted_domain.py`` holds reads that carry
+a token until their reader reflects it.
 """

@@ -119,7 +119,7 @@ class DomainHost:
         self.led = led
         """A leader opens a domain again that has broken (``broken``), and the others go on; else none does."""
         self.reserve = reserve
-        """See ``relief.py``: for hosts that share links with others."""
+        """See ``memory_limiter.py``: for hosts that share links with others."""
         self.epoch = 0
         """The latest leader's that was heard of."""
         self.hosts: dict[DomainIndex, HostedDomain] = {}

@@ -2,8 +2,9 @@
 
 Three things wait. What is *always* taken: packets of other workers, and what a cluster's leader wants. *Requests*,
 which come from outside: they wait, in their order, while more than ``OUTBOUND_MAX`` is on its way to other workers. And
-sliced commands that *rest* between two slices (``pace.py``): one of them is taken at a time, behind the requests, once
-the rest is over. It is a rest of them all: where several domains are fed side by side, the thread is free for as long.
+sliced commands that *rest* between two slices (``pacing.py``): one of them is taken at a time, behind the requests,
+once the rest is over. It is a rest of them all: where several domains are fed side by side, the thread is free for as
+long.
 """
 
 from __future__ import annotations

@@ -15,18 +15,17 @@ A key that is absent is a *hole*: the answer is None, and whoever asked sends th
 filled and has no rows is present with an empty value. The two are never confused.
 
 ==================  ============================================================================================
-``layout.py``       :class:`ReaderLayout`: which bytes a reader's keys, rows and orders are
-``window.py``       :class:`Window`: which part of a key's entries a look-up walks (equal and range parameters)
+``layout.py``       :class:`ReaderLayout`: the bytes of a reader's keys, rows and orders; :class:`Window`: the part of a
+                    key's entries that a look-up walks (equal and range parameters)
 ``writer.py``       :class:`ReaderMap`: publishing, growth, accounting
 ``application.py``  how one reader's evictions, fills and deltas change the entries
-``reader.py``       :class:`ReaderClient` and :class:`ReaderSnapshot`: reading
-``merging.py``      answers that are put together from rows in hand: several keys, ranges against the order
+``reader.py``       :class:`ReaderClient` and :class:`ReaderSnapshot`: reading; :class:`MapReading`: the maps as one
+                    request sees them, for all of its look-ups
+``merging.py``      answers from rows in hand: several keys, ranges against the order; all that a reader holds
 ``lookup.py``       :class:`BoundLookup`: one look-up, and how its parts from several shards are joined
-``holding.py``      all that a reader holds, walked
-``reading.py``      :class:`MapReading`: the maps as one request sees them, for all of its look-ups
-``recent.py``       pages of whole-number keys that were read since their reader last changed
-``sought.py``       :class:`SoughtRows`: what is sought within keys, found while these stay as they are
-``telling.py``      :class:`AccessReporter`: which hits the domain hears of, that it may keep what is read again
+``seek_cache.py``   pages of whole-number keys that were read since their reader last changed; :class:`SoughtRows`:
+                    rows sought within keys, kept while these stay as they are
+``access_reporter``  :class:`AccessReporter`: reports hits to the domain, so that it keeps what is read again
 ``environment.py``  the only module that imports lmdb: flags, growth, errors
 ==================  ============================================================================================
 """

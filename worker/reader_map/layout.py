@@ -119,7 +119,7 @@ class ReaderLayout:
         self.plain = not reader.seek and reader.limit is None and not reader.offset
         """Whether a look-up by key alone answers all rows of the key."""
         self.sought = bool(reader.seek) and self.unordered
-        """Whether a look-up by key and all seek values answers the rows with these, value by value (``sought.py``)."""
+        """Whether a look-up by key and seek values answers the rows with these, value by value: ``seek_cache.py``."""
         self.follows = not reader.seek and self.unordered
         """Whether, besides, the rows of several keys are those of each, one after another."""
 

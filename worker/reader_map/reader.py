@@ -67,7 +67,7 @@ class ReaderSnapshot:
             raise _grown() from error
 
     def walk(self, layout: ReaderLayout) -> Iterator[HeldRow]:
-        """All that a reader holds; see ``holding.py``."""
+        """All that a reader holds; see ``merging.py``."""
         return walk(self._transaction, layout)
 
     def page(
@@ -301,7 +301,7 @@ class ReaderClient:
     def integer_pages(self, layout: ReaderLayout, values: Sequence[int]) -> list[bytes | None] | None:
         """:meth:`ReaderSnapshot.integer_pages` in a transaction of its own; None if a value is beyond 64 bits.
 
-        What was read since the reader last changed is not read again (``recent.py``): 0.05 µs a key then.
+        What was read since the reader last changed is not read again (``seek_cache.py``): 0.05 µs a key then.
         """
         return self._read(lambda snapshot: self.recent_pages(snapshot, layout, values))
 

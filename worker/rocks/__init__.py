@@ -16,10 +16,8 @@ was committed before it. Whoever holds effects back until ``sync`` returns has t
 ``acknowledged``  the record of what was acknowledged, in a file beside the database
 ``table.py``    :class:`RocksTable`, one table: stage, find, scan
 ``indexes.py``  the secondary indexes of a table, their building and how a look-up picks one
-``layout.py``   which bytes stand for what: the prefixes, the keys of rows and index entries
-``numbers.py``  the last numbers of a table's streams of writes
-``log.py``      reading and trimming the base log
-``cut.py``       what is there of a table between two steps, for the archive to read in another thread
+``layout.py``   which bytes stand for what: prefixes, keys of rows and index entries, numbers of streams of writes
+``cut.py``      a table between two steps, for the archive to read in another thread; reading and trimming the log
 ``codec.py``    rows as bytes
 ``database.py`` the only module that imports rocksdict: options, iteration, errors
 ================  ================================================================================================

@@ -20,15 +20,13 @@ What holds here, and is tested with connections that are cut at random:
 
 ==================  ============================================================================================
 ``vocabulary.py``   which classes and errors may be sent, and ``PROTOCOL``, the digest that both sides compare
-``codec.py``        objects to bytes and back: the only module that imports msgpack
-``coders.py``       from a field's type to how it is packed and checked; ``expressions.py``, ``updates.py`` (the hot
-                    ones) and ``faults.py`` (errors) for what has a way of its own
+``codec.py``        objects to bytes and back: the only module that imports msgpack; expressions, updates and errors
+``coders.py``       from a field's type to how it is packed and checked
 ``frames.py``       where one message ends and the next begins; the limits of size
 ``connection.py``   :class:`Connection` and :func:`connect`: requests, answers, notices, beats
 ``server.py``       :class:`WireServer` and :func:`serve`: the greeting, and who is refused
 ``streams.py``      :class:`OutboundStream` and :class:`Inbound`: a stream, without a socket
-``peers.py``        :class:`Peers`: the streams to and from all other workers; ``peer.py`` for one way out,
-                    ``arrivals.py`` for the ways in
+``peers.py``        :class:`Peers`: the streams to and from all other workers; ``peer.py`` for one way out
 ``errors.py``       what can go wrong
 ==================  ============================================================================================
 """

@@ -1,7 +1,7 @@
 """``encode`` and ``decode``: an object of the vocabulary as msgpack, and back.
 
 A class is packed as a tuple of its name and its fields, by a function that is generated for it; those of every step and
-link are written by hand (``updates.py``). Decimals and integers beyond 64 bits are msgpack extensions. Text may hold
+link are written by hand. Decimals and integers beyond 64 bits are msgpack extensions. Text may hold
 half a surrogate pair, as Python's may.
 
 Figures on one core, to encode and to decode: a LinkUpdate with one row of three values 0.8 and 2.4 µs, each further row

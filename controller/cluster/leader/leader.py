@@ -7,9 +7,10 @@
                                                      └──────────┘
 
 One task *steers*: it alone recovers and moves domains. Migrations run beside it, in times of calm only
-(``performing.py``); what an operator decides, the next round carries out (``draining.py``, ``rebuilding.py``). Nothing
-here asks for the time of day, for chance or for a thread: on a loop with virtual time, with handles and an authority in
-memory, the same leader runs in a simulation, step for step as its seed has it.
+(``performing.py``); what an operator decides, the next round carries out (``placing.py``,
+``lost_shards/rebuilding.py``). Nothing here asks for the time of day, for chance or for a thread: on a loop with
+virtual time, with handles and an authority in memory, the same leader runs in a simulation, step for step as its seed
+has it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     choice.py     slices or bulk? ─ base rows above the threshold, an archive, a runner, nothing in the way
     building.py   AddNodes ─► archive up to now: P ─► job ─► load ─► read the log, replay it ─► Activate
                                   │                    │       ▲
-    source.py                     ▼                    ▼       │
+                                  ▼                    ▼       │
     job_files.py            segments, manifests ──► BulkRunner: Spark, or local_runner.py
                                                                └─ child.py: the stages in a process without Spark
 

@@ -19,8 +19,8 @@ was taken over, and no later decision names an earlier leader's runs again. A le
 not know it goes by the same rule: its own, and those before it; its successor's have a later epoch.
 
 What is left where an owner was killed, or could not reach the archive, goes with a later try
-(``cluster/clearing.py``). One process without a cluster has its data directory alone, and so the archive, and builds
-one thing at a time: before it begins a job, all that is there is nobody's any more.
+(``cluster/leader/building.py``). One process without a cluster has its data directory alone, and so the archive, and
+builds one thing at a time: before it begins a job, all that is there is nobody's any more.
 """
 
 from __future__ import annotations

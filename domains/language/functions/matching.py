@@ -3,7 +3,7 @@
 Binary collation: case counts. ``%`` and ``_`` are LIKE's wildcards, a backslash (or the third argument) takes their
 meaning away. REGEXP finds anywhere in the text; a pattern that is no regular expression, or one that is not done, is
 refused where it is a constant and gives NULL where a row brings it. Neither backtracks, so a text is gone through
-about once, whatever the pattern (``regular_expressions.py``).
+about once, whatever the pattern.
 """
 
 from __future__ import annotations

@@ -11,24 +11,17 @@ then::
 
 ==================  ============================================================================================
 ``settings.py``     which Spark, how large: plain values
-``launching.py``    :class:`SparkJob`: starts a child, follows it, cancels it, leaves no orphan
+``launching.py``    :class:`SparkJob`: starts a child at a low priority, follows it, cancels it, leaves no orphan
 ``__main__.py``     the child: JSON in, JSON out, signals
-``priority.py``     how it, and the process that is in its place without Java, give way to who serves
-``session.py``      the only start and stop of a Spark session, and every setting with its reason
-``shipping.py``     our code as a zip, for the workers of a cluster
+``session.py``      the only start and stop of a Spark session, every setting with its reason, our code as a zip
 ``segments.py``     the archive's files: opened by URL, checked against their manifest before a row of them counts
 ``fold.py``         a table as of a position: the sum of its weights
-``counting.py``     tables folded, and their rows counted
-``canonical.py``    values in one form, of Spark and of a reader's JSON
-``held.py``         what a view's readers hold, read back from a dump
-``loading.py``      files that are to be loaded, each read in a task of its own
-``verify.py``       the judge: a view's SQL by Spark, held against what its readers hold
+``small_jobs.py``   counts tables, reads files that are to be loaded, says what Spark runs with
+``verify.py``       the judge: compares a view's SQL by Spark with what its readers hold
 ``rebuild.py``      base shards as sorted runs
 ``runner.py``       :class:`SparkRunner`: bulk jobs, as the controller starts them
 ``bulk.py``         the stages of a bulk job, run
-``tally.py``        how many rows its tasks have read and fed, while they run
+``reporting.py``    rows that tasks have read and fed, while they run; Spark's failures as errors of ours
 ``daemon.py``       what workers are forked from
-``probe.py``        what Spark runs with
-``trouble.py``      what went wrong inside Spark, as an error of ours
 ==================  ============================================================================================
 """

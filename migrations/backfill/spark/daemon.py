@@ -1,7 +1,7 @@
 """What Spark forks its Python workers from in local mode: its own daemon, with what our tasks import loaded already.
 
 Each worker would else load Arrow and our packages by itself, a second of processor time, and a small job has four.
-``spark.python.daemon.module`` names it; on a cluster the code comes by a zip (``shipping.py``), which only a worker
+``spark.python.daemon.module`` names it; on a cluster the code comes by a zip (``session.py``), which only a worker
 knows, so there it is Spark's daemon.
 """
 
