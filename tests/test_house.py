@@ -242,6 +242,16 @@ def test_links_and_files_that_are_named_exist(path: Path) -> None:
         assert (ROOT / name).exists() or name == "migrations/backfill/", name
 
 
+def test_files_that_an_essay_names_exist() -> None:
+    """An essay names a file by the end of its path, and a move leaves such names behind."""
+    there = [path.relative_to(ROOT).parts for path in [*FILES, *(ROOT / "tests").rglob("*.py")]]
+    ends = {"/".join(parts[first:]) for parts in there for first in range(len(parts))}
+    named = re.compile(r"`([\w/]+\.py)`")
+    for path in [*FILES, *DOCUMENTS]:
+        missing = set(named.findall(path.read_text("utf-8"))) - ends
+        assert not missing, f"{name_of(path)} names {missing}"
+
+
 def test_every_document_is_reached_from_the_readme() -> None:
     readme = DOCUMENTS[0].read_text("utf-8")
     assert not [name_of(path) for path in DOCUMENTS[2:] if f"({name_of(path)})" not in readme]
