@@ -1,4 +1,5 @@
-"""Damage to every file in turn: single bits and bytes inverted, files cut and deleted, folders deleted and emptied.
+"""Damage to every file in turn: single bits and bytes inverted, blocks zeroed, files cut and deleted, folders
+deleted and emptied.
 
 What must come of it is a right answer, a refusal at the start that says why, or ``storage_failure``; never a wrong
 answer, an acknowledged row that is gone without a word, or anything else. ``scenes.py`` has what is damaged: a server's

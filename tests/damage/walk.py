@@ -18,12 +18,16 @@ from zookeeper.errors import AuthorityError
 PASSED_OVER = ("LOG", "LOCK")
 """What RocksDB tells people, and a file that is always empty."""
 
+BLOCKS = (512, 4096, 32 * 2**10)
+"""Of a disk, a file system and RocksDB's log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:
     file: str
     how: str
     at: int = 0
+    count: int = 1
 
     def do(self, data: Path) -> None:
         path = data / self.file
@@ -38,6 +42,10 @@ class Damage:
             case "cut":
                 with path.open("r+b") as file:
                     file.truncate(self.at)
+            case "zeros":
+                with path.open("r+b") as file:
+                    file.seek(self.at)
+                    file.write(bytes(min(self.count, path.stat().st_size - self.at)))
             case "bit" | "byte":
                 with path.open("r+b") as file:
                     file.seek(self.at // 8)
@@ -65,6 +73,8 @@ def damages(image: Path, scene: Scene, chance: random.Random, *, of_each: int) -
                 yield Damage(file, "bit", chance.randrange(8 * size))
                 yield Damage(file, "byte", chance.randrange(8 * size))
             yield Damage(file, "cut", chance.randrange(size))
+            block = chance.choice(BLOCKS)
+            yield Damage(file, "zeros", chance.randrange(0, size, block), block)
         gone = [(file, "delete") for file in files]
         gone += [(folder, how) for folder in folders for how in ("folder", "empty")]
         for path, how in gone:

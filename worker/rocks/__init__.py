@@ -13,6 +13,7 @@ was committed before it. Whoever holds effects back until ``sync`` returns has t
 ================  ================================================================================================
 ``store.py``    :class:`RocksStore`, the tables together: catalog, commit, log, sync
 ``opening.py``  what can be reached is compared with what was acknowledged, before RocksDB may change a file
+``misread.py``  damage of RocksDB's log that RocksDB does not notice
 ``acknowledged``  the record of what was acknowledged, in a file beside the database
 ``table.py``    :class:`RocksTable`, one table: stage, find, scan
 ``indexes.py``  the secondary indexes of a table, their building and how a look-up picks one

@@ -133,8 +133,9 @@ class DatabaseView:
 class Database:
     """A RocksDB of raw keys and values. One thread reads and writes; ``sync`` may be called from another."""
 
-    def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:
-        """``read_only`` changes no file, and shows what can be reached of the log; it takes no lock."""
+    def __init__(self, path: Path, *, create: bool, read_only: bool = False, logs: Path | None = None) -> None:
+        """``read_only`` changes no file, and shows what can be reached of the log, or of the one in the directory
+        ``logs``; it takes no lock."""
         self.path = path
         self._read_only = read_only
         self._failed: StorageFailure | None = None
@@ -152,6 +153,8 @@ class Database:
             if create:
                 path.mkdir(parents=True, exist_ok=True)
             options = _options(create)
+            if logs is not None:
+                options.set_wal_dir(str(logs))
             # Said for the one family, too: else what is there gets the options of its own file, which has neither the
             # cache's size nor the Bloom filter.
             access = AccessType.read_only() if read_only else AccessType.read_write()

@@ -3,7 +3,8 @@
 RocksDB repairs what it opens: it reads its log up to a hole, writes what it found into a file, and deletes the log. So
 a database that is there is opened for reading first, which changes nothing, and what can be reached is compared with
 the record of what was acknowledged (``acknowledged.py``). A garbled tail behind the record is what a crash leaves, and
-opens. Less than the record is a *loss*: the database is not opened.
+opens. Less than the record is a *loss*: the database is not opened. Damage that RocksDB's reader does not notice
+(``misread.py``) is made such that it does, in a copy of the log for the look, and in the log itself for the opening.
 
 Where somebody goes on without it, the files that were damaged are copied aside first::
 
@@ -19,8 +20,9 @@ import json
 import marshal
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from domains.errors import StorageFailure
 from worker.rocks import layout
 from worker.rocks.acknowledged import FILE, TABLES, Acknowledged, AcknowledgedRecord
 from worker.rocks.database import RESTORE, Database
+from worker.rocks.misread import misread, stop_at
 
 RECORDED = 2
 """The format from which on a store has a record of what was acknowledged; without it, the record was deleted."""
@@ -66,7 +69,7 @@ def open_database(path: Path, *, create: bool, accept_loss: bool) -> Opened:
     try:
         if create:
             path.mkdir(parents=True, exist_ok=True)
-        record, loss = _compared(path)
+        record, loss, damaged = _compared(path)
     except OSError as error:
         raise StorageFailure(f"cannot open the database in {path}: {error.strerror or error}") from error
     try:
@@ -81,6 +84,8 @@ def open_database(path: Path, *, create: bool, accept_loss: bool) -> Opened:
             check_there(path)
         if new and create and record is None:
             record = AcknowledgedRecord.make(path)
+        for log, at in damaged.items():
+            stop_at(log, at)
         database = Database(path, create=create and new)
         try:
             return Opened(database, record or AcknowledgedRecord.make(path), loss)
@@ -101,8 +106,9 @@ def check_there(path: Path) -> None:
         raise StorageFailure(f'the database in "{path}" is missing: there were tables in it', hint=RESTORE)
 
 
-def _compared(path: Path) -> tuple[AcknowledgedRecord | None, Loss | None]:
-    """The record, where it is there and whole, and what can be reached less than it says."""
+def _compared(path: Path) -> tuple[AcknowledgedRecord | None, Loss | None, dict[Path, int]]:
+    """The record, where it is there and whole, what can be reached less than it says, and where RocksDB would not
+    notice damage of its logs."""
     record, damage = None, ""
     try:
         record = AcknowledgedRecord(path)
@@ -113,25 +119,31 @@ def _compared(path: Path) -> tuple[AcknowledgedRecord | None, Loss | None]:
             raise  # In use.
         damage = error.message
     try:
-        return record, _loss(path, record.last if record is not None else None, damage)
+        damaged = misread(path)
+        return record, _loss(path, record.last if record is not None else None, damage, damaged), damaged
     except BaseException:
         if record is not None:
             record.close()
         raise
 
 
-def _loss(path: Path, acknowledged: Acknowledged | None, damage: str) -> Loss | None:
+def _loss(path: Path, acknowledged: Acknowledged | None, damage: str, damaged: Mapping[Path, int]) -> Loss | None:
     recorded = (path / FILE).exists()
     if not (path / "CURRENT").exists():
         # RocksDB would make a new database here. It makes CURRENT before anything that can hold rows.
         if (acknowledged is not None and acknowledged.sequence) or any(path.glob("*.sst")) or any(path.glob("*.log")):
             return Loss(f'the database in {path} has lost its file "CURRENT"', fatal=True)
         return Loss(damage) if recorded and acknowledged is None else None
-    looked = Database(path, create=False, read_only=True)
+    for file, at in damaged.items():
+        if file.suffix != ".log":
+            return Loss(f'the database in {path} is corrupt: "{file.name}" is damaged at byte {at:,}', fatal=True)
+    looked = _look(path, damaged)
     try:
         if acknowledged is None:
             header = looked.get(layout.STORE_KEY)
-            return Loss(damage) if recorded or (header is not None and _format(path, header) >= RECORDED) else None
+            if recorded or (header is not None and _format(path, header) >= RECORDED):
+                return Loss(damage)
+            return _uncounted(path, damaged)
         if looked.sequence() >= acknowledged.sequence:
             return None
         reached = dict(_positions(looked))
@@ -143,6 +155,29 @@ def _loss(path: Path, acknowledged: Acknowledged | None, damage: str) -> Loss | 
         if position > reached.get(table, 0)
     }
     return Loss(f"the log of the database in {path} is damaged or missing, and acknowledged writes with it", lost)
+
+
+def _look(path: Path, damaged: Mapping[Path, int]) -> Database:
+    if not damaged:
+        return Database(path, create=False, read_only=True)
+    with tempfile.TemporaryDirectory() as directory:
+        logs = Path(directory)
+        for log in path.glob("*.log"):
+            if log in damaged:
+                stop_at(Path(shutil.copyfile(log, logs / log.name)), damaged[log])
+            else:
+                (logs / log.name).symlink_to(log.resolve())
+        return Database(path, create=False, read_only=True, logs=logs)  # Which has read them by then.
+
+
+def _uncounted(path: Path, damaged: Mapping[Path, int]) -> Loss | None:
+    """What is damaged of a database of before the record, where writes are missing that nobody counts."""
+    places = ", ".join(f'"{log.name}" from byte {at:,} on' for log, at in sorted(damaged.items()))
+    return (
+        Loss(f"the log of the database in {path} is damaged: {places}; how much is missing is not known")
+        if places
+        else None
+    )
 
 
 def _format(path: Path, header: bytes) -> int:

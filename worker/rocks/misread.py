@@ -1,0 +1,77 @@
+"""Where RocksDB's reader goes wrong without a word in its own log, found before it reads it.
+
+The log is blocks of 32 KiB, each of records; no record reaches over the end of its block, and less than a header's room
+there is left empty. The manifest is of the same format::
+
+    checksum: 4 bytes │ length: 2 │ type: 1 │ payload        a recyclable record has 4 bytes more behind the type
+
+The reader checks each record's checksum and stops at damage, but for two headers which it judges before that:
+
+* **type and length zero**: it takes them for room that was never written, and goes on with the next block. What was
+  between is gone, and what is behind it brings the positions and sequence numbers of a log without damage.
+* **a recyclable type** in a log that has no such records, as ours: it reads that header again, for ever.
+
+Zeros with nothing behind them are how a log ends that the file system had made larger before a crash.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from struct import Struct
+
+BLOCK, HEADER = 32 * 2**10, 7
+
+_RECYCLABLE = frozenset((5, 6, 7, 8, 11))
+"""Of whole records, of first, middle and last parts, and of sizes of timestamps."""
+
+_LENGTH_AND_TYPE = Struct("<HB")
+
+_STOP = bytes((0, 0, 0, 0, 0, 0, 1))
+"""A whole record without payload, whose checksum is wrong."""
+
+
+def misread(path: Path) -> dict[Path, int]:
+    """Of each log, and of the manifest, where such a header has more behind it that would be read: the first's offset.
+
+    64 MB of records of 400 bytes take 27 ms, of 60 bytes 130: one step a record. Raises OSError.
+    """
+    logs = sorted(path.glob("*.log"), key=lambda log: (len(log.name), log.name))
+    while logs and not logs[-1].stat().st_size:
+        logs.pop()
+    found = {log: _misread(log, followed=log is not logs[-1]) for log in logs}
+    current = (path / "CURRENT").read_bytes().strip() if (path / "CURRENT").exists() else b""
+    manifests = [each for each in path.glob("MANIFEST-*") if each.name.encode() == current]
+    found |= {manifest: _misread(manifest, followed=False) for manifest in manifests}
+    return {file: at for file, at in found.items() if at is not None}
+
+
+def _misread(path: Path, *, followed: bool) -> int | None:
+    zeros: int | None = None
+    unpack = _LENGTH_AND_TYPE.unpack_from
+    with path.open("rb") as file:
+        for start in count(0, BLOCK):
+            block = file.read(BLOCK)
+            if not block:
+                return zeros if followed else None
+            if zeros is not None:
+                if block.count(0) < len(block):
+                    return zeros
+                continue
+            at, last = 0, len(block) - HEADER
+            while at <= last:
+                length, kind = unpack(block, at + 4)
+                if kind in _RECYCLABLE:
+                    return start + at
+                if not kind and not length:
+                    zeros = start + at
+                    break
+                at += HEADER + length
+    raise AssertionError("unreachable")
+
+
+def stop_at(log: Path, at: int) -> None:
+    """Have RocksDB notice damage at the header there. It goes on behind it only where no change is missing."""
+    with log.open("r+b") as file:
+        file.seek(at)
+        file.write(_STOP)
