@@ -55,7 +55,6 @@ DOORS = {
     "pydantic_settings": ("headrace/settings.py",),
     "uvicorn": (
         "headrace/serving/server.py",
-        "api/doors/http_protocol.py",
         "api/doors/wire_http.py",
         "headrace/bench/",
     ),

@@ -38,7 +38,7 @@ class AsgiDoor:
         self, app: ASGIApp, lookups: LookupCalls, deployment: Deployment, requests: RequestMetrics, max_body: int
     ) -> None:
         self.app = app
-        self.calls = Endpoints(lookups, deployment, requests, WRITES, max_body)
+        self.endpoints = Endpoints(lookups, deployment, requests, WRITES, max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -51,7 +51,7 @@ class AsgiDoor:
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            found = self.calls.find(scope["method"], scope["path"])
+            found = self.endpoints.find(scope["method"], scope["path"])
             if found is not None and not (found[0].writes and _is_from_a_browser(scope["headers"])):
                 return await self._make(*found, scope, receive, send)
         return await self.app(scope, receive, send)
@@ -59,7 +59,7 @@ class AsgiDoor:
     async def _make(self, call: EndpointCall, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
         try:
-            body = b"" if scope["method"] == "GET" else await read_body(headers, receive, self.calls.max_body)
+            body = b"" if scope["method"] == "GET" else await read_body(headers, receive, self.endpoints.max_body)
             token = _token(headers)
         except Exception as error:
             status, answer = describe(error, call.route)

@@ -1,12 +1,10 @@
-"""The application from the first moment on: until there is a deployment, it says how far the start is."""
+"""The application until there is a deployment: it says how far the start is. The server then puts another in place."""
 
 from __future__ import annotations
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from api.doors.asgi import AsgiDoor
-from api.endpoints import Endpoints
 from api.statuses import STATUSES
 from controller.embedded.opening import Opening
 from domains.errors import Unavailable
@@ -17,22 +15,14 @@ LIVE = "/livez"
 METRICS = "/metrics"
 
 
-class Door:
-    """Answers by itself until ``app`` is there: 503 with progress, but for what asks whether the process lives."""
+class OpeningDoor:
+    """Answers 503 with progress, but for what asks whether the process lives."""
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
-        self.app: AsgiDoor | None = None
-
-    @property
-    def calls(self) -> Endpoints | None:
-        """For the short protocol; None as long as nothing is served."""
-        return None if self.app is None else self.app.calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.app is not None:
-            await self.app(scope, receive, send)
-        elif scope["type"] == "http":
+        if scope["type"] == "http":
             status, kind, body = self._answer(scope["path"])
             headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
             if status != 200:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from api.app import create_app
-from api.doors.opening import Door
+from api.doors.opening import OpeningDoor
 from api.doors.wire_http import WireHttp
 from controller.deployment import Deployment
 from controller.embedded.opening import Opening
@@ -125,7 +125,7 @@ async def answer(
 
     Raises what keeps it from being opened. A stop before that gives the start up, which is no error.
     """
-    door = Door(opening)
+    http = config(OpeningDoor(opening), settings)
     tasks: list[asyncio.Task[Deployment]] = []
 
     async def open_behind(running: Running) -> Deployment:
@@ -135,7 +135,7 @@ async def answer(
             running.stop()
             raise
         if not opening.given_up:
-            door.app = create_app(deployment, max_body=settings.max_body_size, slow=settings.slow_request)
+            http.loaded_app = create_app(deployment, max_body=settings.max_body_size, slow=settings.slow_request)
             expect_long_lives()
             started(running)
         return deployment
@@ -147,7 +147,7 @@ async def answer(
                 task.result().stopping()
 
     server = HttpServer(
-        config(door, settings),
+        http,
         address(listening),
         lambda running: tasks.append(asyncio.create_task(open_behind(running))),
         stopping,

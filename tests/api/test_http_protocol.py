@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from served_bytes import INSERT, MANY, PAGE, STATUS, WITHIN, Site, asked, served
 
-from api.doors.http_protocol import HttpProtocol
-from api.doors.wire_http import WireHttp
+from api.doors.wire_http import HttpProtocol, WireHttp
 
 GARBAGE = b"this is no request\r\n\r\n"
 SQL = asked("POST /v1/sql", b'{"sql": "SELECT 1"}')

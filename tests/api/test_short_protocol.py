@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from served_bytes import INSERT, LOOKUP, MANY, PAGE, STATUS, WITHIN, Site, asked, one_answer, served
 
-from api.doors.http_protocol import HttpProtocol
-from api.doors.wire_http import WireHttp, body_length, target_of
+from api.doors.wire_http import Head, HttpProtocol, WireHttp, head_of, target_of
 
 ODD = [
     PAGE,
@@ -37,6 +36,8 @@ ODD = [
     asked("POST /v1/sql", b'{"sql":7}'),
     asked("PATCH /v1/sql", b"{}"),
     asked("GET /v1/views/ById?id=1", headers=["connection: keep-alive"]),
+    asked("GET /v1/views/ById?id=1", headers=["Connection: Close"]),
+    asked("DELETE /v1/tables/stories/rows", b'{"key":{"id":1}}', ["connection: close"]),
     b'POST /v1/lookups HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n{"lookups":[]}\r\n0\r\n\r\n',
     b"GET /v1/views/ById?id=1 HTTP/1.1\r\nhost: x\r\n\r\n",
     b"GET /v1/views/ById?id=1 HTTP/1.1\r\nhost: x\r\n\x01bad: header\r\n\r\n",
@@ -44,6 +45,7 @@ ODD = [
     b"POST /v1/lookups HTTP/1.1\r\nhost: x\r\ncontent-length: -2\r\n\r\n{}",
     b"\r\n" + PAGE,
 ]
+INSERT_LAST = asked("POST /v1/tables/stories/rows", INSERT.partition(b"\r\n\r\n")[2], ["connection: close"])
 
 
 @pytest.mark.parametrize("request_bytes", ODD, ids=range(len(ODD)))
@@ -69,6 +71,23 @@ async def test_hot_calls_go_the_short_way_and_others_do_not() -> None:
         await site.say(PAGE, STATUS, answers=2)
         await site.say(PAGE, answers=1)
         assert site.ways == ["/healthz"]
+
+
+async def test_the_last_request_of_a_connection_goes_the_short_way_too() -> None:
+    """And nothing behind it is done, whether its answer is there at once or is awaited."""
+    for last in (asked("GET /v1/views/ById?id=1", headers=["Connection: close"]), INSERT_LAST):
+        async with served() as site:
+            reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+            async with asyncio.timeout(WITHIN):
+                writer.write(last + INSERT + STATUS)
+                answer = await one_answer(reader)
+                assert await reader.read() == b""
+            writer.close()
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert b"connection: close" in answer
+            assert site.ways == []
+            (again,) = await site.say(asked("POST /v1/views/ById/lookup", b'{"keys":[[1]]}'), answers=1)
+            assert (b"one" in again) == (last is INSERT_LAST)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
@@ -177,15 +196,17 @@ def test_request_lines_of_the_short_way() -> None:
 
 
 def test_blocks_of_headers_of_the_short_way() -> None:
-    assert body_length(b"host: x\r\ncontent-length: 12") == 12
-    assert body_length(b"host: x") == 0
+    assert head_of(b"host: x\r\ncontent-length: 12") == Head(12, is_last=False)
+    assert head_of(b"host: x\r\nConnection: keep-alive") == Head(0, is_last=False)
+    assert head_of(b"host: x\r\nConnection: Close") == Head(0, is_last=True)
     for block in (
         b"host: x\r\nContent-Length: 1\r\ncontent-length: 1",
         b"Expect: 100-continue",
-        b"connection: close",
+        b"connection: close, upgrade",
+        b"connection: close\r\nconnection: keep-alive",
         b"headrace-token: h1.e30",
         b"transfer-encoding: chunked",
         b"x" * 5000 + b": y",
         b"no colon",
     ):
-        assert body_length(block) is None
+        assert head_of(block) is None
