@@ -76,7 +76,7 @@ class Ambush:
             left -= 1
             if left:
                 return False
-            self.cluster.say(f"ambush at {worker.service.process}, {kind.__name__}: {act}")
+            self.cluster.say(f"ambush at {worker.process}, {kind.__name__}: {act}")
             loop = asyncio.get_running_loop()
             late = self.random.choice((0.0, 0.0, 0.001, 0.01))
             loop.call_later(late, self._spring, act, worker.process, context=self.cluster.network.context.copy())

@@ -104,7 +104,7 @@ def check_heard(cluster: Cluster, store: CrashStore, shard: int, shards: int) ->
             for schema in store.tables():
                 base = base_shard(schema.name, schema.generation, shard, shards)
                 assert heard.get(base, 0) <= store.position(schema.name), (
-                    f"{worker.service.process} has heard of {base} up to {heard[base]}, which goes on at "
+                    f"{worker.process} has heard of {base} up to {heard[base]}, which goes on at "
                     f"{store.position(schema.name)}"
                 )
 
