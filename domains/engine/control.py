@@ -12,10 +12,9 @@ from typing import assert_never
 
 from domains.archive.blocks import decode_block
 from domains.engine.clock import Origins
-from domains.engine.domain import Domain
+from domains.engine.domain import Domain, Step
 from domains.engine.lifecycle.backfill import Backfill, scalar_state
 from domains.engine.lifecycle.replay import Replay, ReplayPhase, load
-from domains.engine.step import Step
 from domains.engine.upqueries import IngressSources
 from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Vertex

@@ -11,7 +11,7 @@ topological pass), ``lookups`` (pulls), ``ingress`` (holes that wait for another
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from domains.engine.clock import Clocks
@@ -22,7 +22,6 @@ from domains.engine.lifecycle.replay import Replay
 from domains.engine.links import Links
 from domains.engine.memory import evict_least_used, indexes_at
 from domains.engine.pulls import Pull
-from domains.engine.step import DomainCounters, Step
 from domains.engine.upqueries import Hole, Ingresses, IngressSources
 from domains.engine.vertices import Vertices
 from domains.engine.write import NOTHING, change_table
@@ -45,6 +44,7 @@ from domains.plan.packets import (
     Packet,
     Pattern,
     PeerReset,
+    Publish,
     Read,
     Refused,
     Reply,
@@ -58,8 +58,51 @@ from domains.plan.packets import (
 )
 from domains.plan.sharding import base_shard
 from domains.store.row_types import RowTypes
-from domains.store.storage import CommitLost, Store, TableStore, unknown_outcome
+from domains.store.storage import CommitLost, Store, unknown_outcome
 from domains.store.streams import is_repeated
+
+# What one step of a domain gathers until it closes, and what a domain counts.
+
+
+@dataclass(slots=True)
+class DomainCounters:
+    """What the domain has done, for status and metrics."""
+
+    steps: int = 0
+    writes: int = 0
+    upqueries: int = 0
+    fills: int = 0
+    evictions: int = 0
+    published_deltas: int = 0
+
+
+@dataclass(slots=True)
+class Step:
+    """What one step has to say, gathered until it closes."""
+
+    domain: DomainIndex
+    passes: list[ForwardPass] = field(default_factory=list)
+    fills: dict[LinkId, list[Fill]] = field(default_factory=dict)
+    unfilled: dict[LinkId, list[Unfilled]] = field(default_factory=dict)
+    upqueries: list[Send] = field(default_factory=list)
+    publishes: dict[Vertex, Publish] = field(default_factory=dict)
+    replies: list[Reply] = field(default_factory=list)
+
+    def publish(self, reader: Vertex) -> Publish:
+        if reader not in self.publishes:
+            self.publishes[reader] = Publish(reader.node.index, domain=self.domain)
+        return self.publishes[reader]
+
+
+class WrittenTable:
+    """What a domain needs of a table with each write, worked out once for its schema."""
+
+    def __init__(self, schema: TableSchema, base: str, shards: int) -> None:
+        self.schema = schema
+        self.base = base
+        """Under which clocks count the domain's shard of it."""
+        self.shards = schema.shards or shards
+        self.types = RowTypes(schema)
 
 
 class Domain:
@@ -85,7 +128,7 @@ class Domain:
         self.awaiting: list[Read | Upquery] = []
         """Reads and upqueries of what is held, or being built."""
         self.counters = DomainCounters()
-        self._types: dict[str, RowTypes] = {}
+        self._written: dict[str, WrittenTable] = {}
         self.broken: HeadraceError | None = None
         """What broke a step off in the middle: rows are ahead of the state then, and it is to be opened again."""
 
@@ -162,17 +205,29 @@ class Domain:
         table, once = packet.operation.table, packet.once
         try:
             stored = self.store.table(table)
+            known = self._written.get(table)
+            if known is None or known.schema is not stored.schema:
+                known = WrittenTable(stored.schema, self.base_name(stored.schema), self.shards)
+                self._written[table] = known
             repeated = once is not None and is_repeated(stored, once)
             if repeated:
                 deltas, affected, first = NOTHING
             else:
-                shards = stored.schema.shards or self.shards
-                deltas, affected, first = change_table(stored, packet.operation, self.shard, shards)
+                deltas, affected, first = change_table(stored, packet.operation, self.shard, known.shards)
+                # Whoever sent the rows.
+                misfit = known.types.misfit([row for row, weight in deltas if weight > 0])
+                if misfit is not None:
+                    raise TypeViolation(f'table "{table}": {misfit[1]}')
                 if once is not None:
                     stored.remember(once.stream, once.number)
-                if deltas or once is not None:
-                    self._check_types(stored, deltas)
-                    self._commit(table, deltas)
+                if deltas:
+                    # Rows, index entries, log and position in one atomic write; operators then see the new state.
+                    stored.stage(deltas)
+                    sequence = self.store.position(table) + 1
+                    self.store.commit([(table, sequence, deltas)])
+                    self.clocks.write(known.base, sequence)
+                elif once is not None:  # A number of a stream, and no rows: nothing for the log.
+                    self.store.commit(())
         except HeadraceError as error:
             self.store.rollback()
             if isinstance(error, CommitLost):
@@ -182,28 +237,8 @@ class Domain:
             return
         self.counters.writes += 1
         self.spread(table, deltas, step)
-        name = self.base_name(stored.schema)
-        position = {name: self.clocks.local.get(name, 0)}
+        position = {known.base: self.clocks.local.get(known.base, 0)}
         step.replies.append(Reply(packet.request, Written(affected, position, first, repeated)))
-
-    def _check_types(self, stored: TableStore, deltas: Sequence[Delta]) -> None:
-        """Whoever sent the rows."""
-        types = self._types.get(stored.schema.name)
-        if types is None or types.schema is not stored.schema:
-            types = self._types[stored.schema.name] = RowTypes(stored.schema)
-        misfit = types.misfit([row for row, weight in deltas if weight > 0])
-        if misfit is not None:
-            raise TypeViolation(f'table "{stored.schema.name}": {misfit[1]}')
-
-    def _commit(self, table: str, deltas: Sequence[Delta]) -> None:
-        """Rows, index entries, log and position in one atomic write; operators then see the table's new state."""
-        if not deltas:  # A number of a stream, and no rows: nothing for the log.
-            self.store.commit(())
-            return
-        sequence, stored = self.store.position(table) + 1, self.store.table(table)
-        stored.stage(deltas)
-        self.store.commit([(table, sequence, deltas)])
-        self.clocks.write(self.base_name(stored.schema), sequence)
 
     def spread(self, table: str, deltas: list[Delta], step: Step) -> None:
         """Send a base table's deltas through the graph, and on to what is being backfilled."""
@@ -429,7 +464,8 @@ class Domain:
         for act in step.passes:
             self._publish(act, step)
         effects: list[Effect] = list(step.publishes.values())
-        effects.extend(self.links.close_step(step.passes, step.fills, step.unfilled))
+        if self.links.outgoing:
+            effects.extend(self.links.close_step(step.passes, step.fills, step.unfilled))
         effects.extend(step.upqueries)
         effects.extend(step.replies)
         return effects

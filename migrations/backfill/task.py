@@ -25,10 +25,9 @@ from itertools import islice
 from domains.archive.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_block
 from domains.archive.manifest import check_rows
 from domains.engine.control import perform
-from domains.engine.domain import Domain
+from domains.engine.domain import Domain, Step
 from domains.engine.forward import ForwardPass
 from domains.engine.lifecycle.replay import exported, rows_of_state
-from domains.engine.step import Step
 from domains.language.types import Delta, Row, TableSchema
 from domains.operators.operator import Vertex
 from domains.plan.commands import Activate, AddNodes, Feed, Route

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from domains.engine.step import Step
+from domains.engine.domain import Step
 from domains.language.types import BIGINT, Delta, Row, decimal_type
 from domains.plan.graph import AggregateCall, DomainIndex, JoinKind, NodeIndex, Reader
 from domains.plan.packets import Publish
@@ -95,7 +95,10 @@ def fill(flow: Flow) -> None:
 def step(flow: Flow, table: str, deltas: list[Delta]) -> list[Publish]:
     """One step of any deltas, which a single statement could not always make."""
     domain = flow.simulation.domains[0]
-    domain._commit(table, deltas)
+    stored, sequence = domain.store.table(table), domain.store.position(table) + 1
+    stored.stage(deltas)
+    domain.store.commit([(table, sequence, deltas)])
+    domain.clocks.write(domain.base_name(stored.schema), sequence)
     taken = Step(DomainIndex(0))
     domain.spread(table, deltas, taken)
     effects = domain.close(taken)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from domains.engine.domain import Domain
-from domains.engine.step import Step
+from domains.engine.domain import Domain, Step
 from domains.errors import HeadraceError, StorageFailure
 from domains.language.types import Delta, Row
 from domains.plan.graph import Columns

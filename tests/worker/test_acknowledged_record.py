@@ -14,7 +14,7 @@ import pytest
 from domains.errors import StorageFailure
 from domains.language.types import BIGINT, TableColumn, TableSchema
 from worker.rocks import RocksStore, acknowledged
-from worker.rocks.acknowledged import FILE, Acknowledged, AcknowledgedRecord
+from worker.rocks.acknowledged import FILE, AcknowledgedRecord
 
 SECTOR = 512
 
@@ -68,7 +68,7 @@ def test_a_power_cut_leaves_a_record_that_was_synced_or_a_later_one(
         written += 1
         # Of several sectors, so that it can be torn.
         positions = {f"table {number}": written for number in range(choice.randrange(90))}
-        record.write(record.prepare(lambda: Acknowledged(written, positions)))
+        record.write(record.prepare(lambda: written, positions))
 
     def cut() -> None:
         (tmp_path / "cut" / FILE).write_bytes(disk.after_a_power_cut())

@@ -240,7 +240,7 @@ def test_tables_that_a_slot_has_no_room_for_are_known_after_each_crash(tmp_path:
         positions = {**positions, **dict.fromkeys(names[(sequence - 1) * 200 : sequence * 200], sequence)}
         positions.pop(names[sequence])
         before = [path.read_bytes() for path in (record.path, record.path.with_name(TABLES)) if path.exists()]
-        record.write(record.prepare(lambda: Acknowledged(sequence, positions)))  # noqa: B023
+        record.write(record.prepare(lambda: sequence, positions))  # noqa: B023
         record.close()
         record = AcknowledgedRecord(tmp_path / "record")
         assert record.last == Acknowledged(sequence, positions)

@@ -156,12 +156,12 @@ class AcknowledgedRecord:
         except (OSError, ValueError, KeyError, TypeError):
             return Acknowledged(0, {})
 
-    def prepare(self, reach: Callable[[], Acknowledged]) -> PreparedRecord:
-        """What ``write`` takes, of how far it is now. Made before the log's sync: a thread that has just waited for the
-        disk is four times as slow (5 µs and 20), and the client waits."""
-        with self._writing:  # Also while ``reach`` is asked: what has a greater number has come at least as far.
+    def prepare(self, sequence: Callable[[], int], positions: Mapping[str, int]) -> PreparedRecord:
+        """What ``write`` takes, of how far it is now: the steps' thread goes on changing both. Made before the log's
+        sync: a thread that has just waited for the disk is four times as slow (5 µs and 20), and the client waits."""
+        with self._writing:  # Also while they are asked: what has a greater number has come at least as far.
             self._number += 1
-            reached = reach()
+            reached = Acknowledged(sequence(), dict(positions))
             document = self._changes(reached)
             has_room = len(document) <= SLOT - _HEADER.size and reached.sequence >= self._before.sequence
             return PreparedRecord(reached, self._number, _record(self._number, document) if has_room else None)

@@ -93,7 +93,7 @@ class StreamNumbers:
         self._prefix = table_prefix(STREAMS, table)
         self.known = dict(known)
         """As of the last commit."""
-        self._staged: dict[str, int] = {}
+        self.staged: dict[str, int] = {}
 
     @classmethod
     def load(cls, database: Database, pending: dict[bytes, bytes | None], table: int) -> StreamNumbers:
@@ -104,15 +104,15 @@ class StreamNumbers:
 
     def remember(self, stream: str, number: int) -> None:
         """0 forgets the stream."""
-        self._staged[stream] = number
+        self.staged[stream] = number
         self._pending[self._prefix + stream.encode()] = pack_sequence(number) if number else None
 
     def settle(self) -> None:
         """The step was committed."""
-        self.known |= self._staged
-        for stream in [stream for stream, number in self._staged.items() if not number]:
+        self.known |= self.staged
+        for stream in [stream for stream, number in self.staged.items() if not number]:
             del self.known[stream]
-        self._staged.clear()
+        self.staged.clear()
 
     def rollback(self) -> None:
-        self._staged.clear()
+        self.staged.clear()

@@ -17,9 +17,9 @@ from domains.language.schema_json import schema_from_json, value_from_json
 from domains.language.types import Delta, TableSchema
 from domains.store.storage import DISK_RESERVE, CommitLost, declared_indexes
 from worker.rocks import layout
-from worker.rocks.acknowledged import Acknowledged, PreparedRecord
+from worker.rocks.acknowledged import PreparedRecord
 from worker.rocks.codec import MARSHAL_VERSION
-from worker.rocks.cut import TableCut, log_key, read_log, trim_log
+from worker.rocks.cut import TableCut, read_log, trim_log
 from worker.rocks.indexes import TableIndexes
 from worker.rocks.layout import StreamNumbers
 from worker.rocks.opening import RECORDED, Loss, losses, open_database
@@ -58,6 +58,8 @@ class RocksStore:
         self._keep_log = keep_log
         self._pending: Pending = {}
         self._tables: dict[str, RocksTable] = {}
+        self._positions: dict[str, int] = {}
+        """Of each table, the last step that RocksDB has taken. Other threads copy it."""
         self._room = CacheRoom()
         self._next_table = 1
         opened = open_database(Path(path), create=create, accept_loss=accept_loss)
@@ -105,6 +107,7 @@ class RocksStore:
                 save_catalog=self._save_catalog,
                 room=self._room,
             )
+            self._positions[schema.name] = self._tables[schema.name].counters.position
             if "identity" not in entry:  # An earlier version wrote it.
                 self._save_catalog(self._tables[schema.name], ())
 
@@ -141,6 +144,7 @@ class RocksStore:
         )
         self._save_catalog(table, ())
         self._tables[schema.name] = table
+        self._positions[schema.name] = 0
         return table
 
     def alter_table(self, schema: TableSchema) -> RocksTable:
@@ -157,6 +161,7 @@ class RocksStore:
             {layout.table_prefix(layout.CATALOG, number): None, layout.table_prefix(layout.COUNTERS, number): None},
             delete_ranges=[(layout.table_prefix(kind, number), layout.table_end(kind, number)) for kind in kinds],
         )
+        del self._positions[name]
         self._tables.pop(name).close()
 
     def table(self, name: str) -> RocksTable:
@@ -173,7 +178,7 @@ class RocksStore:
         changes: Pending = {
             layout.STORE_KEY: self._header(),
             layout.table_prefix(layout.CATALOG, table.number): _to_json(table.catalog_entry()),
-            layout.table_prefix(layout.COUNTERS, table.number): self._encode_counters(table),
+            layout.table_prefix(layout.COUNTERS, table.number): table.encode_counters(),
         }
         self._database.write(changes, delete_ranges=delete_ranges)
 
@@ -183,23 +188,15 @@ class RocksStore:
     def _header(self) -> bytes:
         return marshal.dumps((FORMAT, self._next_table), MARSHAL_VERSION)
 
-    def _encode_counters(self, table: RocksTable) -> bytes:
-        return marshal.dumps(table.counters.values(), MARSHAL_VERSION)
-
     # --- steps --------------------------------------------------------------------------------------------------
 
     def commit(self, log: Iterable[tuple[str, int, Sequence[Delta]]]) -> None:
         pending = self._pending
-        touched = {table for table in self._tables.values() if table.staged}
         for name, sequence, deltas in log:
-            table = self.table(name)
-            assert sequence > table.counters.position, f'position of "{name}" goes back to {sequence}'
-            table.counters.position = sequence
-            touched.add(table)
-            if self._keep_log:
-                pending[log_key(table.number, sequence)] = table.codec.encode_log(deltas)
+            self._tables[name].advance(sequence, deltas if self._keep_log else None)
+        touched = [table for table in self._tables.values() if table.staged]
         for table in touched:
-            pending[layout.table_prefix(layout.COUNTERS, table.number)] = self._encode_counters(table)
+            table.stage_counters()
         if not pending:
             return
         try:
@@ -213,6 +210,7 @@ class RocksStore:
         else:
             for table in touched:
                 table.settle()
+                self._positions[table.schema.name] = table.counters.position
         finally:
             pending.clear()
 
@@ -239,12 +237,7 @@ class RocksStore:
 
     def _reached(self) -> PreparedRecord:
         """To be taken before a sync, which may serve later steps as well: the record is never ahead of it."""
-        tables = self._tables
-        return self._record.prepare(
-            lambda: Acknowledged(
-                self._database.sequence(), {name: table.committed_position for name, table in list(tables.items())}
-            )
-        )
+        return self._record.prepare(self._database.sequence, self._positions)
 
     def flush(self) -> None:
         """Sort to files what is in memory. Any thread; commits go on meanwhile."""

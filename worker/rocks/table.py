@@ -5,6 +5,7 @@ See :class:`domains.store.storage.TableStore` for what is promised and ``layout.
 
 from __future__ import annotations
 
+import marshal
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from domains.plan.graph import Columns
 from domains.store.row_types import RowTypes
 from domains.store.storage import added_values, best_key
 from worker.rocks import layout
-from worker.rocks.codec import RowCodec
+from worker.rocks.codec import MARSHAL_VERSION, RowCodec
 from worker.rocks.database import Database
 from worker.rocks.indexes import Access, TableIndexes
 from worker.rocks.layout import StreamNumbers
@@ -79,6 +80,8 @@ class RocksTable:
         self._ahead = ReadAhead(database)
         self._rows = layout.table_prefix(layout.ROWS, number)
         self._rows_end = layout.table_end(layout.ROWS, number)
+        self._log = layout.table_prefix(layout.LOG, number)
+        self._counters_key = layout.table_prefix(layout.COUNTERS, number)
         self.counters = counters or TableCounters()
         self._committed = self.counters.values()
         self._numbers = numbers or StreamNumbers(pending, number, {})
@@ -243,11 +246,6 @@ class RocksTable:
         return layout.bag_place(self.codec.encode(row))
 
     @property
-    def committed_position(self) -> int:
-        """Of the last step that RocksDB has taken. Any thread."""
-        return self._committed[-1]
-
-    @property
     def row_count(self) -> int:
         return self.counters.rows
 
@@ -352,9 +350,25 @@ class RocksTable:
         self._numbers.remember(stream, number)
         self.staged = True
 
+    def advance(self, sequence: int, logged: Sequence[Delta] | None) -> None:
+        """The step is the table's step of this number (the store's doing); None: nothing of it is logged."""
+        assert sequence > self.counters.position, f'position of "{self.schema.name}" goes back to {sequence}'
+        self.counters.position = sequence
+        self.staged = True
+        if logged is not None:
+            self._pending[self._log + layout.pack_sequence(sequence)] = self.codec.encode_log(logged)
+
+    def stage_counters(self) -> None:
+        """Of a step that has touched the table (the store's doing)."""
+        self._pending[self._counters_key] = self.encode_counters()
+
+    def encode_counters(self) -> bytes:
+        return marshal.dumps(self.counters.values(), MARSHAL_VERSION)
+
     def settle(self) -> None:
         """The step was committed (the store's doing)."""
-        self._numbers.settle()
+        if self._numbers.staged:
+            self._numbers.settle()
         self._committed = self.counters.values()
         self.staged = False
 
