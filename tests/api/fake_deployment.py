@@ -181,6 +181,7 @@ class FakeDeployment:
         return [self._fill(info, self.key_of_json(info, key)) for key in keys]
 
     async def fill(self, wanted: Sequence[Missed]) -> list[list[bytes]]:
+        await self._reached(None)
         return [[self._fill(each.lookup.info, bound.keys[0]) for bound in each.bounds] for each in wanted]
 
     async def insert(

@@ -14,8 +14,7 @@ from domains.plan.sharding import shard_of
 from headrace.bench.scaling import mixed_load
 from headrace.bench.scaling.counts import KINDS, SAID, CountSample, Meter, Spent, Subject
 from headrace.bench.scaling.measuring import BALLOTS, parse_workers
-from headrace.bench.scaling.model import DrillCluster as Paper
-from headrace.bench.scaling.model import markdown
+from headrace.bench.scaling.model import ModelCluster, markdown
 from headrace.bench.scaling.report import (
     PHASES,
     QUICK,
@@ -55,7 +54,7 @@ async def test_a_lone_write_sends_as_many_packets_as_the_model_says(tmp_path: Pa
         counters = deployment.dataflow.hosted.counters
         before, beats = counters.packets, counters.beats
         await deployment.insert("ballots", [{"user": 1, "story_id": 2}])
-        model = Paper(shards)
+        model = ModelCluster(shards)
         assert len(links) == shuffles * model.links()
         assert counters.packets - before == model.packets_a_batch(shuffles)
         assert counters.beats > beats
@@ -66,7 +65,7 @@ async def test_a_lone_write_sends_as_many_packets_as_the_model_says(tmp_path: Pa
 def test_requests_of_a_batch_are_the_shards_that_have_a_row() -> None:
     random, shards, rows = Random(1), 100, 50
     drawn = [len({shard_of(random.randrange(10**6), shards) for _ in range(rows)}) for _ in range(400)]
-    assert sum(drawn) / len(drawn) == pytest.approx(Paper(shards).requests_a_batch(rows), rel=0.02)
+    assert sum(drawn) / len(drawn) == pytest.approx(ModelCluster(shards).requests_a_batch(rows), rel=0.02)
 
 
 def test_all_clusters_are_asked_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("GRANT ALL ON t TO u", Unsupported, "the statement GRANT"),
     ("KILL 3", Unsupported, "the statement KILL"),
     ("SHOW TABLES FROM d", Unsupported, "SHOW TABLES FROM a database (there is one database: leave its name out)"),
-    ("SHOW VARIABLES", Unsupported, "SHOW VARIABLES (SHOW TABLES, SHOW VIEWS and SHOW COLUMNS FROM table are there)"),
+    ("SHOW VARIABLES", Unsupported, "SHOW VARIABLES ("),
     (
         "SHOW COLUMNS FROM storys",
         UnknownName,
