@@ -1,4 +1,4 @@
-"""What the routes ask FastAPI for: the deployment, the token, the checked body; and how they answer."""
+"""The routes' FastAPI dependencies: the deployment, the token, the checked body; and their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads: requests by route and status with their latency, and the deployment's own counters.
+"""Prometheus metrics: requests by route and status with their latency, and the deployment's own counters.
 
 Counting is done in plain lists and turned into metric families when somebody scrapes, because a labelled
 ``prometheus_client`` histogram costs several microseconds an observation, which is as much as the look-up it times.

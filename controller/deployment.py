@@ -1,4 +1,4 @@
-"""What the outside may ask of a deployment: the one door that ``api/`` and the embedded server go through.
+"""The interface of a deployment: the one door that ``api/`` and the embedded server go through.
 
 The embedded deployment (``controller/local``) and the cluster are two implementations; the API cannot tell which.
 Look-ups answer JSON fragments as the readers hold them, so that the hot path never decodes a row.
@@ -122,7 +122,7 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPositions:
-    """What an archive has once everything up to now is in it."""
+    """The contents of an archive once everything up to now is in it."""
 
     url: str
     positions: Clock
@@ -204,7 +204,7 @@ class PreparedLookup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """What ``try_pages`` of a look-up has just missed: the keys as they were given, and as they were bound."""
+    """The keys that ``try_pages`` of a look-up has just missed, as they were given and as they were bound."""
 
     lookup: PreparedLookup
     keys: Sequence[Any]

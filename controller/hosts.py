@@ -37,7 +37,7 @@ class ReaderShard:
 
 
 Asked = tuple[ReaderShard, Sequence[BoundLookup]]
-"""What a reader is asked for."""
+"""A request to a reader."""
 
 
 class SchemaChanged(Unavailable):

@@ -1,4 +1,4 @@
-"""What every deployment does alike, whatever its domains run on: statements, look-ups, writes, and what there is.
+"""The common part of all deployments, whatever their domains run on: statements, look-ups, writes, and listings.
 
 ::
 

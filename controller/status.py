@@ -1,4 +1,4 @@
-"""What a deployment tells of itself: status and graph, as JSON-ready values."""
+"""A deployment's report: status and graph, as JSON-ready values."""
 
 from __future__ import annotations
 

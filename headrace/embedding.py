@@ -46,7 +46,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def stop(self) -> None:
-        """What still runs there is cancelled."""
+        """Tasks that still run there are cancelled."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from headrace.sizes import format_size, several
 
 NUMBERS = ("INT", "BOOL", "FLOAT", "DOUBLE", "DECIMAL")
-"""What a numeric type's name contains; its column stands to the right."""
+"""Parts of numeric types' names; their columns are aligned to the right."""
 
 IDENTIFIERS = ("pid", "port", "process", "domain", "shard", "incarnation", "epoch")
 """Numbers that name something, and are not read as amounts."""
@@ -51,7 +51,7 @@ def result_lines(result: Result) -> Iterator[RenderableType]:
 
 
 class Sort(StrEnum):
-    """What views are listed by: the most expensive first."""
+    """The orders of a list of views: the most expensive first."""
 
     MEMORY = "memory"
     TIME = "time"
@@ -60,7 +60,7 @@ class Sort(StrEnum):
 
 
 def status_screen(status: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """What fits a screen: plain values, totals, and the views that cost most."""
+    """The rows that fit a screen: plain values, totals, and the views that cost most."""
     tables, views = status.get("tables", {}), status.get("views", {})
     totals = {
         "tables": len(tables),

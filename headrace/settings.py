@@ -149,7 +149,7 @@ class Settings(BaseSettings):
         return given
 
     def spark(self) -> SparkSettings:
-        """What Spark jobs are started with."""
+        """The settings of Spark jobs."""
         conf = tuple((name, value) for name, _, value in (each.partition("=") for each in self.spark_conf))
         return SparkSettings(self.spark_master or "", conf, self.spark_memory)
 

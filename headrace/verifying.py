@@ -36,7 +36,7 @@ DUMP_TRIES = 5
 """Of a dump that is broken off, because the reader's map grew (it doubles each time) or its shard moved."""
 
 Tell = Callable[[str, float], None]
-"""What is being done, and how far it is from 0 to 1."""
+"""The present step, and how far it is from 0 to 1."""
 
 
 @dataclass(slots=True)

@@ -316,7 +316,7 @@ class ManyLookups:
         asked.sources[place] = kept
 
     def _values(self, place: int, wanted: LookupText, asked: LookupAnswers) -> list[Values] | None:
-        """What its references stand for; None where one of them leads to what is missing."""
+        """The values of its references; None where one of them leads to a missing answer."""
         found = []
         for reference in wanted.references:
             if reference.place >= place:
@@ -419,7 +419,7 @@ class LookupCalls:
                 return body, self._prepared.types(view) or b""
 
     def try_numbers(self, view: str, body: bytes) -> Typed | None:
-        """What ``pages`` gives, if the body's keys are a whole number each and all their rows are there; else None."""
+        """The same as ``pages``, if each of the body's keys is a whole number and all rows are there; else None."""
         values = parse_numbers(body)
         if values is None:
             return None

@@ -41,7 +41,7 @@ KINDS = ("first", "all", "each")
 
 
 class Take(NamedTuple):
-    """What is taken from an answer; several columns only by ``each``."""
+    """A reference's columns; several only by ``each``."""
 
     kind: str
     columns: tuple[str, ...]
@@ -54,7 +54,7 @@ class Reference(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What a reference stands for: a value, a list of them, or a list of rows, by its kind."""
+    """The value of a reference: a value, a list of them, or a list of rows, by its kind."""
 
     given: Any
     text: bytes
@@ -182,7 +182,7 @@ def not_earlier(reference: Reference, place: int) -> BadRequest:
 
 
 def values_of(take: Take, answer: bytes, info: ViewInfo) -> Values:
-    """What is taken from the answer ``[[row, …], …]`` of a view. Raises BadRequest where it has no such column."""
+    """Columns' values from the answer ``[[row, …], …]`` of a view. Raises BadRequest where it has no such column."""
     columns = [_taken(answer, _column(info, named)) for named in take.columns]
     given: Any
     if take.kind == "first":

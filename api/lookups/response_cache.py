@@ -69,7 +69,7 @@ class Kept:
     told: bool = False
     """Whether the look-up was told of the keys."""
     values: dict[Take, Values] = field(default_factory=dict)
-    """What other look-ups took from the answer."""
+    """Values that other look-ups took from the answer."""
 
     @property
     def size(self) -> int:

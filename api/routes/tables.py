@@ -77,7 +77,7 @@ def _written(result: WriteResult) -> Response:
 
 
 def written(result: WriteResult) -> dict[str, Any]:
-    """What a write is answered with."""
+    """The body of a write's answer."""
     shown: dict[str, Any] = {"rows_affected": result.rows_affected, "token": tokens.encode(result.clock)}
     if result.first_id is not None:
         shown["first_id"] = result.first_id

@@ -1,4 +1,4 @@
-"""What a cluster has decided: one small document, replaced by compare-and-set, from which everything else follows.
+"""The decisions of a cluster: one small document, replaced by compare-and-set, from which everything else follows.
 
 Whatever a leader decides is in here *before* it is done. So a leader that dies leaves a decision that is not carried
 out yet, never something done that nobody decided; the next one carries it out (``reconcile.py``). The one exception are
@@ -47,7 +47,7 @@ class Assignment:
     worker: str
     incarnation: int
     data: str = ""
-    """What the data directory with its base shard calls itself: only workers that have that one can open the domain."""
+    """The name of the data directory with its base shard: only workers that have that one can open the domain."""
     rebuild: Rebuild | None = None
     """Until it has been made there."""
 

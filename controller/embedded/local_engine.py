@@ -47,7 +47,7 @@ _log = logging.getLogger("headrace.controller")
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What every life of a deployment has alike; see ``LocalDeployment.open``."""
+    """Settings that all engines of a deployment share; see ``LocalDeployment.open``."""
 
     path: Path
     groups: int

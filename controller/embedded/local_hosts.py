@@ -32,7 +32,7 @@ class LocalHosts:
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()
         self._waiting = 0
-        """Who waits for progress: where nobody does, the flusher need not wake the loop for it."""
+        """Callers that wait for progress; without any, the group commit need not wake the loop."""
         self._answers = LoopCompletions(self._loop)
         self._holds = Holds(dataflow)
         dataflow.listeners.append(self._progressed)

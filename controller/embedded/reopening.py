@@ -23,7 +23,7 @@ FIRST_SECONDS = 0.05
 LONGEST_SECONDS = 10.0
 """Each try reads what was not merged yet, and plans the recipe. Whoever repairs a disk waits for so long at most."""
 SETTLED_SECONDS = 60.0
-"""What has served for so long has got over its failure: the next one begins anew."""
+"""Seconds of serving after which a failure counts as over: the next one begins anew."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -77,7 +77,7 @@ class Reopening:
         return True
 
     def text(self) -> str:
-        """What is wrong, for whoever asks after its health."""
+        """The present trouble, for the health check."""
         return f"not ok since {self.since}: {self._why}; it is opened again by itself"
 
     def alarms(self) -> list[dict[str, str]]:

@@ -301,7 +301,7 @@ FEW = 8
 
 
 class Short(NamedTuple):
-    """What a look-up by the short lane has found."""
+    """The result of a look-up by the short lane."""
 
     page: bytes
     key: Row

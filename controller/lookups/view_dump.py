@@ -112,7 +112,7 @@ def _plain(value: Any) -> Any:
 
 
 def head_of(state: State, view: str) -> dict[str, Any]:
-    """What the view is: enough to compute it anew from the base tables."""
+    """The view's definition: enough to compute it anew from the base tables."""
     planned, info = view_of(state, view), info_of(state, view.lower())
     definition = state.catalog.views[view.lower()]
     node = state.flow.node(state.flow.readers[view.lower()])

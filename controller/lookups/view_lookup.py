@@ -235,7 +235,7 @@ def single_integers(keys: Sequence[Any]) -> list[int] | None:
 # Look-ups of a view whose reader stands in several shards, each with the keys that are its own.
 
 Divided = dict[ReaderShard, BoundLookup]
-"""What each shard is asked for by one look-up: the keys that are its own."""
+"""One look-up's keys by shard."""
 NO_VERSION = bytes(8)
 """Of a shard that nothing was published to. Those that are there begin at the first transaction."""
 Answer = TypeVar("Answer")

@@ -70,7 +70,7 @@ class Feeding:
         """Seconds that the tables before it took."""
 
     def fed(self, rows: int, seconds: float) -> None:
-        """What a worker has told of: slices of one table, and where that ends perhaps the first of the next."""
+        """A worker's report: slices of one table, and where that ends perhaps the first of the next."""
         if self._place + 1 < len(self._tables) and self._rows >= self._tables[self._place].rows:
             self._before += self._seconds
             self._place, self._rows, self._seconds = self._place + 1, 0.0, 0.0

@@ -1,4 +1,4 @@
-"""What a migration needs of the world: domains that perform commands, and a book that its entry is written into.
+"""The migration's view of the world: domains that perform commands, and a book for its entry.
 
 The embedded deployment has both in its own process (below); in a cluster the domains are at workers and the book is the
 cluster's state (``cluster/leader/performing.py``). The migration itself (``migrator.py``, ``execution.py``) is the

@@ -53,7 +53,7 @@ class Migrator:
         self._placement = placement
         self._ids = ids
         self.builder: Builder | None = None
-        """Who builds full state in bulk; None where there is no archive to do it from."""
+        """The builder of full state in bulk; None without an archive."""
         self.threshold = SPARK_THRESHOLD
         """Base rows above which that is done."""
         self.unbuilt = Unbuilt()
@@ -89,8 +89,8 @@ class Migrator:
         return migration
 
     def _plan(self, entry: RecipeEntry, parsed: Sequence[Parsed] | None = None) -> Change:
-        """What the entry comes to in the present state. What ``start`` has planned is taken once: planning is a
-        good part of the time that a new view takes until it can be read."""
+        """The entry's plan in the present state. What ``start`` has planned is taken once: planning is a good part of
+        the time that a new view takes until it can be read."""
         foreseen, self._foreseen = self._foreseen, None
         if foreseen is not None and foreseen[0] is self.state and foreseen[1].entry == entry:
             return foreseen[1]

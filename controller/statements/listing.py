@@ -1,4 +1,4 @@
-"""What a deployment has, told from its state: tables, views, and the nearest name to one that it has not."""
+"""A deployment's tables and views, from its state, and the nearest name to an unknown one."""
 
 from __future__ import annotations
 

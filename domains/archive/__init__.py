@@ -1,1 +1,1 @@
-"""What an archive is, as values: manifests and segments, the columns of their files, blocks of rows, checksums."""
+"""An archive as values: manifests and segments, the columns of their files, blocks of rows, checksums."""

@@ -1,4 +1,4 @@
-"""What an archive says of itself: segments and manifests, and which of them give a table as of a position. Pure values.
+"""The description of an archive: segments and manifests, and which of them give a table as of a position. Pure values.
 
 One shard of one base table is a directory of Parquet files and a manifest that names those of them that count::
 
@@ -98,7 +98,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ShardManifest:
-    """What is archived of one shard of one base table."""
+    """The archived segments of one shard of one base table."""
 
     table: str
     shard: int
@@ -136,7 +136,8 @@ class ShardManifest:
         return min(snapshots)
 
     def fold_of(self, position: int) -> tuple[Segment, ...]:
-        """What gives the shard as of a position: the newest snapshot at or below it, then the log after that, in order.
+        """The segments of the shard as of a position: the newest snapshot at or below it, then the log after that, in
+        order.
 
         Of the log, only entries above the snapshot's position and not above ``position`` count.
 
@@ -195,7 +196,7 @@ class ShardManifest:
 
 
 def padding(old: TableSchema, new: TableSchema) -> Row:
-    """What stands behind a row that was archived under an older schema, to have the width of a later one."""
+    """Values to append to a row that was archived under an older schema, so that it has the width of a later one."""
     return added_values(old, new)
 
 

@@ -58,7 +58,7 @@ def archived_names(schema: TableSchema) -> tuple[str, ...]:
 
 
 def arrow_type_of(type: SqlType) -> str:
-    """What Arrow calls the type: ``int64``, ``decimal128(10, 2)`` …"""
+    """Arrow's name of the type: ``int64``, ``decimal128(10, 2)`` …"""
     match type.kind:
         case Kind.INTEGER:
             return "uint64" if type.high is not None and type.high >= 2**63 else "int64"

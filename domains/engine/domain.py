@@ -130,7 +130,8 @@ class Domain:
         self.counters = DomainCounters()
         self._written: dict[str, WrittenTable] = {}
         self.broken: HeadraceError | None = None
-        """What broke a step off in the middle: rows are ahead of the state then, and it is to be opened again."""
+        """The error that broke a step off in the middle: rows are ahead of the state then, and the domain must be
+        opened again."""
 
     def handle(self, packet: Packet) -> list[Effect]:
         """Process one packet to completion.

@@ -11,7 +11,7 @@ from domains.plan.packets import Pattern
 
 
 def entry_pattern(index: Index, key: Row) -> Pattern:
-    """What the eviction of one entry says to those below."""
+    """The pattern that the eviction of one entry sends to those below."""
     return Pattern(tuple((column,) for column in index.columns), key, strict=True)
 
 

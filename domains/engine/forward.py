@@ -59,7 +59,7 @@ class ForwardPass:
     # --- sources --------------------------------------------------------------------------------------------
 
     def inject(self, vertex: Vertex, deltas: list[Delta], patterns: Sequence[Pattern] = ()) -> None:
-        """What enters the domain at a base or an ingress (or, for a backfill, at a vertex with full state)."""
+        """Deltas that enter the domain at a base or an ingress (or, for a backfill, at a vertex with full state)."""
         said = self._evict(vertex, patterns) if patterns else []
         settled = vertex.operator.settle(deltas, self) if deltas else NOTHING
         self._say(vertex, settled, said)

@@ -24,7 +24,7 @@ from domains.plan.graph import Aggregate, Columns, Ingress, NodeIndex
 from domains.plan.packets import LinkId
 
 ReaderRows = Callable[[NodeIndex, Row], Iterable[Delta] | None]
-"""What the reader map holds for a key; None for a hole."""
+"""The reader map's rows for a key; None for a hole."""
 
 
 def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:

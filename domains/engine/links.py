@@ -47,7 +47,7 @@ class Incoming:
 
 @dataclass(slots=True)
 class LinkOutput:
-    """What one step says on one link."""
+    """The content of one step on one link."""
 
     evictions: list[tuple[NodeIndex, Pattern]] = field(default_factory=list)
     deltas: list[tuple[NodeIndex, tuple[Delta, ...]]] = field(default_factory=list)

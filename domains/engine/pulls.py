@@ -20,7 +20,7 @@ from domains.store.storage import Store, TableStore
 
 
 class SeenByBackfill(Protocol):
-    """What vertices that are being backfilled see of a base table: ``backfill.py``, ``replay.py``."""
+    """The rows of a base table that vertices in backfill see: ``backfill.py``, ``replay.py``."""
 
     def unseen(self, table: str) -> bool:
         """Whether that is nothing, so that it need not be looked up."""

@@ -79,11 +79,11 @@ def _step(
 
 
 NOTHING: tuple[list[Delta], int, int | None] = ([], 0, None)
-"""What an operation comes to that changes nothing."""
+"""The result of an operation that changes nothing."""
 
 
 class _Rules:
-    """What a table asks of its rows."""
+    """A table's constraints."""
 
     def __init__(self, schema: TableSchema) -> None:
         self.unique: list[Columns] = [key for key in (schema.primary_key, *schema.unique) if key]

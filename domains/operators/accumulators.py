@@ -1,4 +1,4 @@
-"""What an aggregate function keeps of a group, and how a batch of deltas changes it.
+"""The state of an aggregate function for a group, and how a batch of deltas changes it.
 
 All are exact: a sum of doubles is kept as a whole number of 2⁻¹⁰⁷⁴ (the least double) and a decimal one without
 rounding, so that retractions cancel to the last bit and the order of updates does not show.

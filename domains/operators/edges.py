@@ -46,7 +46,7 @@ class BaseOperator(Operator):
 
 
 class IngressOperator(Operator):
-    """What another domain sends. Its holes are filled by upqueries alone."""
+    """Rows from another domain. Its holes are filled by upqueries alone."""
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         raise AssertionError("an ingress has no parent in its domain")

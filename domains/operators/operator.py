@@ -1,4 +1,4 @@
-"""What an operator is asked, and what it may ask back."""
+"""The interface of an operator, and of its surroundings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Lookups(Protocol):
 
 
 class Forward(Protocol):
-    """What an operator may do while its parents' deltas pass through it."""
+    """The services that an operator may use while its parents' deltas pass through it."""
 
     def peek(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """Rows of a parent in its new state; a hole stays a hole."""

@@ -1,4 +1,4 @@
-"""What a node keeps: indexes of filled keys, full or partial, accounted in bytes.
+"""A node's state: indexes of filled keys, full or partial, accounted in bytes.
 
 A *hole* is a key that is absent from a partial index; a *known-empty* key is present with no rows. ``get`` answers
 ``None`` for a hole and a (perhaps empty) collection of ``(row, weight)`` for a hit, so that the two cannot be confused.
@@ -27,7 +27,7 @@ ROW_BYTES = 90
 
 
 def row_bytes(row: Row) -> int:
-    """What a row pins in memory, nearly. Values that several rows share are counted for each: an upper bound.
+    """A row's bytes in memory, nearly. Values that several rows share are counted for each: an upper bound.
 
     By class rather than by getsizeof: 1.8 µs a row of six columns came to 0.6, where a cold look-up spent a fifth of
     its time. And the same for equal texts whatever was done with them, since getsizeof grows with the UTF-8 form that a
@@ -104,7 +104,7 @@ class Index(ABC):
 
 
 Held = TypeVar("Held")
-"""What an index keeps at one key."""
+"""An index's entry at one key."""
 
 
 class EntryIndex(Index, Generic[Held]):

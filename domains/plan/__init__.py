@@ -1,1 +1,1 @@
-"""What a domain is told: the graph as data, packets (data plane), commands (control plane), deltas and shards."""
+"""A domain's orders: the graph as data, packets (data plane), commands (control plane), deltas and shards."""

@@ -1,4 +1,4 @@
-"""What changes a domain's graph: the control plane's vocabulary (``packets.py`` is the data plane's).
+"""Changes of a domain's graph: the control plane's vocabulary (``packets.py`` is the data plane's).
 
 A migration's order is: tables, ``AddNodes`` (invisible), ``BuildIndex`` and ``Feed`` in slices between steps,
 ``Activate``. In bulk, ``LoadState``, ``StartReplay`` and ``Follow`` stand in the place of ``Feed`` (``replay.py``).

@@ -1,4 +1,4 @@
-"""What a domain is handed (data plane), and what it orders the worker to do.
+"""The packets to a domain (data plane), and its effects, which the worker performs.
 
 ``Packet`` carries data, ``Command`` (``commands.py``) changes the graph: two vocabularies, each matched exhaustively.
 Every packet on a link carries the link's sequence number, the controller's epoch and the clock, from the first format
@@ -55,7 +55,7 @@ Clock = dict[str, int]
 # --- writes -----------------------------------------------------------------------------------------------------
 
 Access = tuple[tuple[Columns, tuple[Row, ...]], ...]
-"""What a WHERE ties to constants: every row that it is true for has, in each part's columns, one of the part's keys."""
+"""The constants of a WHERE: every row that it is true for has, in each part's columns, one of the part's keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What an eviction says to those below: entries that agree with ``values`` may hold no longer.
+    """The pattern of an eviction, for those below: entries that agree with ``values`` may hold no longer.
 
     ``columns[i]`` are the columns that all carry ``values[i]`` (an equi-join's output has a join column twice).
     ``strict``: an entry with this key was evicted above, so only entries whose key contains every value are meant.
@@ -183,7 +183,7 @@ class Unfilled:
 
 @dataclass(frozen=True, slots=True)
 class LinkUpdate:
-    """What one step of the sending domain says on one link. Evictions come first, then deltas, then fills."""
+    """The content of one step of the sending domain on one link. Evictions come first, then deltas, then fills."""
 
     link: LinkId
     sequence: int

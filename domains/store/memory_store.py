@@ -223,7 +223,7 @@ class MemoryStore:
         return table
 
     def make_table(self, schema: TableSchema) -> MemoryTable:
-        """What a new table is made of."""
+        """The parts of a new table."""
         return MemoryTable(schema)
 
     def alter_table(self, schema: TableSchema) -> MemoryTable:

@@ -75,7 +75,7 @@ class RowTypes:
         return ""
 
     def key_of(self, row: Row) -> str:
-        """What tells a person which row it is: its primary key where it was read, else all of it."""
+        """A row's name for people: its primary key where it was read, else all of it."""
         key = self.schema.primary_key
         return f"key {tuple(row[at] for at in key)}" if key and max(key) < len(row) else f"row {row}"
 

@@ -173,5 +173,5 @@ def best_key(schema: TableSchema, indexes: Iterable[Columns], tied: Collection[i
 
 
 def added_values(old: TableSchema, new: TableSchema) -> Row:
-    """What ALTER TABLE puts behind each stored row: the defaults of the appended columns, else NULL."""
+    """The values that ALTER TABLE appends to each stored row: the defaults of the appended columns, else NULL."""
     return tuple(column.default for column in new.columns[len(old.columns) :])

@@ -1,4 +1,4 @@
-"""What "as of" means for a whole deployment: a recipe, and of each shard of its tables a position.
+"""The meaning of "as of" for a whole deployment: a recipe, and of each shard of its tables a position.
 
 A *cut* is what one archiving has of all tables, with the recipe of then (``worker/archive/recipes.py``); an archiving
 that failed for some of the tables is none.
@@ -68,7 +68,7 @@ def read_contents(place: Place) -> BackupContents | None:
 
 
 def damaged_files(place: Place, contents: BackupContents) -> Iterator[ArchiveError]:
-    """What is missing, or is not what was backed up."""
+    """Files that are missing, or differ from those that were backed up."""
     for file, digest in contents.files.items():
         if place.size(file) is None:
             yield SegmentMissing(f'"{place.shown(file)}" is missing from the back-up')

@@ -126,7 +126,7 @@ def _loaded(store: RocksStore, runs: Place, name: str, shard: int) -> int:
 
 
 def report(found: Sequence[Rebuilt], began: float) -> str:
-    """What was rebuilt, and what was not, as lines."""
+    """Rebuilt shards, and those that failed, as lines."""
     rows = sum(each.rows for each in found)
     lines = [f"{len(found)} base shards, {rows:,} rows in {time.monotonic() - began:.1f} s"]
     for each in found:

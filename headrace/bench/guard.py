@@ -67,7 +67,7 @@ class Compared:
 
 
 def compare(baseline: Mapping[str, float], now: Mapping[str, float]) -> list[Compared]:
-    """What was measured now beside its baseline, in the order of ``now``. BadRequest where there is none."""
+    """Each present measurement beside its baseline, in the order of ``now``. BadRequest where there is none."""
     unknown = [name for name in now if name not in baseline]
     if unknown:
         raise BadRequest(

@@ -1,4 +1,4 @@
-"""What a measurement answers, and how two sides are compared fairly on a machine that does other things too."""
+"""The result of a measurement, and a fair comparison of two sides on a machine that does other things too."""
 
 from __future__ import annotations
 

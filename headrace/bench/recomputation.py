@@ -27,7 +27,7 @@ class Recomputation:
         return float(self.line())
 
     def line(self) -> str:
-        """What it says next. Raises ChildProcessError if it has ended instead."""
+        """The child's next line. Raises ChildProcessError if it has ended instead."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

@@ -54,7 +54,7 @@ def drain(
 
 
 def cluster_of(url: str) -> dict[str, Any]:
-    """What an api process knows of its cluster. Raises BadRequest where it is none."""
+    """An api process's knowledge of its cluster. Raises BadRequest where it is none."""
     with connect(url) as server:
         shown = server.status()
     if "cluster" not in shown:
@@ -129,7 +129,7 @@ class Operation:
         self._controller = controller
         self._path = f"/v1/rebuild/{quote(started['id'], safe='')}"
         self.rebuilt: list[dict[str, Any]] = []
-        """What was, base shard by base shard, once it is done."""
+        """The result, base shard by base shard, once it is done."""
 
     def wait(self, tell: Callable[[Progress], None]) -> Progress:
         """Until it has ended; raises what made it fail, or Unavailable where its leader is gone."""

@@ -37,7 +37,7 @@ SIZES = ("memory_limit", "disk_reserve", "max_body_size", "spark_memory")
 
 
 def setting_help(name: str, *, default: object = None) -> str:
-    """What a setting's flag says of itself; ``default`` where a command has another than the setting."""
+    """The help of a setting's flag; ``default`` where a command has another than the setting."""
     field = Settings.model_fields[name]
     if default is None:
         default = format_size(field.default) if name in SIZES else field.default

@@ -18,7 +18,7 @@ LONGEST_SECONDS = 5.0
 """Something that dies at each start shall not take the machine from the others, and still be back soon once the reason
 is gone."""
 SETTLED_SECONDS = 10.0
-"""Who lived so long did start; its death begins a new story."""
+"""Seconds after which a process counts as started; its death begins a new series of tries."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ TAIL_BYTES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ClusterPart:
-    """What is to run."""
+    """The command to run."""
 
     name: str
     command: tuple[str, ...]

@@ -37,7 +37,7 @@ HOST = "127.0.0.1"
 """The parts are for each other; only the api processes listen where they are told."""
 
 PROGRAM = (sys.executable, "-m", "headrace")
-"""What the parts' commands begin with."""
+"""The beginning of the parts' commands."""
 
 Tell = Callable[[str], None]
 
@@ -188,7 +188,7 @@ class Supervisor:
         return StartFailed(f"{child.part.name} does not start: {child.last_words}", hint=f'see "{child.part.log}"')
 
     async def _missing(self, authority: KazooAuthority) -> str:
-        """What there is not yet; empty if all is there. A name that is registered may still be a dead process's."""
+        """Missing parts; empty if all are there. A name that is registered may still be a dead process's."""
         try:
             there = {
                 **{name: worker.pid for name, worker in (await authority.workers()).items()},
@@ -251,7 +251,7 @@ class Supervisor:
     # --- stop -----------------------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
-        """Who serves goes first and who is asked goes last: api, controllers, workers, ZooKeeper."""
+        """Parts stop before the parts that they ask: api, controllers, workers, ZooKeeper."""
         for kind in ("api", "controller", "worker"):
             await asyncio.gather(*(each.stop() for each in self._children if each.part.name.startswith(kind)))
         for task in self._tasks:

@@ -91,7 +91,7 @@ NOTE = "demo.json"
 
 @dataclass(frozen=True, slots=True)
 class DemoContents:
-    """What the directory is for: the generator's ``scale`` and ``seed``, and whether all of it has been ``loaded``."""
+    """The directory's purpose: the generator's ``scale`` and ``seed``, and whether all of it has been ``loaded``."""
 
     scale: float
     seed: int

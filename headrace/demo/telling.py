@@ -136,14 +136,14 @@ Answer = TypeVar("Answer")
 
 
 def timed(act: Callable[[], Answer]) -> tuple[Answer, float]:
-    """What it answers, and how long it took in milliseconds."""
+    """The answer, and its time in milliseconds."""
     started = time.perf_counter()
     answer = act()
     return answer, (time.perf_counter() - started) * 1000
 
 
 class Then(Enum):
-    """What the server does when the story is told."""
+    """The server's state when the story is told."""
 
     ENDS = "This run ends here. A demo without [b]--once[/b] leaves its server running for these lines:"
     SERVES_ON = "The server keeps running. From another terminal:"
@@ -355,5 +355,5 @@ def _headrace() -> str:
 
 
 def _url_option(url: str) -> str:
-    """What ``headrace sql`` needs to find this server."""
+    """The options with which ``headrace sql`` finds this server."""
     return "" if urlsplit(url).port == Settings.model_fields["port"].default else f" --url {url}"

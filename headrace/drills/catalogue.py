@@ -15,7 +15,7 @@ RECOVERY_SECONDS = 1.5
 """From knowing that a worker is gone until its views answer again; for a killed one also until it is known."""
 ELECTION_SECONDS = 2.5
 PAUSE_MS = 100.0
-"""What nobody may notice of a controller."""
+"""Goals for a controller's loss, which clients must not notice."""
 DEAD_AFTER = 2.0
 """The default of the setting ``dead_after``."""
 
@@ -155,4 +155,4 @@ DRILLS = {
 }
 
 SHORT = ("worker-kill", "controller-kill", "link-cut", "restart-all")
-"""What CI runs: one round each, in less than 90 s together."""
+"""The drills of CI: one round each, in less than 90 s together."""

@@ -51,7 +51,7 @@ class DrillLoadProcess:
         return cls(records, process)
 
     async def order(self, do: str, **more: Any) -> dict[str, Any]:
-        """What the load answers. Raises DrillFailed."""
+        """The load's answer. Raises DrillFailed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -228,7 +228,7 @@ class DrillCluster:
 
 
 def missing(status: Mapping[str, Any], shape: ClusterShape) -> list[str]:
-    """What is not as it should be, in words; empty of a cluster that is whole."""
+    """Everything that is not as it should be, in words; empty for a whole cluster."""
     cluster = status.get("cluster", {})
     words = [] if cluster.get("leader") else ["no leader"]
     if cluster.get("zookeeper") != "connected":

@@ -170,7 +170,7 @@ async def _rebuild(stage: DrillStage) -> list[dict[str, Any]]:
 
 
 def _judge_names(stage: DrillStage, told: list[dict[str, Any]], archived: Clock, expected: Clock) -> None:
-    """What the command says is lost is exactly what was written behind the archive."""
+    """The writes that the command calls lost are exactly those after the last archiving."""
     strange = {each["by"] for each in told if each["position"]} - {stage.means["by"]}
     if strange:
         stage.broken.append(f"rebuilt by {strange}, and should be by {stage.means['by']}")

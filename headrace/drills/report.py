@@ -1,4 +1,4 @@
-"""What a drill found: figures, goals, and whether everything held."""
+"""A drill's findings: figures, goals, and whether everything held."""
 
 from __future__ import annotations
 

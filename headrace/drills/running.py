@@ -41,7 +41,7 @@ PICTURE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class DrillPlan:
-    """What the user asked for."""
+    """The user's options."""
 
     drill: Drill
     rounds: int
@@ -64,7 +64,7 @@ def run(plan: DrillPlan, tell: Callable[[str], None]) -> DrillResult:
 async def _run(plan: DrillPlan, tell: Callable[[str], None]) -> DrillResult:
     task = asyncio.current_task()
     assert task is not None
-    # What was started is stopped, and what was mounted is unmounted, whoever ends the drill.
+    # Started processes are stopped, and mounts are unmounted, however the drill ends.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     plan.out.mkdir(parents=True, exist_ok=True)
     data = plan.data or Path(tempfile.mkdtemp(prefix="headrace-drill-"))

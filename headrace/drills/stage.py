@@ -1,4 +1,4 @@
-"""What a fault is done on: the cluster, who watches it, and the notes of one round."""
+"""The stage of a fault: the cluster, its observers, and the notes of one round."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zookeeper.kazoo_authority import KazooAuthority
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What was decided and who led, at a time of the loop's clock (the machine's monotonic one)."""
+    """The decision and the leader at a time of the loop's clock (the machine's monotonic one)."""
 
     at: float
     epoch: int
@@ -135,11 +135,11 @@ class DrillStage:
     tell: Callable[[str], None]
     faults: list[Fault] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
-    """What a drill has to say besides, into its result."""
+    """A drill's own figures for its result."""
     broken: list[str] = field(default_factory=list)
-    """What was not as it must be, in words; each makes the drill fail."""
+    """Violations, in words; each makes the drill fail."""
     means: dict[str, Any] = field(default_factory=dict)
-    """What was prepared before the cluster was started: proxies, namespaces, a small disk."""
+    """Preparations from before the cluster's start: proxies, namespaces, a small disk."""
     load: DrillLoadProcess | None = None
     """Under way while a fault is done; None only where nothing is carried out."""
 

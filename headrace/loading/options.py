@@ -1,4 +1,4 @@
-"""What may be said about how files are read. All of it is part of the load's identity."""
+"""Options for reading files. All of it is part of the load's identity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 
-# What stops a load.
+# Errors that stop a load.
 
 
 class LoadError(HeadraceError):

@@ -38,7 +38,7 @@ GROUP_ROWS = 50_000
 
 
 def item(file: Path, to: Path, table: LoadedTable, options: FileOptions) -> dict[str, Any]:
-    """What :func:`prepare` is told, as JSON."""
+    """The input of :func:`prepare`, as JSON."""
     return {"file": str(file), "to": str(to), "table": table.to_json(), "options": options.to_json()}
 
 

@@ -64,7 +64,7 @@ class Poster:
                 return len(left)
 
     def _tried(self, call: Callable[[], Any]) -> Any:
-        """What the server answers; it may be asked twice, as its number lets it be done once."""
+        """The server's answer; it may be asked twice, as its number lets it be done once."""
         deadline, pause = time.monotonic() + self._patience, FIRST_PAUSE
         while True:
             try:
@@ -160,7 +160,7 @@ Piece = TypeVar("Piece", bound=Sized)
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What is to be loaded, and how."""
+    """The files to load, and the options."""
 
     table: str
     files: Sequence[Path]
@@ -168,7 +168,7 @@ class LoadRequest:
     rejects: Path | None = None
     max_rejects: int = MOST
     stream: str | None = None
-    """What the stream's name begins with: for the same files a second time."""
+    """The beginning of the stream's name: for the same files a second time."""
     dry_run: bool = False
     """Read and check all of it, and store nothing."""
     patience: float = PATIENCE

@@ -30,11 +30,11 @@ from headrace.loading.options import FileOptions, Format, LoadError
 from headrace.loading.table import Columns
 
 BLOCK_BYTES = 4 * 2**20
-"""What is read of a text file at a time; no record of CSV and no line of JSON may be longer."""
+"""Bytes of a text file that are read at a time; no record of CSV and no line of JSON may be longer."""
 BATCH_ROWS = 2_000
 """Of Parquet."""
 VALUE_BYTES = 8
-"""What a number counts for in the size of a row of Parquet."""
+"""Bytes of a number in the size of a row of Parquet."""
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".lz4": "lz4", ".zst": "zstd"}
 FORMATS = {
@@ -332,7 +332,7 @@ def _value(scalar: pa.Scalar) -> Any:
 
 @contextmanager
 def _translated(file: Path) -> Iterator[None]:
-    """What pyarrow and the system raise, as ours and with the file's name."""
+    """Exceptions of pyarrow and the system, as ours and with the file's name."""
     try:
         yield
     except LoadError as error:

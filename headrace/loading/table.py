@@ -50,7 +50,7 @@ class LoadedTable:
         return cls(document["name"], tuple(LoadedColumn(**{**column, "type": type}) for column, type in columns))
 
     def hint(self, name: str) -> str:
-        """What may have been meant, or what there is."""
+        """The nearest names, or all there are."""
         names = {column.name.lower(): column.name for column in self.columns}
         near = get_close_matches(name.lower(), names, n=1)
         if near:
@@ -141,7 +141,7 @@ class Columns:
 # A row's values as the table takes them, by the rules by which the server takes them; else why not.
 
 BOOLEANS = {"true": 1, "false": 0}
-"""What a BOOL is in text, in any case, beside 1 and 0."""
+"""Texts of a BOOL, in any case, beside 1 and 0."""
 
 Check = Callable[[Any], Any]
 

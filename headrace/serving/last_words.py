@@ -1,4 +1,4 @@
-"""What a command says while it stops and once it has stopped: its terminal may be closed, and then nobody hears it."""
+"""A command's messages while it stops and afterwards, when its terminal may be closed."""
 
 from __future__ import annotations
 

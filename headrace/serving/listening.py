@@ -1,4 +1,4 @@
-"""What every process of Headrace that listens has, whatever answers there: a socket, its address, a log, a loop.
+"""The common part of all processes of Headrace that listen: a socket, its address, a log, a loop.
 
 A worker has no HTTP and a supervisor answers nothing itself. So this stands apart from ``server.py``, which loads
 uvicorn, FastAPI and all routes: a second of processor time for each process that only wanted a socket, and a second

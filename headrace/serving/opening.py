@@ -16,7 +16,8 @@ NO_SPARK = "none"
 
 
 def bulk_runners(settings: Settings) -> tuple[BulkRunner, ...]:
-    """Who computes full state from the archive: Spark, or where that cannot or must not be, a process without it."""
+    """The runner that computes full state from the archive: Spark, or where that cannot or must not be, a process
+    without it."""
     from controller.migrating.bulk.local_runner import LocalRunner  # Late, for the same reason.
     from migrations.backfill.spark.runner import SparkRunner
 
@@ -25,7 +26,7 @@ def bulk_runners(settings: Settings) -> tuple[BulkRunner, ...]:
 
 
 def rebuild_folder(settings: Settings) -> Folder | None:
-    """Who folds the archive of a cluster's lost shards, where that is much."""
+    """The runner that folds the archive of a cluster's lost shards, where that is much."""
     from migrations.backfill.spark.runner import SparkFolder  # Late, for the same reason.
 
     return None if settings.spark_master == NO_SPARK else SparkFolder(settings.spark())

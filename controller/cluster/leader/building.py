@@ -28,7 +28,7 @@ from migrations.change import BASES
 from worker.protocol.operations import ArchivePositions, ArchiveRequest, LogRelease
 from zookeeper.errors import AuthorityError
 
-# What a leader clears away while it leads: files of jobs that are nobody's any more (``bulk/job_files.py``).
+# A leader clears away files of jobs that no longer have an owner (``bulk/job_files.py``).
 #
 # As it takes over, and every now and then: an owner that was killed may have been writing a moment ago, an archive
 # that could not be reached is back, and the last shard that was made from runs is open.
@@ -84,7 +84,7 @@ class BulkSettings:
     runners: tuple[BulkRunner, ...] = ()
     threshold: int = SPARK_THRESHOLD
     folder: Folder | None = None
-    """Who folds lost shards that have more archived rows than the threshold; see ``rebuild_way.py``."""
+    """Folds lost shards that have more archived rows than the threshold; see ``rebuild_way.py``."""
 
 
 class ClusterSource:

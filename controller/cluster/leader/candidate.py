@@ -38,7 +38,7 @@ class Follower:
         self._task = asyncio.create_task(self._follow(), name="follower")
 
     async def stop(self) -> Replica | None:
-        """What has been played so far, for whoever leads now."""
+        """The recipe as far as it was played, for the present leader."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -63,7 +63,7 @@ class Timing:
 
 
 class Watcher(Protocol):
-    """Who hears of the fleet: the leader. Called on the event loop, between two steps of others."""
+    """The leader's side of the fleet's events. Called on the event loop, between two steps of others."""
 
     @property
     def epoch(self) -> int: ...

@@ -253,7 +253,7 @@ class PlacementPolicy:
         return {**self.drained(), **wanted}
 
     def drained(self) -> dict[DomainIndex, str]:
-        """What is on draining workers, and who can take it now."""
+        """Domains on draining workers, and the workers that can take them now."""
         placement, there = self._placement, self._fleet.names()
         takers = self.takers(there)
         left = [d for d, given in placement.items() if given.worker in there and given.worker not in takers]

@@ -1,4 +1,4 @@
-"""What lies between what is decided and what is there, as steps. Pure.
+"""The difference between the decided and the actual graph, as steps. Pure.
 
 A *place* is a node in one domain. What was lost is a domain with all of its places. Around it:
 
@@ -174,7 +174,7 @@ class _Graph:
 
 
 def repair(state: State, survivors: Mapping[DomainIndex, DomainReport], opened: Collection[DomainIndex]) -> Repair:
-    """What is to be done where ``survivors`` are open, linked, and report as they do, and ``opened`` are empty."""
+    """The steps to take where ``survivors`` are open, linked, and report as they do, and ``opened`` are empty."""
     graph = _Graph(state.flow)
     void = _rebuilt(graph, survivors, opened)
     removals: dict[DomainIndex, tuple[NodeIndex, ...]] = {}

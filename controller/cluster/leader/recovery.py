@@ -74,7 +74,7 @@ from migrations.flow.plan import PlanStep, State
 from worker.protocol.messages import CloseDomain, OpenDomain, Perform, Placed, Reconfigure, Report, WorkerReport
 from worker.protocol.operations import FlushDomain
 
-# What each worker is told when domains are linked: where all are, and which nodes of its own are to go. Pure.
+# The messages to each worker when domains are linked: where all domains are, and which of its nodes to remove. Pure.
 
 
 def links(
@@ -136,7 +136,7 @@ _log = logging.getLogger("headrace.controller")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a round came to."""
+    """The result of a round."""
 
     closed: Mapping[DomainIndex, str]
     """Domains that nobody hosts, and why. Nothing else is wrong where this is empty."""
@@ -158,7 +158,7 @@ class Recovery:
     ) -> None:
         """``taking`` and ``rebuilds`` outlive the round."""
         self.step = ""
-        """What is being done, for status."""
+        """The present step, for status."""
         self._fleet = fleet
         self._ledger = ledger
         self._replica = replica
@@ -266,7 +266,7 @@ class Recovery:
     # --- domains --------------------------------------------------------------------------------------------------
 
     async def _close(self, reports: Reports) -> None:
-        """What moves is flushed and closed where it was before it is opened where it will be."""
+        """A domain that moves is flushed and closed at its old host before its new host opens it."""
         state = self._ledger.decided
         gone = superfluous(state, reports)
         if gone:

@@ -1,4 +1,5 @@
-"""Who folds the archive of lost shards: the worker that gets them, or Spark, where that is worth it and to be had."""
+"""The choice of who folds the archive of lost shards: the worker that gets them, or Spark, where it pays and is
+available."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ class Rebuilding(Migration):
     filling: Migration | None = None
     """The bulk build of full states, while one is under way."""
     rebuilt: list[dict[str, Any]] = field(default_factory=list)
-    """What ``rebuild_lost`` answers."""
+    """The answer of ``rebuild_lost``."""
 
     def begin(self, way: RebuildMethod) -> None:
         self.steps = (FOLD_AND_LOAD,) if way.folder is None else (FOLD, LOAD, FILL)
@@ -103,7 +104,7 @@ class Rebuilding(Migration):
         self.step = self.steps[self.done]
 
     def fill(self, what: str) -> None:
-        """What is done now, which is the last step."""
+        """The present step, which is the last."""
         self.steps = (*self.steps[:LAST], what)
         self.done, self.within, self.step = LAST, 0.0, what
 

@@ -59,7 +59,7 @@ Ask = Callable[[str, Any], Awaitable[Any]]
 
 
 class RebuildOutcomes:
-    """What has come of the rebuilds that are decided; outlives the rounds of a leader."""
+    """Results of the decided rebuilds; outlives the rounds of a leader."""
 
     def __init__(self) -> None:
         self.made: dict[DomainIndex, ShardRebuilt] = {}
@@ -71,7 +71,7 @@ class RebuildOutcomes:
         self.refills = Refills()
 
     def forget(self, domains: Iterable[DomainIndex]) -> None:
-        """What came of earlier decisions about these."""
+        """Results of earlier decisions about these."""
         for domain in domains:
             self.made.pop(domain, None)
             self.failed.pop(domain, None)
@@ -186,7 +186,7 @@ async def _fold(
 
 
 async def _archived(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[DomainIndex, ArchivedShard]:
-    """What the workers that get the shards find of them. Raises BadRequest where that is nothing, or no archive."""
+    """Archived positions that the shards' new workers find. Raises BadRequest where that is nothing, or no archive."""
     found: dict[DomainIndex, ArchivedShard] = {}
     for domain, worker in hosts.items():
         found[domain] = await leader.fleet.ask(worker, ArchivedShardRequest(domain))

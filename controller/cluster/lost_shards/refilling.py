@@ -55,7 +55,7 @@ _log = logging.getLogger("headrace.controller")
 
 @dataclass(slots=True)
 class Refills:
-    """What outlives the rounds of a leader."""
+    """State that outlives the rounds of a leader."""
 
     due: bool = False
     """Shards are rebuilt from runs, and the full state that stands on them is not back yet."""

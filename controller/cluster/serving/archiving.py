@@ -41,7 +41,7 @@ Keep = Callable[[str, ArchivePass, ClusterState], Awaitable[ArchivePass]]
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What is decided now, and nothing older: the recipe, and what it comes to."""
+    """The present decision, and nothing older: the recipe, and its plan."""
 
     cluster: ClusterState
     state: State

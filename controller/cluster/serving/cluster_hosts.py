@@ -61,7 +61,8 @@ class AcknowledgedPositions:
 
 
 ANSWER_SECONDS = 0.25
-"""What a worker's answer may take beyond the time that the worker itself was given: then it is asked no longer."""
+"""Seconds that a worker's answer may take beyond the time that the worker was given; after that it is not waited for.
+"""
 
 HOLD_SECONDS = 10.0
 """For a worker to take hold of a reader's state. While the reader's shard is being recovered, it is waited for."""
@@ -83,7 +84,7 @@ class ClusterHosts:
         self._asking = DomainRouter(directory, connections)
         self._layouts: dict[Place, tuple[Node, ReaderLayout]] = {}
         self._reached: dict[Place, tuple[int, Clock]] = {}
-        """What readers are known to reflect, and in which incarnation of their domain."""
+        """Positions that readers are known to reflect, and the incarnation of their domain."""
         self.acknowledged = AcknowledgedPositions()
         directory.on_moved.append(self._moved)
 

@@ -67,7 +67,7 @@ def is_local(host: str) -> bool:
     return False
 
 
-# What can go wrong between a process that serves and the rest of its cluster, beside what users see of it.
+# Errors between a process that serves and the rest of its cluster, beside those that users see.
 
 
 class ReaderGone(Unavailable):
@@ -108,7 +108,7 @@ class Connections:
         if opening is None:
             opening = self._opening[worker] = asyncio.create_task(self._connect(worker))
             opening.add_done_callback(lambda done: self._opened(worker, done))
-        # Whoever waits may give up; the others go on waiting for the same connection.
+        # A caller may give up waiting; the others go on waiting for the same connection.
         return await asyncio.shield(opening)
 
     def _opened(self, worker: WorkerDescriptor, done: asyncio.Task[Connection]) -> None:

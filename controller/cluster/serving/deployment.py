@@ -34,7 +34,7 @@ from migrations.recipe import RecipeEntry
 from worker.protocol.messages import Hello
 from zookeeper.authority import ClusterAuthority
 
-# What is asked of the controller that leads: changes of the graph, and how it stands. All else goes on without it.
+# The deployment asks the leader for changes of the graph, and for its status. All else goes on without it.
 
 
 class LeaderDoor(Protocol):
@@ -175,8 +175,8 @@ class ClusterDeployment(Serving):
         return await self._asked(lambda: self._leader.cancel(id), again=True)
 
     async def _asked(self, ask: Callable[[], Awaitable[Answer]], *, again: bool) -> Answer:
-        """What the leader answers, or the next one: an election is waited for. What may have been begun is asked for
-        anew only where that does no harm."""
+        """The answer of the leader, or of the next one: an election is waited for. What may have been begun is asked
+        for anew only where that does no harm."""
         deadline = self._loop.time() + self.read_timeout
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What a process that serves knows of the cluster: a copy of what was decided, and where the workers are.
+"""A serving process's knowledge of the cluster: a copy of what was decided, and where the workers are.
 
 It may be old, and nothing depends on its being new: a worker that no longer hosts a domain says so, and then the copy
 is read again, as it is whenever ZooKeeper announces a change. Without ZooKeeper, or without a leader, it stays as it
@@ -42,7 +42,7 @@ class Directory:
     on_moved: list[MovedListener] = field(default_factory=list)
     """Told when domains or workers are elsewhere than before."""
     cluster: ClusterState | None = None
-    """What was decided last, as far as is known; None before the cluster's first start."""
+    """The last known decision; None before the cluster's first start."""
     workers: dict[str, WorkerDescriptor] = field(default_factory=dict)
     """Those that are registered, and those that are no more but have domains still: ZooKeeper may have lost sight of a
     worker that everybody else sees."""
@@ -58,7 +58,7 @@ class Directory:
     _replica: Replica | None = None
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
-    """Who waits until it was read after they asked."""
+    """Callers that wait for a read which began after their request."""
     _task: asyncio.Task[None] | None = None
 
     async def start(self, opening: Opening | None = None) -> None:
@@ -88,7 +88,7 @@ class Directory:
 
     @property
     def recipe(self) -> Recipe | None:
-        """What ``state`` is of; that of ``cluster`` may be a moment ahead."""
+        """The version of ``state``; that of ``cluster`` may be a moment ahead."""
         return None if self._replica is None else self._replica.recipe
 
     def assignment(self, domain: DomainIndex) -> Assignment | None:

@@ -155,8 +155,9 @@ def _memory(documents: Mapping[str, Document]) -> Document:
 
 
 def views_of(flow: Dataflow, domains: Sequence[Document]) -> Document:
-    """What the domains' readers hold, by view. ``lag``: writes that are in the base tables and not yet in the reader,
-    of the shard that is furthest behind. Workers do not tell of one moment, so that a busy cluster shows a few."""
+    """The contents of the domains' readers, by view. ``lag``: writes that are in the base tables and not yet in the
+    reader, of the shard that is furthest behind. Workers do not tell of one moment, so that a busy cluster shows a few.
+    """
     positions = {table["base"]: table["position"] for each in domains for table in each["tables"].values()}
     shown: Document = {
         name: {"materialization": node.materialization.value, "keys": 0, "bytes": 0, "lag": 0}

@@ -34,7 +34,7 @@ AnyRun = TypeVar("AnyRun", bound=BulkBuilding)
 
 
 async def started(start: Callable[[], AnyRun]) -> AnyRun:
-    """What ``start`` answers, or its error. It cannot be broken off: what it has begun is cancelled with its caller."""
+    """The answer of ``start``, or its error. It cannot be broken off: what it began is cancelled with its caller."""
     starting = asyncio.ensure_future(asyncio.to_thread(start))
     try:
         return await asyncio.shield(starting)
@@ -89,7 +89,7 @@ class BulkBuilder:
 
 
 def bulk_steps(change: Change, way: str) -> tuple[str, ...]:
-    """What is to be done, for showing."""
+    """The steps, for showing."""
     steps = change.views.steps
     return (
         *(step.text for step in steps if not isinstance(step.command, (Feed, Activate))),

@@ -162,7 +162,7 @@ def _run(spool: Path) -> int:
 
 
 def _end_with_input() -> None:
-    """Whoever wanted the job is gone, or wants it no more."""
+    """The parent has ended, or no longer wants the job."""
     # Not by sys.stdin: its lock, held here for ever, would abort an interpreter that ends because the job is done.
     while os.read(0, 4096):
         continue

@@ -23,7 +23,7 @@ SLICES = "slices"
 
 
 class Builder(Protocol):
-    """Who builds in bulk."""
+    """The runner of bulk builds."""
 
     runners: Sequence[BulkRunner]
     """The first that can be begun here has it done."""

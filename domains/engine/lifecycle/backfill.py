@@ -83,7 +83,7 @@ class Backfill:
         return table not in self._done and (table not in self._waiting[:1] or self._cursor is None)
 
     def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
-        """What building vertices see of stored rows that were found by ``columns`` at ``key``."""
+        """The part of stored rows, found by ``columns`` at ``key``, that building vertices see."""
         del columns, key
         return rows if table in self._done else [delta for delta in rows if self.visible(table, delta[0])]
 

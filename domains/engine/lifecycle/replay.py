@@ -252,7 +252,7 @@ class Replay:
         return False
 
     def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
-        """What building vertices see of stored rows that were found by ``columns`` (positions in the stored row)."""
+        """The part of stored rows, found by ``columns`` (positions in the stored row), that building vertices see."""
         if self.phase is ReplayPhase.FOLLOWING:
             return rows
         assert self.phase is ReplayPhase.REPLAYING, f'"{table}" is looked up before its log was read'

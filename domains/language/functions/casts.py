@@ -45,7 +45,7 @@ def _saturated(digits: int, scale: int, value: Decimal) -> Decimal:
 
 
 def _bound(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
-    """What keeps a value of the target's kind within the target's bounds."""
+    """A function that keeps a value of the target's kind within the target's bounds."""
     if target.kind is Kind.INTEGER:
         low = BIGINT.low if target.low is None else target.low
         high = BIGINT.high if target.high is None else target.high

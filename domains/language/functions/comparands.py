@@ -1,4 +1,4 @@
-"""What is compared with what: the one place that says how values of two kinds meet in ``=``, ``<`` and their like.
+"""The rules of comparison: the one place that says how values of two kinds meet in ``=``, ``<`` and their like.
 
 Predicates (``comparison.py``), join keys and IN (SELECT …), the rows that a write looks up, a view's parameters and the
 judge's SQL all ask here, so a comparison means the same wherever it is made::
@@ -66,8 +66,8 @@ _MOMENTS_FROM = 10**13
 
 @lru_cache(1024)
 def comparable(type: SqlType, other: SqlType) -> Converter | None:
-    """What turns a value of ``type`` into what Python compares with one of ``other`` that is turned likewise; None
-    where it is that already."""
+    """A function from a value of ``type`` to what Python compares with one of ``other`` that is converted likewise;
+    None where it is that already."""
     kind, met = type.kind, other.kind
     if Kind.NULL in (kind, met) or (kind in _EXACT and met in _EXACT):
         return None
@@ -119,8 +119,8 @@ def _as_moment(number: float | Decimal) -> Decimal:
 
 
 def _exact_number(value: float | Decimal, kind: Kind) -> int | Decimal:
-    """What a DOUBLE is to an exact column, as when it is stored there: to integers its value, to DECIMAL its shortest
-    digits, so that 0.1 is 0.1."""
+    """The value of a DOUBLE for an exact column, as when it is stored there: to integers its value, to DECIMAL its
+    shortest digits, so that 0.1 is 0.1."""
     if not isinstance(value, float):
         return value
     return int(value) if kind is Kind.INTEGER and value.is_integer() else Decimal(repr(value))

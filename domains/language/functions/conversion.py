@@ -202,7 +202,7 @@ _THROUGH: dict[tuple[Kind, Kind], Kind] = {
 
 
 def converter(source: SqlType, target: SqlType) -> Converter | None:
-    """What turns a value of ``source`` into the canonical value of ``target``; None if it is that already.
+    """A function from a value of ``source`` to the canonical value of ``target``; None if it is that already.
 
     Declared bounds (integer range, text length) are not applied: that is CAST's and the column's business.
     """

@@ -66,7 +66,7 @@ class Emitter:
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = functions
         self.names: dict[str, object] = {}
-        """What the source's free names stand for."""
+        """The values of the source's free names."""
         self.definitions: list[str] = []
         """Statements that go before the operator's own function."""
         self._counter = 0
@@ -275,7 +275,7 @@ def converted_constant(e: Constant, target: SqlType) -> Value:
 # --- making functions -----------------------------------------------------------------------------------------------
 
 Parameter = SqlType | Callable[[SqlType], SqlType]
-"""What an argument is converted to: a type, or a type made from its own."""
+"""The type of an argument: a type, or a type made from its own."""
 
 
 def implemented(

@@ -165,7 +165,7 @@ def _space(count: int) -> str | None:
 
 
 def _substring_index(text: str, delimiter: str, count: int) -> str:
-    """What stands before the count-th delimiter, or after it, counted from the end, where the count is negative."""
+    """The text before the count-th delimiter, or after it, counted from the end, where the count is negative."""
     if not delimiter or not count:
         return ""
     parts = text.split(delimiter) if count > 0 else text.rsplit(delimiter)

@@ -96,7 +96,7 @@ class MeasuredRebuild:
     phases: dict[str, float]
     """After how many seconds each step of the rebuild began, as its status has it."""
     told: list[dict[str, Any]]
-    """What ``headrace rebuild --json`` prints."""
+    """The output of ``headrace rebuild --json``."""
     before: SeenByClient
     meanwhile: SeenByClient
     taken: ProcessUse
@@ -212,7 +212,7 @@ def _lose(cluster: OnDisks, rows: int, way: str, tell: Tell) -> MeasuredRebuild:
 
 @contextmanager
 def _waiting(url: str, story: int) -> Iterator[tuple[WaitingClient, WaitingClient]]:
-    """Who wait for a count of the lost shard, and for the full view. Neither is answered yet."""
+    """Clients that wait for a count of the lost shard, and for the full view. Neither is answered yet."""
     waiting = WaitingClient(url, "Counted", story=story), WaitingClient(url, "Ranking")
     try:
         if any(each.wait(CLOSED_SECONDS) for each in waiting):

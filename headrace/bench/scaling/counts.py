@@ -1,4 +1,4 @@
-"""What a cluster has spent and said so far, and what it did in between: processor time and messages.
+"""Counters of a cluster, and their differences between two moments: processor time and messages.
 
 Processor time is what the kernel counted for each process, user and system together, in ticks of 10 ms. Messages and
 bytes are the workers' own counters (``worker/service/status.py``), which every worker is asked for over the wire.

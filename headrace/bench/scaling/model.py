@@ -1,4 +1,4 @@
-"""What a cluster of many machines would have to say and spend: formulas, with the counts of ``headrace bench scale``.
+"""A model of a cluster of many machines, its messages and costs: formulas, with the counts of ``headrace bench scale``.
 
 Nobody here has a thousand machines. What such a cluster sends follows from how it works (``domains/engine/links.py``,
 ``migrations/flow/routing.py``, ``controller/cluster/``), and what one message costs is measured. The table in
@@ -123,7 +123,7 @@ class ModelCluster:
         return 2 * self.links() * ENTRY_SECONDS
 
     def state_bytes(self, views: int = VIEWS) -> int:
-        """What is in ZooKeeper, as it is encoded, with so many views of ordinary length."""
+        """The encoded state in ZooKeeper, with so many views of ordinary length."""
         placement = {
             DomainIndex(shard): Assignment(f"worker-{shard + 1}", 1_000 + shard, f"{shard * 2_654_435_761 % 2**32:08x}")
             for shard in range(self.shards)

@@ -23,7 +23,7 @@ SHARDS = 4
 
 @dataclass(frozen=True, slots=True)
 class LoadPhase:
-    """What the load asks for: see ``mixed_load.MIXES``."""
+    """The load's requests: see ``mixed_load.MIXES``."""
 
     name: str
     mix: str
