@@ -103,7 +103,7 @@ class PrimedWorkload(Workload, Protocol):
 
 
 class WorkloadChoice(Protocol):
-    """What decides a workload, out of the options of a run."""
+    """The options of a run that decide a workload."""
 
     @property
     def workload(self) -> str: ...
@@ -208,7 +208,7 @@ class RunResult:
 
 
 class RunTeller(Protocol):
-    """Whoever shows how it goes."""
+    """Shows how it goes."""
 
     def loading(self, what: str, done: int, total: int) -> None: ...
 

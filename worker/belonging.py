@@ -1,4 +1,4 @@
-"""What a data directory calls itself, and which deployment it belongs to: written into it once.
+"""The name of a data directory, and the deployment it belongs to: written into it once.
 
 The rows are in data directories and the recipe that gives them meaning is in ZooKeeper. Bringing the rows of one
 deployment under the recipe of another would drop tables, so it is refused before anything is opened.
@@ -22,8 +22,7 @@ from zookeeper.errors import ForeignDeployment
 
 FILE = "deployment.json"
 RECIPE = "recipe.json"
-"""What a server that is no cluster has in its directory: with its tables a cluster would do as with any others that its
-own recipe does not have."""
+"""A server that is not a cluster has this file. A cluster would drop its tables, as any that its own recipe lacks."""
 
 
 def deployment_of(directory: Path) -> str | None:

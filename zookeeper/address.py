@@ -14,8 +14,8 @@ PROBE_SECONDS = 2.0
 """ZooKeeper answers this within a millisecond, even without a quorum; a busy machine may take longer."""
 
 KNOWN_ANSWERS = (b"Zookeeper version", b"is not in the whitelist", b"is not currently serving requests")
-"""What every ZooKeeper since 3.4.10 says to ``srvr``: it is on the default list of allowed commands, a server that has
-another list says so, and so does one that has no quorum."""
+"""The answers of every ZooKeeper since 3.4.10 to ``srvr``: the command is on the default list of allowed ones; a server
+with another list says so, and so does one without a quorum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Finding(Enum):
 
 
 async def probe(host: str, port: int) -> tuple[Finding, str]:
-    """What is there, and what it said: for ABSENT the reason as the system gives it."""
+    """The kind of server there, and what it said: for ABSENT the reason as the system gives it."""
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)

@@ -63,7 +63,7 @@ class ClusterAuthority(Protocol):
 
     @property
     def deployment_id(self) -> str:
-        """What tells it from another one of the same name (``worker/belonging.py``); known after ``start``."""
+        """The deployment's id, unlike any other of its name (``worker/belonging.py``); known after ``start``."""
 
     @property
     def connected(self) -> bool: ...
@@ -207,7 +207,7 @@ class LocalAuthority:
 
 
 def stored_state(path: Path) -> bytes:
-    """What :class:`LocalAuthority` has under this path, which no process has open. Raises FileNotFoundError."""
+    """The state of a :class:`LocalAuthority` under this path, which no process has open. Raises FileNotFoundError."""
     return _read(path, Slots(_slots_beside(path)))[0]
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong between Headrace and the place where its state is kept.
+"""Errors between Headrace and the place where its state is kept.
 
 ::
 
@@ -78,4 +78,4 @@ class ServerFailed(AuthorityError):
 
 
 class SlotsDamaged(AuthorityError):
-    """What followed the file's state cannot be read."""
+    """The changes after the file's state cannot be read."""

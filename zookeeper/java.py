@@ -19,7 +19,7 @@ from pathlib import Path
 from zookeeper.errors import ServerFailed
 
 JAVA_MINIMUM = 17
-"""What PySpark 4 asks for. ZooKeeper itself would do with 8, which nobody tests any more."""
+"""The least Java of PySpark 4. ZooKeeper itself would do with 8, which nobody tests any more."""
 
 JARS = (
     "zookeeper-*.jar",
@@ -33,7 +33,7 @@ JARS = (
     "commons-io-*.jar",
     "commons-cli-*.jar",
 )
-"""What the server needs of PySpark's jars. With all of them it starts in 1.5 s and takes 117 MB, with these in 0.6 s
+"""The jars of PySpark that the server needs. With all of them it starts in 1.5 s and takes 117 MB, with these in 0.6 s
 and 70 MB (PySpark 4.3.0, Java 17)."""
 
 VERSION_SECONDS = 15.0

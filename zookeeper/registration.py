@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, NameTaken, Superseded
 from zookeeper.session import BadVersion, NodeExists, NoNode, Session
 
-# What a process says of itself where the others can read it: plain facts, as JSON, under its name.
+# A process describes itself where the others can read it: plain facts, as JSON, under its name.
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of deployments, workers and controllers: they are path elements, host names and file names at once."""
 
 EVERYWHERE = ("", "0.0.0.0", "::")
-"""What one listens at to be reached at every address of a machine. Whoever connects to it reaches himself."""
+"""Addresses to listen at that mean every address of a machine. A client that connects to one reaches itself."""
 
 
 def check_name(name: str, what: str) -> str:
@@ -49,7 +49,7 @@ class WorkerDescriptor:
     """Greater than that of any earlier process of the same name."""
     pid: int
     data: str
-    """What its data directory calls itself (``worker/belonging.py``): workers with one name open the same shards."""
+    """The name of its data directory (``worker/belonging.py``): workers with one name open the same shards."""
     reader_map: str = ""
     """The directory of its reader map, absolute: processes of the same host read it."""
 

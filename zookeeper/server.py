@@ -370,7 +370,7 @@ def _size(path: Path) -> int:
 
 
 def _since(path: Path, offset: int) -> str:
-    """What a log says from the offset on, or all of it where it has begun anew."""
+    """A log from the offset on, or all of it where it has begun anew."""
     try:
         content = path.read_bytes()
     except OSError:

@@ -25,7 +25,7 @@ class BadVersion(Exception):
 
 
 class Link(Enum):
-    """What a session says of itself."""
+    """The events of a session."""
 
     CONNECTED = "connected"
     """Also when a new session was begun after the last one was lost."""
@@ -54,7 +54,7 @@ class Session(Protocol):
 
     @property
     def address(self) -> str:
-        """What the user gave as ZooKeeper's address, for messages."""
+        """The user's address of ZooKeeper, for messages."""
 
     @property
     def timeout(self) -> float:
@@ -77,7 +77,7 @@ class Session(Protocol):
         """Returns at once if it is; waits for as long as it takes."""
 
     async def sync(self) -> None:
-        """What is read after this is as new as anything written before it, whichever server is asked."""
+        """A read after this is as new as anything written before it, whichever server is asked."""
 
     async def ensure(self, path: str) -> None:
         """The znode and its parents, without data, unless they are there."""

@@ -1,4 +1,4 @@
-"""What the cluster does with a session: the same for the real ZooKeeper and for its twin.
+"""The cluster's use of a session: the same for the real ZooKeeper and for its twin.
 
 ::
 
@@ -422,7 +422,7 @@ def _document(id: str) -> bytes:
 
 
 async def _patiently(act: Callable[[], Awaitable[Answer]]) -> Answer:
-    """What may be done twice, and is again while the connection breaks. Raises AuthorityUnavailable."""
+    """A request that may be done twice is repeated while the connection breaks. Raises AuthorityUnavailable."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + START_SECONDS
     while True:

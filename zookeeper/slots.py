@@ -132,7 +132,7 @@ def _record(base: int, number: int, state: bytes) -> bytes:
 
 
 def _parsed(slot: bytes) -> Record | None:
-    """What is in a slot; None where it was never written, or not wholly."""
+    """The contents of a slot; None where it was never written, or not wholly."""
     if len(slot) < _HEADER.size:
         return None
     magic, base, number, length, checksum, of_head = _HEADER.unpack_from(slot)

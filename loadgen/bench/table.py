@@ -33,7 +33,7 @@ class Measured:
     cpu_ms: float | None
     """Server CPU each at the highest sustained rate: the median of the turns."""
     rates: tuple[float, ...]
-    """What each turn sustained, 0 for nothing."""
+    """The sustained rate of each turn, 0 for none."""
 
 
 def read(out: Path) -> dict[str, Measured]:

@@ -1,4 +1,4 @@
-"""What a fault did to the requests, out of their records. Pure.
+"""The effect of a fault on the requests, from their records. Pure.
 
 Of each record it is known whether it needed what was lost: a page of one story, and a write to it, need the shard of
 that story; every other page needs all shards. So the two questions of a drill are asked of two sets of requests: how
@@ -67,7 +67,7 @@ class FaultRound:
     outage_s: float
     """Until no touched request failed or waited any more."""
     slow_ms: float
-    """Who took longer than that has waited."""
+    """Milliseconds after which a request counts as having waited."""
     detected_s: float | None
     healed_s: float | None
     whole_s: float | None

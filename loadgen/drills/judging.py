@@ -27,7 +27,7 @@ Pages = dict[tuple[str, int | None], Page]
 
 @dataclass(frozen=True, slots=True)
 class BaseRows:
-    """What the base tables hold: rows as often as they are there."""
+    """The contents of the base tables: rows with their number of copies."""
 
     entries: tuple[tuple[int, int, int, int], ...]
     """(story, id, user, amount)"""
@@ -112,7 +112,7 @@ def _check_written(ledger: WriteLedger, base: BaseRows, findings: Findings) -> N
 
 
 def settle(ledger: WriteLedger, base: BaseRows) -> None:
-    """What nobody could know is known now: it is there or not. From here on it must stay so."""
+    """Unknown writes are known now: there or not. From here on it must stay so."""
     there = {number for _, number, _, _ in base.entries}
     for number, entry in ledger.entries.items():
         if number in there:
@@ -134,7 +134,7 @@ def check_views(expected: Pages, found: Pages, findings: Findings) -> None:
 
 
 def expected_pages(base: BaseRows, stories: Iterable[int], users: Iterable[int]) -> Pages:
-    """What the views of ``program.py`` should answer over these base rows."""
+    """The right answers of the views of ``program.py`` over these base rows."""
     by_story: dict[int, list[tuple[int, int]]] = defaultdict(list)
     by_user: dict[int, list[int]] = defaultdict(list)
     for story, number, user, amount in base.entries:

@@ -1,4 +1,4 @@
-"""What was written, and what is known of it: acknowledged, refused, or nobody can know. Pure.
+"""The ledger of writes: acknowledged, refused, or unknown. Pure.
 
 Every entry has an id of its own, so what is missing, there twice, or there without having been written can be named.
 """

@@ -53,12 +53,12 @@ class DrillLoad:
     random: Random
     ledger: WriteLedger = field(default_factory=WriteLedger)
     marked: WriteLedger = field(default_factory=WriteLedger)
-    """What was known when a copy was asked for."""
+    """The ledger at the time when a copy was asked for."""
     records: list[Record] = field(default_factory=list)
     unseen: int = 0
     """Reads with a write's token that did not see the write. Must be 0."""
     problems: Counter[str] = field(default_factory=Counter)
-    """What went wrong, in the words of the answers, and how often."""
+    """Failures, in the words of the answers, and their number."""
     resting: bool = False
     """Nothing is written, reads go on."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)

@@ -122,14 +122,14 @@ class HandOptimisedPages(NaturalPages):
         await session.write(changes)
 
     def _ask_hotness(self, page: PageReading, head: int, story: str) -> None:
-        """What is summed for a story's hotness: the last :data:`PARTS` look-ups of a page."""
+        """The sums of a story's hotness: the last :data:`PARTS` look-ups of a page."""
         page.ask("tag_hotness_of_story", first(head, story))
         page.ask("comment_points_of_story", first(head, story))
         page.ask("score_merged_into_story", first(head, story))
 
 
 def _change(before: Sequence[Mapping[str, Any]], vote: int) -> tuple[int, int]:
-    """What a vote adds to upvotes and to downvotes, after the one that was cast before."""
+    """The change of upvotes and downvotes by a vote, after the one that was cast before."""
     earlier = before[0]["vote"] if before else 0
     return (vote == 1) - (earlier == 1), (vote == -1) - (earlier == -1)
 

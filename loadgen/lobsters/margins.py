@@ -38,7 +38,7 @@ class SiteShape:
     story_votes: int
     comment_votes: int
     head_of_activity: int
-    """What the busiest user is drawn for. Drawn twice for one story, one votes once: 20,000 make 15,100 votes."""
+    """The number of draws for the busiest user. Drawn twice for one story, one votes once: 20,000 make 15,100 votes."""
 
     @classmethod
     def at(cls, scale: float) -> SiteShape:

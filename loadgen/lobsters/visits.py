@@ -1,4 +1,4 @@
-"""Who asks for which page of what: the published mix of pages, drawn as the published popularity says. Seeded.
+"""Visits of users to pages: the published mix of pages, drawn as the published popularity says. Seeded.
 
 Stories are drawn by their votes, comments to vote on by theirs, comments to reply to by the story's comments, and users
 by how active they are. What a visit makes (a story, a comment) has a number that no other visit of any run has: its

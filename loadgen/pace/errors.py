@@ -1,4 +1,4 @@
-"""What can go wrong with a load run as a whole; what goes wrong with one request is counted, not raised."""
+"""Errors of a load run as a whole; failures of one request are counted, not raised."""
 
 from __future__ import annotations
 

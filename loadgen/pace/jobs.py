@@ -1,4 +1,4 @@
-"""What a workload hands to the loop, and what the loop hands to it."""
+"""The jobs that a workload hands to the loop, and their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Workload(Protocol):
 
     @property
     def unit(self) -> str:
-        """What a rate counts: pages, requests."""
+        """The unit of a rate: pages, requests."""
         ...
 
     def begin(self, rate: float) -> float:

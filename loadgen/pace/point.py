@@ -1,4 +1,4 @@
-"""What was measured at one rate, and whether it may be believed. Plain values, pure."""
+"""The measurement at one rate, and whether it is valid. Plain values, pure."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class Point:
     """Servers whose processes could not be looked at."""
     timeline: list[Second] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
-    """What the target counted of its own, such as stale reads."""
+    """The target's own counters, such as stale reads."""
     cut: bool = False
     """Ended before its time, by a person or because it was hopeless."""
 

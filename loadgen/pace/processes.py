@@ -28,7 +28,7 @@ class Memory:
 
 @dataclass(slots=True)
 class ServerUse:
-    """What one process used during a measurement."""
+    """The processor time and memory of one process during a measurement."""
 
     pid: int
     name: str

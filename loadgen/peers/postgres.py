@@ -40,7 +40,7 @@ CREATE OPERATOR = (LEFTARG = boolean, RIGHTARG = integer, FUNCTION = is_number);
 CREATE FUNCTION round(double precision, integer) RETURNS double precision LANGUAGE sql IMMUTABLE
   AS 'SELECT round($1::numeric, $2)::double precision';
 """
-"""What the natural views use and PostgreSQL has under another name, or for other types."""
+"""Words of the natural views that PostgreSQL has under another name, or for other types."""
 
 
 def schema_of(text: str) -> list[str]:

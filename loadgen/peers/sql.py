@@ -1,4 +1,4 @@
-"""What the databases share: statements out of a file, changes as SQL, rows as an answer."""
+"""The common part of the databases: statements out of a file, changes as SQL, rows as an answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RowsAnswer:
 
 
 class PooledTarget(ABC, Generic[SessionT]):
-    """What the targets of SQL have in common: sessions that are used again, and each query's text, said once."""
+    """The common part of SQL targets: sessions that are used again, and each query's text, made once."""
 
     def __init__(self, text_of: Callable[[Query], str]) -> None:
         self._text_of = text_of

@@ -1,4 +1,4 @@
-"""What a workload needs of whatever it is pointed at: look-ups, writes, and a way to fill it.
+"""The interface of a target for a workload: look-ups, writes, and a way to fill it.
 
 A page is written once, against these, and runs on Headrace, a database, a cache before one, or nothing at all.
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from loadgen.pace.errors import RequestFailed
 
 Progress = Callable[[str, int, int], None]
-"""What is loaded, rows so far, rows in all."""
+"""A table that is loaded, rows so far, rows in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class InsertRow:
     table: str
     rows: Sequence[Mapping[str, Any]]
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What the page knows of the rows beside their columns. Only a cache that must be told makes use of it."""
+    """The page's knowledge of the rows beside their columns. Only a cache that must be told makes use of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class PeerSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a workload needs to have in a target, beside rows."""
+    """The objects that a workload needs in a target, beside rows."""
 
     name: str
     variant: str
@@ -174,7 +174,7 @@ class Target(Protocol):
         ...
 
     def notes(self) -> dict[str, Any]:
-        """What the target counted since it was last asked, such as a cache's stale reads."""
+        """The target's counters since the last call, such as a cache's stale reads."""
         ...
 
     async def close(self) -> None: ...
@@ -193,7 +193,7 @@ class Target(Protocol):
 Reference = dict[str, tuple[int, str]]
 """As Headrace takes it: the kind, then the place of the look-up, from 0 on, and a column."""
 Taken = dict[tuple[str, tuple[int, str]], Any]
-"""What references stood for."""
+"""The values of references."""
 
 
 def first(place: int, column: str) -> Reference:

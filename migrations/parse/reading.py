@@ -116,7 +116,7 @@ def place(node: exp.Expr) -> tuple[int | None, int | None]:
 
 
 def deed(parsed: Parsed) -> str:
-    """What a definition has done: ``table stories created``, ``view v dropped``."""
+    """The result of a definition in words: ``table stories created``, ``view v dropped``."""
     tree = parsed.expression
     verbs: dict[type[exp.Expr], str] = {exp.Create: "created", exp.Alter: "altered", exp.Drop: "dropped"}
     named = tree.this if isinstance(tree.this, exp.Index) else tree.find(exp.Table)
@@ -195,7 +195,7 @@ _FOREIGN = ("==", "|>", "ISNULL", "NOTNULL")
 
 
 def _refuse_foreign_tokens(sql: str, tokens: list[Token]) -> None:
-    """What leaves no trace in the tree: spellings of other dialects, and comments that MySQL executes."""
+    """Texts that leave no trace in the tree: spellings of other dialects, and comments that MySQL executes."""
     for at, token in enumerate(tokens):
         if token.comments and "/*!" in sql and any(comment.startswith("!") for comment in token.comments):
             raise Unsupported(
@@ -321,7 +321,7 @@ _PLAIN = frozenset({str, bool, int, type(None), exp.Identifier})
 
 
 def children(node: exp.Expr) -> list[exp.Expr]:
-    """What stands directly below, in the order of the text."""
+    """The nodes directly below, in the order of the text."""
     found: list[exp.Expr] = []
     for value in node.args.values():
         if type(value) in _PLAIN:

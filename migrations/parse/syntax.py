@@ -55,14 +55,15 @@ ATOMS = frozenset(
         *(TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
     }
 )
-"""What a column or a constant begins with."""
+"""Tokens that begin a column or a constant."""
 ENDS_OPERAND = frozenset(
     {
         *(TokenType.EQ, TokenType.AND, TokenType.IN, TokenType.COMMA, TokenType.R_PAREN, TokenType.SENTINEL),
         *(TokenType.ALIAS, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.LIMIT),
     }
 )
-"""What makes of the column or constant before it a whole operand: no operator that binds more closely begins so."""
+"""Tokens after which the column or constant before is a whole operand: no operator that binds more closely begins so.
+"""
 ENDS_EXPRESSION = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})
 """And of that operand a whole expression, without an alias."""
 

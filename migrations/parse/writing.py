@@ -68,7 +68,7 @@ def same_tree(one: object, other: object) -> bool:
 
 
 def _held(node: exp.Expr) -> dict[str, object]:
-    """What a node holds. Whether a name stood in backquotes does not matter."""
+    """The contents of a node. Whether a name stood in backquotes does not matter."""
     ignored = ("quoted", "nulls_first") if isinstance(node, (exp.Identifier, exp.Ordered)) else ()
     return {
         key: value

@@ -29,9 +29,9 @@ class SelectBlock:
     stage: SelectStage = field(default_factory=SelectStage)
     scope: Scope = field(default_factory=lambda: Scope(()))
     known: Replacement | None = None
-    """What grouping has made of an expression; None before it."""
+    """The grouped form of an expression; None before grouping."""
     groups: tuple[Expression, ...] | None = None
-    """What GROUP BY made the groups of, over the first stage's row; None for a query without groups."""
+    """The expressions of GROUP BY, over the first stage's row; None for a query without groups."""
     outputs: list[Output] = field(default_factory=list)
     order: list[Sorting] = field(default_factory=list)
 

@@ -49,7 +49,7 @@ def group_rows(block: SelectBlock) -> None:
 
 
 def _later_nodes(select: exp.Select) -> list[exp.Expr]:
-    """What is evaluated for groups: the SELECT list, HAVING, ORDER BY."""
+    """Expressions that are evaluated for groups: the SELECT list, HAVING, ORDER BY."""
     parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
     return [part for part in parts if part is not None]
 
@@ -211,7 +211,7 @@ def _column_name(plan: RelationalPlan, expression: Expression, index: int) -> st
 
 
 def _known(block: SelectBlock, node: exp.Expr, places: dict[exp.Expr, Expression]) -> Expression | None:
-    """What a part of the SELECT list has become by grouping; None: it is computed from its own parts."""
+    """The grouped form of a part of the SELECT list; None: it is computed from its own parts."""
     groups = block.groups or ()
     if is_aggregate(node):
         return places[node]

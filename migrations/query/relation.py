@@ -1,4 +1,4 @@
-"""What planning a query, or one source of a FROM clause, gives: a plan, its outputs and the parameters it carries.
+"""The plan of a query, or of one source of a FROM clause: its operators, its outputs and the parameters it carries.
 
 Outputs are expressions over the plan's row and not yet a projection, so that a derived table or a view that only picks
 columns costs no node where another query reads it. A parameter is *carried*: the column that it is compared with
@@ -89,7 +89,7 @@ class Relation:
 
 @dataclass(slots=True)
 class QueryContext:
-    """What a query may read, and what has been planned already."""
+    """The tables and views that a query may read, and the plans so far."""
 
     catalog: Catalog
     ctes: Mapping[str, Relation] = field(default_factory=dict)

@@ -106,7 +106,7 @@ class SelectStage:
         return arrange(source)
 
     def empty_row(self) -> EmptyRow | None:
-        """What this stage's row is where no row is, if there is one then.
+        """This stage's row where there is no row, if there is one then.
 
         :raises Unsupported: a counting source is joined with others, which would need its row for every key.
         """
@@ -135,7 +135,7 @@ class SelectStage:
         return any(null_rejected(condition) & absent for condition in self.all_conditions())
 
     def all_conditions(self) -> list[Expression]:
-        """What holds of every row of this stage: WHERE and the ON of inner joins."""
+        """Conditions that hold for every row of this stage: WHERE and the ON of inner joins."""
         return [*self.conditions, *_inner_conditions(self.source)]
 
     def _refuse_nullable(self, source: Source) -> None:

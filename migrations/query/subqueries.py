@@ -121,7 +121,7 @@ class Subqueries:
         return relation if keep_limit else bounded(relation)
 
     def _left(self, node: exp.In, relation: Relation, translate: Translate) -> list[Expression]:
-        """What stands on the left of IN, one expression for each column of the subquery."""
+        """The left side of IN, one expression for each column of the subquery."""
         left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         if len(left) != len(relation.outputs):
             raise SqlError(f"IN compares {len(left)} columns with the {len(relation.outputs)} of its subquery")

@@ -130,7 +130,7 @@ class BlockWriter:
         self.carried: list[CarriedParameter] = []
         self.conditions: list[Expression] = []
         self.known: Known | None = None
-        """What a part of the text has become by grouping."""
+        """The grouped form of a part of the text."""
         self.direct: exp.Expr | None = None
         """The IN (SELECT …) that a condition is, or denies: only there is Spark's own three-valued."""
 
@@ -385,7 +385,7 @@ class BlockWriter:
 
 
 def _denied(node: exp.Expr) -> exp.Expr:
-    """What a condition denies, or itself."""
+    """The condition under a NOT, or the condition itself."""
     while isinstance(node, (exp.Paren, exp.Not)):
         node = node.this
     return node

@@ -23,7 +23,7 @@ _COMPARISONS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": "
 
 @dataclass(slots=True)
 class Names:
-    """What fields stand for. ``conditions`` are those whose text is a BOOLEAN."""
+    """The texts of fields. ``conditions`` are those whose text is a BOOLEAN."""
 
     texts: list[str] = field(default_factory=list)
     conditions: set[int] = field(default_factory=set)

@@ -25,7 +25,7 @@ class Judged:
 
     text: str
     nothing: str
-    """What it is where the parameters find no row: of an aggregate without GROUP BY, its one row over nothing."""
+    """The rows where the parameters find none: of an aggregate without GROUP BY, its one row over nothing."""
     columns: tuple[Column, ...]
     parameters: tuple[Slot, ...]
     """Of p0 …, in the order in which the statement names them; LIMIT ? and OFFSET ? are not among them."""

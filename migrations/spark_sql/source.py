@@ -55,7 +55,7 @@ class WrittenQuery:
 
 @dataclass(slots=True)
 class WriterContext:
-    """What a query may read. ``tables`` has the name in Spark of each base table."""
+    """The tables and views that a query may read. ``tables`` has the name in Spark of each base table."""
 
     catalog: Catalog
     tables: dict[str, str]

@@ -56,7 +56,7 @@ def _tied(part: Expression, schema: TableSchema) -> tuple[Columns, tuple[Row, ..
 
 
 def _tied_by_or(part: Call, schema: TableSchema) -> tuple[Columns, tuple[Row, ...]] | None:
-    """What all branches tie, such as ``(o, n)`` in ``(o = 1 AND n = 2) OR (o = 3 AND n = 4)``.
+    """Columns that all branches tie, such as ``(o, n)`` in ``(o = 1 AND n = 2) OR (o = 3 AND n = 4)``.
 
     That is also what ``(o, n) IN ((1, 2), (3, 4))`` has become.
     """

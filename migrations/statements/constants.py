@@ -23,7 +23,7 @@ from migrations.query.expressions.scope import Scope
 NO_COLUMNS = Scope(())
 
 Argument = Value | tuple[Value, ...]
-"""What a ``?`` is given; a tuple stands for all of an IN list."""
+"""The value of a ``?``; a tuple stands for all of an IN list."""
 
 
 def placeholders(node: exp.Expr) -> list[exp.Placeholder]:

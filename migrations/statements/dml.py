@@ -70,7 +70,7 @@ class _Context:
     node: exp.Expr
     schema: TableSchema
     values: dict[int, Value]
-    """What each ``?`` stands for, by the node's id."""
+    """The value of each ``?``, by the node's id."""
     subqueries: tuple[exp.Expr, ...]
     now: str
 

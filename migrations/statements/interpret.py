@@ -45,7 +45,7 @@ def split(sql: str) -> list[Parsed]:
 
 
 def interpret_one(parsed: Parsed, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:
-    """What one statement means, given the values of its ``?`` and the time (``2026-01-31 08:00:00``).
+    """The meaning of one statement, given the values of its ``?`` and the time (``2026-01-31 08:00:00``).
 
     A definition (CREATE, ALTER, DROP) takes neither: what it means follows from the catalog alone.
 
@@ -101,7 +101,7 @@ def _select(parsed: Parsed, query: exp.Query, arguments: tuple[Argument, ...], n
 
 
 def _given(node: exp.Expr, values: tuple[Value, ...]) -> dict[int, Constant]:
-    """What each ``?`` stands for, by the node's id."""
+    """The value of each ``?``, by the node's id."""
     return {id(mark): constant_of(value) for mark, value in zip(placeholders(node), values, strict=True)}
 
 

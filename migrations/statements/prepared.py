@@ -90,7 +90,7 @@ Template = InsertTemplate | KeyedTemplate
 
 
 def _stated(value: Value) -> Value:
-    """What a parameter's value is as a constant of SQL."""
+    """A parameter's value as a constant of SQL."""
     return constant_of(value).value if isinstance(value, (int, Decimal)) else value
 
 
@@ -176,7 +176,7 @@ class PreparedStatement:
         self._is_write = isinstance(parsed.expression, (exp.Insert, exp.Update, exp.Delete))
 
     def interpret(self, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:
-        """What the statement means; see ``interpret_one``."""
+        """The meaning of the statement; see ``interpret_one``."""
         template = self._template
         if template is not None and self._holds(template, catalog):
             arguments = tuple([parameter(value, number) for number, value in enumerate(params, 1)])

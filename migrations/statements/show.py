@@ -115,7 +115,7 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> 
 
 
 def session(parsed: Parsed) -> NoOperation:
-    """What clients say by habit: SET NAMES and system variables and USE do nothing; the rest would promise too much.
+    """Statements that clients send by habit: SET NAMES and system variables and USE do nothing; the rest is refused.
 
     :raises Unsupported: transactions, user variables, locks.
     """

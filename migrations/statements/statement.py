@@ -1,4 +1,4 @@
-"""What a statement means, as data: the union that ``interpret.py`` yields and the controller matches exhaustively.
+"""The meaning of a statement, as data: the union that ``interpret.py`` yields and the controller matches exhaustively.
 
 Statements that change a table's shape carry its whole new schema, so that whoever performs them compares two schemas
 and knows no DDL. Statements that write carry an operation of ``domains/plan/packets.py``, ready to send; one that must
@@ -66,7 +66,7 @@ class CreateView:
     or_replace: bool = False
     if_not_exists: bool = False
     meaning: Relation | None = field(default=None, compare=False, repr=False)
-    """What the query came to in the catalog that the statement met, where that is known: see ``frozen``."""
+    """The query's plan in the catalog that the statement met, where that is known: see ``frozen``."""
 
 
 @dataclass(frozen=True, slots=True)

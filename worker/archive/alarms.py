@@ -1,4 +1,4 @@
-"""What goes wrong with archiving and goes on going wrong: shown in the status until it is over."""
+"""Lasting failures of archiving: shown in the status until they are over."""
 
 from __future__ import annotations
 

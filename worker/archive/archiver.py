@@ -249,7 +249,7 @@ class Archiver:
             )
 
     def _pass(self, asked: list[PassRequest]) -> ArchivePass | HeadraceError:
-        """What was cut and archived, or what kept it from archiving all."""
+        """The archived cut, or the reason why not all was archived."""
         self._urgent = any(each.urgent for each in asked)
         self._pass_began = self._slice_began = time.monotonic()
         try:
@@ -410,7 +410,7 @@ class Archiver:
         return store
 
     def _forget_others(self, cuts: Cuts) -> None:
-        """What is not here any more is no business of this process, nor are its alarms."""
+        """Shards that are not here any more are no business of this process, nor are their alarms."""
         bases = {host.domain.base_name(cut.schema) for host, cut in cuts.hosts.values()}
         for key in [key for key in self.archives if key not in cuts.hosts]:
             del self.archives[key]

@@ -149,7 +149,7 @@ def _pruned(
     columns: Columns,
     read: Callable[[int], None],
 ) -> Iterator[list[Delta]]:
-    """What the fold consists of, with these columns; rows that agree in them have come together as far as is cheap."""
+    """The parts of the fold, with these columns; rows that agree in them have been added up as far as is cheap."""
     have = 0
     for number, group in groupby(manifest.fold_of(position), lambda segment: segment.schema):
         segments = list(group)
@@ -215,7 +215,7 @@ def _deal_out(parts: Iterable[list[Delta]], paths: list[Path]) -> None:
 
 
 def _loaded(file: IO[bytes]) -> Iterator[list[Delta]]:
-    """What this process has just written there."""
+    """Files that this process has just written there."""
     while True:
         try:
             part: Any = pickle.load(file)

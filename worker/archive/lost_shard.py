@@ -151,7 +151,7 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _made(directory: Path, decided: int) -> ShardRebuilt | None:
-    """What was made for this decision; None where the directory is not, or of something else."""
+    """The shard that was made for this decision; None where the directory is missing, or of something else."""
     try:
         document = opened(json.loads((directory / REBUILT).read_text("utf-8")))
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def _make(directory: Path, place: Place, asked: RebuildShard, loaded: Callable[[
 
 
 def _acknowledged(base: Path, asked: RebuildShard) -> Clock:
-    """What the record of the shard that is given up says, where it is here and damaged: it names its loss exactly."""
+    """The record of the shard that is given up, where it is here and damaged: it names its loss exactly."""
     try:
         record = AcknowledgedRecord(base)
     except (FileNotFoundError, StorageFailure):  # It is not here, not whole, or used by whoever does not know yet.

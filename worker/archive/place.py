@@ -31,7 +31,7 @@ NO_DIRECTORIES = ("s3", "gcs")
 Azure's store may have real ones."""
 
 SPARKS_NAMES = {"s3a": "s3"}
-"""Whoever has the archive's URL from Spark's settings may give it as it is."""
+"""The archive's URL may be given as in Spark's settings."""
 
 GCS_PATIENCE = 10
 """Seconds for which Google's client tries a request again. Its own quarter of an hour would keep a process that long
@@ -86,7 +86,7 @@ def check_usable(url: str) -> None:
 
 
 def hint_for(opened_by: str) -> str:
-    """What to look at where a place does not do what it is asked, by its scheme or pyarrow's name of it."""
+    """The hint for a place that does not work, by its scheme or pyarrow's name of it."""
     kind = SPARKS_NAMES.get(opened_by, opened_by)
     if kind == "s3":
         return (
@@ -330,7 +330,7 @@ class Place:
             self._fs.delete_file(self.at(file))
 
     def _forget(self, file: str) -> None:
-        """What is left of a file that was broken off counts for nothing, whether it can be deleted or not."""
+        """The rest of a file that was broken off counts for nothing, whether it can be deleted or not."""
         try:
             self._delete(file)
         except (OSError, pa.ArrowException):

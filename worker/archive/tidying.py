@@ -1,4 +1,4 @@
-"""What keeps an archive small: old segments are folded into snapshots, and what no kept position needs is deleted."""
+"""Compaction, retention: old segments are folded into snapshots, and files that no kept position needs are removed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Compaction:
                 return
 
     def done(self) -> Compacted | None:
-        """What has been folded since it was last asked. Raises ArchiveError where it went wrong."""
+        """The compaction that has ended since the last call. Raises ArchiveError where it went wrong."""
         if self._child is None or self._child.poll() is None:
             return None
         child, manifest = self._child, self._manifest

@@ -1,4 +1,4 @@
-"""What a run of steps orders to be done outside: held until it is durable, and then done in order."""
+"""The effects of a run of steps: held until they are durable, and then performed in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answerer = Callable[[Outcome | Progress], None]
 """Hands an outcome to whoever asked."""
 
 LinkPacket = LinkUpdate | Upquery
-"""What goes over links, to wherever the other end is hosted."""
+"""Packets over links, to wherever the other end is hosted."""
 
 
 @dataclass(slots=True)
@@ -62,11 +62,11 @@ class Batch:
     syncs: dict[Callable[[], None], None] = field(default_factory=dict)
     """Of the stores that were written to: only these need one."""
     visible: list[Publication | Look | Reveal | Drop] = field(default_factory=list)
-    """What is done to the reader map, in the order of the steps."""
+    """Changes of the reader map, in the order of the steps."""
     holds: list[Callable[[], Look]] = field(default_factory=list)
     """Asked at the end of the batch, on the dataflow thread; their looks see what the batch publishes, and no more."""
     positions: dict[DomainIndex, Clock] = field(default_factory=dict)
-    """What readers reflect of the bases that were written to, once this batch is published."""
+    """Positions of the written bases that readers reflect once this batch is published."""
     answers: list[tuple[Answerer, Outcome | Progress]] = field(default_factory=list)
     sends: list[tuple[DomainIndex, LinkPacket]] = field(default_factory=list)
     """To domains that are not hosted here, last of all: what leaves the process is durable."""

@@ -1,4 +1,4 @@
-"""What becomes of the reader map while its disk has no room for a larger one: it has holes, and everything goes on.
+"""The reader map without room on its disk: it has holes, and everything goes on.
 
 A publish that does not fit is made to: the keys of partial readers that it changes become holes, and their domain is
 told, in this order::

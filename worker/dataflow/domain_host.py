@@ -70,7 +70,7 @@ class HostedReaders(dict[tuple[DomainIndex, NodeIndex], ReaderLayout]):
                 self[domain.index, node.index] = layout
 
     def reveal(self, host: HostedDomain, batch: Batch) -> None:
-        """What was built is complete."""
+        """The node that was built is complete."""
         batch.visible.extend(map(Reveal, host.concealed))
         host.concealed.clear()
 
@@ -144,7 +144,7 @@ class DomainHost:
         self.epoch = epoch
 
     def check(self, epoch: int | None) -> None:
-        """What waited since it came is not to be done any more if a later leader has been heard of meanwhile."""
+        """An input that has waited is dropped if a later leader has been heard of meanwhile."""
         if epoch is not None and epoch < self.epoch:
             raise StaleEpoch(
                 f"epoch {epoch} is over, this worker follows {self.epoch}", hint="another leads", epoch=self.epoch
@@ -298,7 +298,7 @@ class DomainHost:
         self._drain(batch)
 
     def evict_here(self, index: DomainIndex, reader: NodeIndex, keys: Sequence[Row] | None, batch: Batch) -> None:
-        """What a reader no longer has in the map; None: nothing. Nobody waits for it."""
+        """Keys that a reader no longer has in the map; None: nothing. Nobody waits for it."""
         host = self.hosts.get(index)
         if host is None or reader not in host.domain.vertices:
             return
@@ -323,7 +323,7 @@ class DomainHost:
         self.waits.add(index, wait)
 
     def receive(self, packets: Sequence[LinkPacket], batch: Batch) -> None:
-        """What another worker's domains have sent, in order."""
+        """Packets of another worker's domains, in order."""
         for packet in packets:
             host = self.hosts.get(destination(packet))
             if host is None:
@@ -346,7 +346,7 @@ class DomainHost:
             raise NotHere(f"reader {reader} of domain {index} is not here", epoch=self.epoch)
 
     def clock_of(self, index: DomainIndex, reader: NodeIndex) -> Clock:
-        """What a reader reflects now; {} where it has gone since it was looked for."""
+        """The positions that a reader reflects now; {} where it has gone since it was looked for."""
         host = self.hosts.get(index)
         gone = host is None or reader not in host.domain.vertices
         return {} if gone or host is None else host.domain.clocks.of(host.domain.vertices[reader])

@@ -72,7 +72,7 @@ class PendingRequests:
 
 
 class Reception(Enum):
-    """What becomes of a packet that has come."""
+    """The fate of a packet that has come."""
 
     PROCESS = "process"
     STALE = "stale"
@@ -88,9 +88,9 @@ class HostedDomain:
     close: Callable[[], None] | None = None
     """Closes its store."""
     outgoing: list[LinkPacket] = field(default_factory=list)
-    """What it wants to send while it is not linked."""
+    """Packets to send once it is linked."""
     held: list[LinkPacket] = field(default_factory=list)
-    """What has come too early, in the order in which it came."""
+    """Packets that came too early, in the order in which they came."""
     concealed: list[ReaderLayout] = field(default_factory=list)
     """Full readers that are being built."""
     beaten: int = -1

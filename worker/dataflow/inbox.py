@@ -1,4 +1,4 @@
-"""What waits for the dataflow thread, and what of it is taken next.
+"""The inputs that wait for the dataflow thread, and their order.
 
 Three things wait. What is *always* taken: packets of other workers, and what a cluster's leader wants. *Requests*,
 which come from outside: they wait, in their order, while more than ``OUTBOUND_MAX`` is on its way to other workers. And
@@ -83,7 +83,8 @@ class Inbox:
             self._arrived.notify()
 
     def rest(self, one: Input, seconds: float) -> None:
-        """What was taken goes on after a while, or at once when the others are stopping. For the thread that takes."""
+        """A command that was taken goes on after a while, or at once when the others are stopping. For the thread that
+        takes."""
         with self._arrived:
             self._resting.append(one)
             self._rested = self.now() + seconds
@@ -109,7 +110,7 @@ class Inbox:
         return not self.stopping and self.outbound_waiting() > OUTBOUND_MAX
 
     def insert(self, run: Run) -> None:
-        """What nobody waits for, and nothing refuses: where nothing is taken any more, it is not done."""
+        """An input that nobody waits for, and nothing refuses: where nothing is taken any more, it is not done."""
         with self._arrived:
             self._always.append(Input(run, lambda outcome: None))
             self._arrived.notify()

@@ -29,10 +29,10 @@ from worker.dataflow.inbox import Inbox, Input
 Sliced = Feed | Follow | BuildIndex | StartReplay
 
 SLICE_SECONDS = 0.0005
-"""Who wants the dataflow thread waits so long: a write, and a read that misses. With 1 ms a view of a million rows is
-there in 8 s, not 13, but the p99 of reads is 2.3 times a quiet server's, not 1.9, and a fifth fewer writes go on."""
+"""Seconds that others wait for the dataflow thread: a write, and a read that misses. With 1 ms a view of a million rows
+is there in 8 s, not 13, but the p99 of reads is 2.3 times a quiet server's, not 1.9, and a fifth fewer writes go on."""
 LOCK_SECONDS = 0.0001
-"""Who wants Python's lock waits so long, and not until a slice is over: a read that hits asks for it three or four
+"""Seconds that others wait for Python's lock, instead of a whole slice: a read that hits asks for it three or four
 times. Slices of 1 ms had a p99 of reads of 3.3 times a quiet server's without this, and of 1.7 with it."""
 USUAL_LOCK_SECONDS = sys.getswitchinterval()
 SLICE_SECONDS_MAX = 0.05

@@ -146,7 +146,7 @@ class DataflowThread:
 
     @property
     def failure(self) -> HeadraceError | None:
-        """What stopped it: it goes on when its stores are opened again, by another."""
+        """The failure that stopped it: it goes on when its stores are opened again, by another."""
         return self.failed or self.flusher.failed
 
     @property
@@ -230,7 +230,7 @@ class DataflowThread:
         return self._ask(lambda batch, answer: self.hosted.evict(domain, node, keys, answer, batch))
 
     def _evict_crowded(self, holes: Sequence[Publish], cleared: Sequence[Reader], excess: int) -> None:
-        """What the reader map had no room for; see ``crowding.py``."""
+        """Make holes of publishes that had no room in the reader map; see ``crowding.py``."""
 
         def make_holes(batch: Batch, answer: Answerer) -> None:
             for hole in holes:
@@ -295,7 +295,7 @@ class DataflowThread:
         return future
 
     def receive(self, packets: Sequence[LinkPacket], taken: Callable[[], None] | None = None) -> None:
-        """What other workers have sent, in order. Never refused; ``taken`` is called when it is processed."""
+        """Packets of other workers, in order. Never refused; ``taken`` is called when it is processed."""
 
         def run(batch: Batch, _: Answerer) -> None:
             self.hosted.receive(packets, batch)
@@ -331,7 +331,7 @@ class DataflowThread:
     def _put(
         self, run: Run, future: Future[Any], *, limited: bool = True, always: bool = False, revocable: bool = False
     ) -> None:
-        # Whoever waits may go away, but what was begun is carried through: from here on nobody can cancel the future,
+        # A caller may go away, but what was begun is carried through: from here on nobody can cancel the future,
         # and setting its result cannot fail.
         if not revocable:
             future.set_running_or_notify_cancel()
@@ -371,8 +371,7 @@ class DataflowThread:
             one.answer(Failed(error))
 
     def _break_off(self, error: Exception, batch: Batch, taken: list[Input], waiting: Iterable[Input]) -> None:
-        """What cannot happen has happened, or the disk let a step down in the middle: this batch's effects are not
-        performed."""
+        """A bug, or the disk, broke a step off in the middle: this batch's effects are not performed."""
         _log.exception("the worker stops: a step failed")
         why = f"the disk failed it: {error}" if isinstance(error, StepBroken) else f"an internal error: {error}"
         failed = Unavailable(f"the worker stopped on {why}", hint=OPENED_AGAIN)

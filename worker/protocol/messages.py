@@ -1,4 +1,4 @@
-"""What a worker is told and asked over the wire, and what it answers. One class a message; the fields are the contract.
+"""The orders and requests to a worker over the wire, and its answers. One class a message; the fields are the contract.
 
 ::
 
@@ -91,7 +91,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Who answers: a name and the incarnation of its process."""
+    """The process that answers: a name and the incarnation of its process."""
 
     name: str
     incarnation: int
@@ -170,7 +170,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigure:
-    """Who hosts what from now on: all domains, not only those that moved. One step of the dataflow. → ``Done``
+    """The hosts from now on: of all domains, not only those that moved. One step of the dataflow. → ``Done``
 
     In this order: the removals are carried out, then each hosted domain is handed a ``PeerReset`` for every peer whose
     incarnation is newer than it knew, then the hosted domains that ``placement`` names are linked.
@@ -183,7 +183,7 @@ class Reconfigure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is really there, for a leader that takes over or recovers. → ``WorkerReport``"""
+    """The actual state, for a leader that takes over or recovers. → ``WorkerReport``"""
 
     epoch: int
 

@@ -1,4 +1,4 @@
-"""What one reader's publish does to the map, inside the write transaction of its step.
+"""The changes that one reader's publish makes to the map, inside the write transaction of its step.
 
 An inlined row and entries are two forms of one thing (``layout.py``). A key takes the second form when a second row
 comes and keeps it until it is empty or evicted: going back would read an entry for each row that leaves.

@@ -35,7 +35,7 @@ a read without one fails."""
 LMDB_0_9 = 0
 
 SPARE_SHARE = 16
-"""What evicts takes pages too, before it frees any: a sixteenth of the file is for that."""
+"""Evictions take pages too, before they free any: a sixteenth of the file is for that."""
 
 BLOCK = 512
 """Bytes that ``st_blocks`` counts by."""

@@ -69,7 +69,7 @@ _pack_integer = struct.Struct(">sQ").pack
 
 
 INTEGER_ZERO = int.from_bytes(encode_value(0)[1:], "big")
-"""What is added to an INTEGER so that its 8 bytes sort as it does."""
+"""The number that is added to an INTEGER so that its 8 bytes sort as it does."""
 INTEGER_TAG = encode_value(0)[:1]
 
 

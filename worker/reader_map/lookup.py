@@ -20,7 +20,7 @@ class BoundLookup:
 
     keys: tuple[Row, ...]
     seeks: tuple[Row, ...] = ((),)
-    """What is sought within each key: values of the leading seek columns, several where one of them has an IN list."""
+    """The values sought within each key: of the leading seek columns, several where one of them has an IN list."""
     low: Bound | None = None
     high: Bound | None = None
     limit: int | None = None

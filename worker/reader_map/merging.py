@@ -70,7 +70,7 @@ tree takes 1.5 µs, and a row on the way 0.4."""
 
 
 def limits(layout: ReaderLayout, limit: int | None, offset: int) -> tuple[int | None, int]:
-    """What a look-up asks for, else the reader's own."""
+    """Limit and offset of the look-up, else those of the reader."""
     return layout.reader.limit if limit is None else limit, offset or layout.reader.offset
 
 

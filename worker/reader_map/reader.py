@@ -412,7 +412,7 @@ class MapReading(dict[ReaderClient, ReaderSnapshot]):
 
 
 def in_one_state(answer: Callable[[MapReading], Answer]) -> Answer:
-    """What ``answer`` makes of the maps; it is called again where one of them grew meanwhile. Raises Unavailable."""
+    """The result of ``answer`` on the maps; it is called again where one of them grew meanwhile. Raises Unavailable."""
     for _ in range(ATTEMPTS):
         reading = MapReading()
         try:

@@ -1,4 +1,4 @@
-"""What is sought by equality within keys, found without a walk while a key stays as it is.
+"""Rows sought by equality within keys, found without a walk while a key stays as it is.
 
 What one user has marked is one key, and a page asks which of its stories are among that. The rows of such a key are
 taken apart once, by the bytes of their seek values, and remembered with the key's state (``layout.py``), which says

@@ -25,7 +25,7 @@ _TURN = b"\xff" * 3 + b"\xfd"
 """A key that is no reader's, see ``layout.py``: what is written to let a transaction pass."""
 
 Publication = tuple[ReaderLayout, Publish]
-"""What a step publishes, and to which reader of this map."""
+"""The changes of a step, and the reader of this map that they are for."""
 
 
 class ReaderMap:

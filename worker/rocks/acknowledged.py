@@ -107,7 +107,7 @@ class AcknowledgedRecord:
             self._number, document = found[self._newest]
             """``_number``: of the record that was prepared last. The greatest is the newest."""
             self._before = self._read_before() if "before" in document else Acknowledged(0, {})
-            """What the slot's positions are changes of."""
+            """The record whose positions the slot's positions change."""
             _sync(self._descriptor)  # A process that was killed may have left all of it in memory.
         except BaseException:
             os.close(self._descriptor)

@@ -254,7 +254,7 @@ class Database:
         return self._failed
 
     def opened_after(self, before: Database) -> None:
-        """What could not be read in the life before this one stays an alarm: what is damaged is so still."""
+        """Keep the alarm of an unreadable file from the life before this one: it is still damaged."""
         if before._unreadable is not None:
             self._unreadable, self._since = before._unreadable, before._since
 
@@ -348,7 +348,7 @@ class Database:
             )
 
     def fail(self, what: str, error: Exception) -> NoReturn:
-        """What belongs to the database has failed beside it: it takes no more writes."""
+        """Take no more writes: something that belongs to the database has failed beside it."""
         self._fail(what, error)
 
     def _check_room(self) -> None:

@@ -41,7 +41,7 @@ LOSS, LOSS_ACKNOWLEDGED = "loss.json", "loss.acknowledged.json"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What was acknowledged and cannot be reached: the first and the last position of each table that is known."""
+    """Acknowledged positions that cannot be reached: the first and the last of each table that is known."""
 
     why: str
     positions: dict[str, tuple[int, int]] = field(default_factory=dict)

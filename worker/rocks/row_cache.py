@@ -79,7 +79,7 @@ Answers = dict[Row, list[Delta]]
 
 @dataclass(slots=True)
 class CachedAccess:
-    """What is known by one choice of columns."""
+    """Rows known by one choice of columns."""
 
     key_of: Callable[[Row], Row]
     answers: Answers = field(default_factory=dict)
@@ -90,7 +90,7 @@ class CachedAccess:
 
 
 class CacheRoom:
-    """What the caches of one store hold together."""
+    """The room of all caches of one store together."""
 
     def __init__(self) -> None:
         self.held = 0
@@ -129,7 +129,7 @@ class RowCache:
         self._weigh = weigh
 
     def answers(self, columns: Columns) -> Answers:
-        """What is known by these columns; not to be changed by the caller."""
+        """Rows known by these columns; not to be changed by the caller."""
         way = self._ways.get(columns)
         if way is None:
             way = self._ways[columns] = CachedAccess(key_function(columns))

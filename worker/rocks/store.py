@@ -267,7 +267,7 @@ class RocksStore:
         return self._database.lost
 
     def opened_after(self, before: RocksStore) -> None:
-        """What could not be read in the life before this one stays an alarm: what is damaged is so still."""
+        """Keep the alarm of an unreadable file from the life before this one: it is still damaged."""
         self._database.opened_after(before._database)
 
     def alarms(self) -> list[dict[str, str]]:
@@ -291,7 +291,7 @@ class RocksStore:
         trim_log(self._database, self.table(table).number, up_to)
 
     def cut(self, table: str, *, rows: bool = False) -> TableCut:
-        """What there is of a table now, for another thread to read while steps go on: log, and with ``rows`` rows."""
+        """A table as it is now, for another thread to read while steps go on: log, and with ``rows`` rows."""
         assert not self._pending, "a table is cut between steps"
         found = self.table(table)
         span = layout.table_prefix(layout.ROWS, found.number), layout.table_end(layout.ROWS, found.number)

@@ -28,7 +28,7 @@ from worker.rocks.layout import StreamNumbers
 from worker.rocks.row_cache import CacheRoom, ReadAhead
 
 UNREADABLE = (ValueError, EOFError, TypeError, ArithmeticError)
-"""What decoding raises of bytes that are no row."""
+"""Errors of decoding bytes that are no row."""
 
 Pending = dict[bytes, bytes | None]
 """The step's write: key → value, None to delete. Shared by the tables of a store."""
@@ -36,7 +36,7 @@ Pending = dict[bytes, bytes | None]
 
 @dataclass(slots=True)
 class TableCounters:
-    """What is written anew with every step of a table."""
+    """Values that every step of a table writes anew."""
 
     rows: int = 0
     auto_increment: int = 0

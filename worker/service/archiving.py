@@ -24,7 +24,7 @@ SEGMENT_ROWS = 1_000_000
 
 
 class ArchiveSettings(Protocol):
-    """What of the settings is about archiving; ``headrace.settings`` has it all."""
+    """The archive's settings; ``headrace.settings`` has all settings."""
 
     @property
     def archive(self) -> str | None:
@@ -46,7 +46,7 @@ RecipeNow = Callable[[], Callable[[], str]]
 
 @dataclass(frozen=True, slots=True)
 class ArchivePass:
-    """What a pass has cut, all of it between the same two steps, and archived."""
+    """The cut of a pass, all of it between the same two steps, and archived."""
 
     positions: Clock
     """Of each base shard."""

@@ -26,7 +26,7 @@ class LoopCompletions:
         """Whether :meth:`_hand_out` is to come, so that nobody need wake it again."""
 
     def new(self) -> tuple[Waiting, Answerer]:
-        """What to wait for, and what hands its outcome over from any thread."""
+        """A future to wait for, and a function that delivers its outcome from any thread."""
         waiting: Waiting = self._loop.create_future()
 
         def answer(outcome: Outcome | Progress) -> None:

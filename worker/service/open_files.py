@@ -20,7 +20,7 @@ STORE_FILES = 16
 record of what was acknowledged are 7; the rest is for a flush and for the first files of rows."""
 
 LARGE_STORE_FILES = OPEN_FILES + STORE_FILES
-"""What it comes to keep open with many rows."""
+"""Open files of a shard with many rows."""
 
 BESIDE = 24
 """For the reader map, a few connections and files that are opened for a moment."""

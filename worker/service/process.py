@@ -49,7 +49,7 @@ _log = logging.getLogger("headrace.worker")
 
 
 class WorkerSettings(archiving.ArchiveSettings, Protocol):
-    """What a worker must be told; ``headrace.settings`` has it all."""
+    """A worker's settings; ``headrace.settings`` has all settings."""
 
     @property
     def name(self) -> str | None:
@@ -262,7 +262,7 @@ async def _open(
 
 @contextmanager
 def as_headrace_errors() -> Iterator[None]:
-    """What the place of the state says, and the disk, in the tree of errors that users see."""
+    """Errors of ZooKeeper and of the disk, in the tree of errors that users see."""
     try:
         yield
     except ForeignDeployment as error:

@@ -1,4 +1,4 @@
-"""What a worker does with each message that comes over the wire. It stands between the event loop and the dataflow.
+"""A worker's handling of each message that comes over the wire. It stands between the event loop and the dataflow.
 
 ::
 
@@ -300,7 +300,7 @@ class WorkerServer:
         return shard.store, shard.store.sync, shard.close
 
     async def _flush(self, domain: DomainIndex) -> Done:
-        """Who closes it meanwhile waits, and it serves until then."""
+        """A caller that closes it meanwhile waits, and it serves until then."""
         async with self._lock(domain):
             host = self._dataflow.hosted.hosts.get(domain)
             if host is not None:

@@ -44,7 +44,7 @@ _log = logging.getLogger("headrace.worker")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who has opened a shard last."""
+    """The process that opened a shard last."""
 
     incarnation: int
     """Of the domain that stands on it."""
@@ -186,7 +186,7 @@ def _check_later(directory: Path, own: Owner) -> None:
 
 
 def read_owner(directory: Path) -> Owner | None:
-    """Who has opened the shard last; None where nobody has, or where it cannot be told."""
+    """The process that opened the shard last; None where nobody has, or where it cannot be told."""
     try:
         given = opened(json.loads((directory / "owner.json").read_text("utf-8")))
         return Owner(**{field.name: given[field.name] for field in fields(Owner)})

@@ -1,4 +1,4 @@
-"""What a worker tells of itself, JSON-ready: sizes in bytes, times in seconds; what counts only grows."""
+"""A worker's report, JSON-ready: sizes in bytes, times in seconds; counters only grow."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def hosted_status(hosted: DomainHost, reader_map: ReaderMap) -> dict[str, Any]:
 
 
 def memory_of(accounted: int, full: int, limit: int, *, workers: bool = False) -> dict[str, Any]:
-    """What is held and what may be. Full state is never evicted: where it alone is over the limit, an alarm says so.
+    """Memory in use and its limit. Full state is never evicted: where it alone is over the limit, an alarm says so.
 
     ``workers``: there can be others beside this process, in a cluster.
     """

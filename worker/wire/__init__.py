@@ -42,7 +42,7 @@ from worker.wire.vocabulary import PROTOCOL
 
 
 def greeting(deployment: str, role: Role, name: str, incarnation: int) -> Hello:
-    """Who this process is, for ``connect`` and ``Peers``."""
+    """This process's greeting, for ``connect`` and ``Peers``."""
     return Hello(PROTOCOL, deployment, role, name, incarnation)
 
 

@@ -227,7 +227,7 @@ _MISTAKES = (
     RecursionError,
     msgpack.UnpackException,
 )
-"""What reading bytes that we did not write may come to."""
+"""Errors of reading bytes that we did not write."""
 
 _CODERS: dict[type, Coder] = {}
 _UNPACK: dict[str, Unpack] = {}
@@ -245,7 +245,7 @@ def decode(data: bytes) -> Any:
 
 
 def pack_object(message: object) -> Any:
-    """What msgpack is to pack for an object. An object outside of the vocabulary is the caller's mistake."""
+    """The tuple that msgpack packs for an object. An object outside of the vocabulary is the caller's mistake."""
     coder = _CODERS.get(type(message))
     if coder is None:
         assert isinstance(message, HeadraceError), f"{type(message).__name__} is not of the vocabulary"

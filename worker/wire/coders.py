@@ -25,7 +25,7 @@ LEAVES: frozenset[type] = frozenset((NoneType, bool, int, float, str, bytes, Dec
 
 
 class Misfit(Exception):
-    """What was received does not fit the type of its field."""
+    """A received value does not fit the type of its field."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, handler: Handler, *, silence: float, beats: bool) -> None:
         self.handler = handler
         self.peer: Hello | Welcome | None = None
-        """Who is on the other side, once they have greeted."""
+        """The process on the other side, once it has greeted."""
         self.error: HeadraceError | None = None
         """Why the connection ends or has ended; None while it is open."""
         self.closed = asyncio.Event()
@@ -284,7 +284,7 @@ class Connection(asyncio.Protocol):
             self._reply(number, result, message)
 
     def _follow(self, result: Awaitable[Any], then: Callable[[Any], None], message: Any) -> None:
-        """What was begun is carried through, even if nobody is there any more to hear of it."""
+        """A request that was begun is carried through, even if nobody waits for its answer any more."""
         future = asyncio.ensure_future(result)
         self._answering.add(future)
 
@@ -349,7 +349,7 @@ async def connect(
         ) from None
     except HeadraceError as error:
         connection.close()
-        # What the other side said before it closed tells more than that it closed.
+        # The other side's last message tells more than that it closed.
         raise (connection.error if isinstance(error, ConnectionLost) and connection.error else error) from None
     except BaseException:
         connection.close()

@@ -1,4 +1,4 @@
-"""What can go wrong between two processes.
+"""Errors between two processes.
 
 ::
 

@@ -72,7 +72,7 @@ class Arrivals:
         self._known: dict[tuple[str, int], Arriving] = {}
 
     def take(self, connection: Accepted, message: StreamOpen | StreamFrame) -> StreamAck | None:
-        """What a worker's connection says: the answer to ``StreamOpen``; a ``StreamFrame`` is acknowledged later."""
+        """A message of a worker's connection: the answer to ``StreamOpen``; a ``StreamFrame`` is acknowledged later."""
         hello = connection.hello
         if hello.role is not Role.WORKER:
             raise ProtocolError(f'a stream is for workers, not for the {hello.role} "{hello.name}"')
@@ -179,8 +179,8 @@ class Peers:
             self._wake()
 
     def reconfigure(self, placement: Mapping[DomainIndex, Placed]) -> None:
-        """Who hosts what from now on. Call it before the domains hear of it: what they send to a new incarnation is
-        then for the process that hosts it.
+        """The hosts of all domains from now on. Call it before the domains hear of it: what they send to a new
+        incarnation is then for the process that hosts it.
 
         Processes that host nothing any more are forgotten with all that waits for them.
         """
@@ -218,7 +218,7 @@ class Peers:
     # --- in the event loop ------------------------------------------------------------------------------------
 
     def take(self, connection: Accepted, message: StreamOpen | StreamFrame) -> StreamAck | None:
-        """What another worker's connection says (``Handler`` of the server): answer what this answers."""
+        """A message of another worker's connection (``Handler`` of the server): answer what this answers."""
         return self._arrivals.take(connection, message)
 
     def status(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ CLIENT_SILENCE = 30.0
 
 @dataclass(slots=True)
 class Traffic:
-    """What has gone over connections, as seen from the accepting end."""
+    """The traffic of connections, as seen from the accepting end."""
 
     messages_in: int = 0
     messages_out: int = 0
@@ -58,7 +58,7 @@ class Accepted(Connection):
             self._refuse(ProtocolError("no greeting came", hint="only processes of headrace connect here"))
 
     def pause_writing(self) -> None:
-        """Who does not read answers is not asked for more requests.
+        """A client that does not read answers is not asked for more requests.
 
         Only this end does so. If both did, two ends that are full would wait for each other for ever.
         """

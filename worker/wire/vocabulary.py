@@ -68,7 +68,7 @@ ERRORS: dict[str, type[HeadraceError]] = {each.code: each for each in _errors()}
 
 
 def details_of(kind: type[HeadraceError]) -> tuple[str, ...]:
-    """What an error has beside message and hint: the further keyword arguments, which are attributes too."""
+    """An error's fields beside message and hint: the further keyword arguments, which are attributes too."""
     return tuple(name for name in inspect.signature(kind).parameters if name not in ("message", "hint"))
 
 

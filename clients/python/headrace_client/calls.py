@@ -27,8 +27,8 @@ Once = tuple[str, int]
 
 
 OnDuplicate = Literal["error", "ignore", "replace", "update"]
-"""What becomes of an inserted row whose PRIMARY KEY or UNIQUE is taken: all rows are refused, it is left out, what is
-there is replaced, or what is there is updated."""
+"""The fate of an inserted row whose PRIMARY KEY or UNIQUE is taken: all rows are refused, it is left out, what is there
+is replaced, or what is there is updated."""
 
 LISTS = (list, tuple, set, frozenset)
 QUERY_MAX = 6_000

@@ -259,7 +259,8 @@ BY_CODE: dict[str, type[HeadraceError]] = {
         *(ManifestDamaged, NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
     )
 }
-"""What is rebuilt as its own class: a list, as a walk through subclasses finds only what has been imported by then."""
+"""Errors that are rebuilt as their own class: a list, as a walk through subclasses finds only what has been imported by
+then."""
 
 INSIDE: dict[str, type[HeadraceError]] = {
     "bulk_failed": Unavailable,

@@ -1,4 +1,4 @@
-"""What stands in a key of ``lookups`` for values out of the answer of a look-up before it, in the same request.
+"""Values in a key of ``lookups`` that come from the answer of a look-up before it, in the same request.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What calls answer with. DECIMAL, DATE, DATETIME and BLOB are Python's; to a connection that is ``raw``, strings."""
+"""The results of calls. DECIMAL, DATE, DATETIME and BLOB are Python's; to a connection that is ``raw``, strings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Result:
     first_id: int | None = None
     """The first AUTO_INCREMENT value that was generated for a row which was inserted."""
     done: str | None = None
-    """What CREATE, ALTER or DROP did, in words."""
+    """The effect of CREATE, ALTER or DROP, in words."""
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.rows)

@@ -1,4 +1,4 @@
-"""What the two connections share: headers, the remembered token, and what httpx's exceptions mean."""
+"""The common part of the two connections: headers, the remembered token, and the meaning of httpx's exceptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Session:
 
     @property
     def token(self) -> Token | None:
-        """What reads are given: the merge of the tokens seen so far."""
+        """The token of reads: the merge of the tokens seen so far."""
         return tokens.encode(self._clock) if self._clock else None
 
     def headers(self, call: Call[Any], token: str | None) -> dict[str, str]:
@@ -77,7 +77,7 @@ class Session:
 
 
 def options(url: str, timeout: float) -> dict[str, Any]:
-    """What both of httpx's clients are made with.
+    """The arguments of both of httpx's clients.
 
     Proxies of the environment are for the web, not for a database. Reading the certificates for TLS takes tens of
     milliseconds, which a command on the terminal notices; plain HTTP has no use for them.

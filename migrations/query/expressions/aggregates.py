@@ -127,7 +127,7 @@ def _arguments(node: exp.Expr) -> tuple[list[exp.Expr], bool]:
 
 
 def _number(argument: Expression) -> Expression:
-    """What SUM and AVG add up: exact numbers as they are, text and dates as DOUBLE."""
+    """The expression that SUM and AVG add up: exact numbers as they are, text and dates as DOUBLE."""
     if argument.type.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE):
         return argument
     return call("cast", argument, type=DOUBLE)

@@ -23,12 +23,12 @@ from migrations.query.expressions.scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What an expression may use besides columns and constants."""
+    """The surroundings of an expression, besides columns and constants."""
 
     replace: Callable[[exp.Expr], Expression | None] | None = None
     """Asked first, at every node: what the node has already become (a group's column, an aggregate, a subquery)."""
     placeholder: Callable[[exp.Placeholder], Expression] | None = None
-    """What a ``?`` stands for; without it a ``?`` is refused."""
+    """The value of a ``?``; without it a ``?`` is refused."""
     now: str | None = None
     """The time that NOW() gives, ``2026-01-31 08:00:00``; without it NOW() is refused."""
     place: str = "this place"
@@ -142,7 +142,7 @@ def _binary(name: str, node: exp.Expr, scope: Scope, setting: Setting) -> Expres
 
 
 def _operands_of(name: str, nodes: Sequence[exp.Expr], scope: Scope, setting: Setting) -> list[Expression]:
-    """What the operands mean; a hexadecimal literal is a number in arithmetic, and where it meets a number."""
+    """The operands' expressions; a hexadecimal literal is a number in arithmetic, and where it meets a number."""
     found = [scalar(node, scope, setting) for node in nodes]
     if name not in _ARITHMETIC and all(e.type.kind not in _NUMBERS for e in found):
         return found

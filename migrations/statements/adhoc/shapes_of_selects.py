@@ -58,7 +58,7 @@ class AdHoc:
     """False: values of the user's parameters stand in the text, so it is not the view of the text with other values."""
 
     tree: exp.Query | None = field(default=None, compare=False, repr=False)
-    """What the text was written from; None where only the text is known, which a recipe keeps."""
+    """The statement that the text was written from; None where only the text is known, which a recipe keeps."""
 
     def bind(self, params: Sequence[Argument]) -> tuple[Argument, ...]:
         """The arguments with the user's values in place; a list is flat and has no value twice."""
@@ -286,7 +286,7 @@ def _comparison(part: exp.Expr) -> tuple[exp.Column, ParameterKind, list[exp.Exp
 
 
 def _constants(making: _Making, nodes: list[exp.Expr]) -> tuple[Part, ...] | None:
-    """What the nodes are: values, or parameters of the user's; None if one is neither, or NULL."""
+    """The values of the nodes, or parameters of the user's; None if one is neither, or NULL."""
     parts: list[Part] = []
     for node in nodes:
         if isinstance(node, exp.Placeholder):

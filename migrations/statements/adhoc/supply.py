@@ -188,7 +188,7 @@ class WantedParameter:
 
 
 def wanted(query: exp.Query, sources: SelectSources, catalog: Catalog) -> list[WantedParameter]:
-    """What the views in a SELECT's own FROM clause want, in the order of the text.
+    """Parameters of the views in a SELECT's own FROM clause, in the order of the text.
 
     :raises Unsupported: a view with parameters stands elsewhere: in a subquery, a UNION, a derived table.
     """

@@ -250,7 +250,7 @@ _ZEROS: dict[Kind, Value] = {Kind.INTEGER: 0, Kind.DOUBLE: 0.0, Kind.TEXT: "", K
 
 
 def implicit_default(type: SqlType) -> Value:
-    """What MySQL gives the stored rows for a new NOT NULL column without DEFAULT; None where it has no such value."""
+    """MySQL's value in stored rows for a new NOT NULL column without DEFAULT; None where it has no such value."""
     if type.kind is Kind.DECIMAL:
         return coerced(0, TableColumn("", type))
     return _ZEROS.get(type.kind)

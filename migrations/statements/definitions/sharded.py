@@ -1,4 +1,4 @@
-"""What SHARD BY means for a table, and what a table of several shards does not allow.
+"""The meaning of SHARD BY for a table, and the limits of a table of several shards.
 
 Each shard checks its keys by itself. So a key is one of the whole table only if rows that agree on it are in one shard:
 it has to contain the column that decides the shard, and that column never changes in a stored row.
