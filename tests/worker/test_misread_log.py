@@ -144,7 +144,7 @@ def test_zeros_anywhere_lose_no_row_without_a_word(tmp_path: Path, written: Writ
     written.store.close()
 
 
-@pytest.mark.parametrize("how", ["needed no more", "made larger", "gap"])
+@pytest.mark.parametrize("how", ["needed no more", "made larger", "gap", "cut at a record", "cut at a block"])
 def test_a_log_that_another_one_follows(tmp_path: Path, how: str) -> None:
     written = Written(tmp_path / "live" / "base")
     for _ in range(2):
@@ -170,7 +170,12 @@ def test_a_log_that_another_one_follows(tmp_path: Path, how: str) -> None:
             base = unflushed
             shutil.copy2(written.log, base)
             zero(base / first.name, ends[-3], 2 * BLOCK)
-    if how == "gap":
+        case _:
+            base = unflushed
+            shutil.copy2(written.log, base)
+            with (base / first.name).open("r+b") as file:
+                file.truncate(ends[20] if how == "cut at a record" else BLOCK)
+    if how in ("gap", "cut at a record", "cut at a block"):
         refused(base, r'missing are [0-9]+ of table "notes"')
     else:
         store = RocksStore(base)

@@ -11,12 +11,15 @@ The reader checks each record's checksum and stops at damage, but for two header
   between is gone, and what is behind it brings the positions and sequence numbers of a log without damage.
 * **a recyclable type** in a log that has no such records, as ours: it reads that header again, for ever.
 
+A log that ends at a record's end looks whole as well. Where the next log does not go on with the next change, RocksDB
+reads on all the same, with what is missing between them unnoticed (a log whose changes are flushed is not read at all).
+
 Zeros with nothing behind them are how a log ends that the file system had made larger before a crash.
 """
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from struct import Struct
 
@@ -26,6 +29,12 @@ _RECYCLABLE = frozenset((5, 6, 7, 8, 11))
 """Of whole records, of first, middle and last parts, and of sizes of timestamps."""
 
 _LENGTH_AND_TYPE = Struct("<HB")
+
+_FIRST = frozenset((1, 2))
+"""Of a whole record, and of a first part."""
+
+_BATCH = Struct("<QI")
+"""A batch of writes begins with the sequence number of its first change, and how many there are."""
 
 _STOP = bytes((0, 0, 0, 0, 0, 0, 1))
 """A whole record without payload, whose checksum is wrong."""
@@ -39,7 +48,13 @@ def misread(path: Path) -> dict[Path, int]:
     logs = sorted(path.glob("*.log"), key=lambda log: (len(log.name), log.name))
     while logs and not logs[-1].stat().st_size:
         logs.pop()
-    found = {log: _misread(log, followed=log is not logs[-1]) for log in logs}
+    found: dict[Path, int | None] = {log: _misread(log, followed=log is not logs[-1]) for log in logs}
+    changes = [(log, *_changes(log)) for log in logs if log.stat().st_size] if len(logs) > 1 else []
+    for (log, _, behind), (_, first, _) in pairwise(changes):
+        if None not in (behind, first) and first != behind and found[log] is None:
+            size = log.stat().st_size
+            room = -size % BLOCK
+            found[log] = size + (room if room < HEADER else 0)
     current = (path / "CURRENT").read_bytes().strip() if (path / "CURRENT").exists() else b""
     manifests = [each for each in path.glob("MANIFEST-*") if each.name.encode() == current]
     found |= {manifest: _misread(manifest, followed=False) for manifest in manifests}
@@ -68,6 +83,33 @@ def _misread(path: Path, *, followed: bool) -> int | None:
                     break
                 at += HEADER + length
     raise AssertionError("unreachable")
+
+
+def _changes(log: Path) -> tuple[int | None, int | None]:
+    """The sequence numbers of its first change and of the one behind its last; None where a block's end parts them."""
+    data = log.read_bytes()
+    starts: list[int] = []
+    for start in range(0, len(data), BLOCK):
+        at, last = start, min(start + BLOCK, len(data)) - HEADER
+        while at <= last:
+            length, kind = _LENGTH_AND_TYPE.unpack_from(data, at + 4)
+            if not kind and not length:
+                break
+            if kind in _FIRST:
+                starts[1:] = [at]  # The first, and the last so far.
+            at += HEADER + length
+    numbers = [_sequence_and_count(data, at) for at in (starts[:1] + starts[-1:])]
+    if len(numbers) < 2 or numbers[0] is None or numbers[1] is None:
+        return None, None
+    return numbers[0][0], sum(numbers[1])
+
+
+def _sequence_and_count(data: bytes, at: int) -> tuple[int, int] | None:
+    length, _ = _LENGTH_AND_TYPE.unpack_from(data, at + 4)
+    if length < _BATCH.size or at + HEADER + _BATCH.size > len(data):
+        return None
+    sequence, changes = _BATCH.unpack_from(data, at + HEADER)
+    return sequence, changes
 
 
 def stop_at(log: Path, at: int) -> None:
