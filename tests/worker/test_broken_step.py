@@ -22,6 +22,7 @@ from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import NotHere, Ping, Pong
+from worker.rocks.store import RocksStore
 
 
 def test_an_error_after_the_commit_is_an_unknown_outcome_and_no_refusal(
@@ -127,8 +128,15 @@ async def test_a_worker_tells_its_leader_and_serves_the_shard_when_it_is_opened_
             await led.page("VoteCount", (here,))
         token = await led.write(Insert("votes", ((elsewhere, 2),)))
         assert json.loads(await led.page("VoteCount", (elsewhere,), token))["n"] == 2
+        dataflow = led.own["a"].dataflow
+        store = dataflow.hosted.hosts[broken].domain.store
+        assert isinstance(store, RocksStore)
+        store._database.cannot_read("7.sst")
         await led.place({broken: "a"})
         assert not (await led.ask("a", Ping(led.epoch))).broken
+        assert dataflow.hosted.hosts[broken].domain.store is not store
+        (alarm,) = dataflow.alarms()
+        assert "7.sst" in alarm["error"], "what is damaged is so still"
         assert json.loads(await led.page("VoteCount", (here,)))["n"] == 2
         token = await led.write(Insert("votes", ((here, 3),)))
         assert json.loads(await led.page("VoteCount", (here,), token))["n"] == 3

@@ -68,6 +68,7 @@ from worker.protocol.operations import (
     ReleaseRequest,
 )
 from worker.reader_map import BoundLookup, ReaderClient, ReaderLayout
+from worker.rocks.store import RocksStore
 from worker.service.holds import Holds
 from worker.service.loop_completions import LoopCompletions
 from worker.service.rebuilds import ShardRebuilds
@@ -137,6 +138,8 @@ class WorkerServer:
         """One domain is opened or closed by one message at a time."""
         self._changes: set[asyncio.Task[Done]] = set()
         """Openings and closings that are under way."""
+        self._unreadable: dict[DomainIndex, RocksStore] = {}
+        """The closed stores of shards that could not be read: whoever opens one again keeps its alarm."""
         self._answers = LoopCompletions(asyncio.get_running_loop())
         self._holds = Holds(dataflow)
         self._links = LinkWaits(self._is_linked)
@@ -297,6 +300,8 @@ class WorkerServer:
             return MemoryStore(), None, None
         opened = message.shard, self._name, message.incarnation
         shard = await asyncio.to_thread(open_shard, self._data, *opened, kept=message.kept, reserve=self._disk_reserve)
+        if message.domain in self._unreadable:
+            shard.store.opened_after(self._unreadable.pop(message.domain))
         return shard.store, shard.store.sync, shard.close
 
     async def _flush(self, domain: DomainIndex) -> Done:
@@ -315,6 +320,9 @@ class WorkerServer:
     async def _give_up(self, index: DomainIndex, epoch: int) -> None:
         """Returns when the store is closed, and so may be opened elsewhere: whoever finds it locked kills this process.
         So a report, which says that the domain is not here, waits for this, too."""
+        host = self._dataflow.hosted.hosts.get(index)
+        if host is not None and isinstance(store := host.domain.store, RocksStore) and store.failure is not None:
+            self._unreadable[index] = store
         close = await self._ask(lambda hosted, batch: hosted.close(index, batch), epoch)
         if close is not None:
             await self._apart(close)
