@@ -121,12 +121,12 @@ class LocalDeployment(Serving):
             if dataflow.failure is not None and engine is self._engine:
                 self._reopening.begin(dataflow.failure)
 
-        def progressed() -> None:  # Called by the threads of the dataflow.
-            if dataflow.failure is not None and not self._loop.is_closed():
+        def failed() -> None:  # Called by the threads of the dataflow.
+            if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(look)
 
         engine.tell(self.changed, self._built)
-        dataflow.listeners.append(progressed)
+        dataflow.failure_listeners.append(failed)
         look()
 
     async def _reopen(self) -> None:

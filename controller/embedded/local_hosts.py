@@ -32,10 +32,9 @@ class LocalHosts:
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()
         self._waiting = 0
-        """Callers that wait for progress; without any, the group commit need not wake the loop."""
+        """Callers that wait for progress; without any, the group commit need not tell of it."""
         self._answers = LoopCompletions(self._loop)
         self._holds = Holds(dataflow)
-        dataflow.listeners.append(self._progressed)
 
     def reader(self, node: Node, domain: DomainIndex, bases: frozenset[str]) -> ReaderShard:
         return ReaderShard(domain, node.index, self._dataflow.layouts[domain, node.index], self._client, bases)
@@ -72,7 +71,8 @@ class LocalHosts:
         client, layout = self._client, shard.layout
         keys = _keys(lookups)
         async with asyncio.timeout_at(deadline):
-            await self._reached(shard, token)
+            if token:
+                await self._reached(shard, token)
             future = self._dataflow.read(
                 shard.domain, shard.node, keys, lambda: [find(each, client, layout) for each in lookups]
             )
@@ -92,6 +92,8 @@ class LocalHosts:
             return await asyncio.wrap_future(self._dataflow.read_together(reads))
 
     async def _reached(self, shard: ReaderShard, token: Clock) -> None:
+        if not self._waiting:
+            self._dataflow.listeners.append(self._progressed)
         self._waiting += 1  # Before the first look, so that no progress after it goes unheard.
         try:
             while not self.has_reached(shard, token):
@@ -101,10 +103,12 @@ class LocalHosts:
                 await self._progress.wait()
         finally:
             self._waiting -= 1
+            if not self._waiting:
+                self._dataflow.listeners.remove(self._progressed)
 
     def _progressed(self) -> None:
         """Called by the flusher's thread."""
-        if self._waiting and not self._loop.is_closed():
+        if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._progress.set)
 
     async def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:

@@ -134,7 +134,7 @@ class SimulatedDataflow(DataflowThread):
         self.map = DictMap()
         self.reader_map = self.map  # type: ignore[assignment]
         self.failed = None
-        self.listeners = []
+        self.listeners, self.failure_listeners = [], []
         self._paces = Paces(lambda: 0.0)  # How long a slice takes here is nothing that a seed decides.
         self._wanted = 0
         self._loop, self._pause, self._check = loop, pause, check
@@ -174,7 +174,7 @@ class SimulatedDataflow(DataflowThread):
             with self._fuse.live():
                 for one in inputs:
                     self._take(one, batch)
-                self.hosted.finish(batch)
+                has_effects = self.hosted.finish(batch)
         except Exception as error:
             self._fail(error, inputs)
             raise
@@ -182,7 +182,7 @@ class SimulatedDataflow(DataflowThread):
             self._ended = True
             self._ends("a commit was lost")
             return
-        if batch:
+        if has_effects:
             self._batches.append(batch)
             if not self._flushing:
                 self._flushing = True

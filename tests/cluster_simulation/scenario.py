@@ -125,7 +125,7 @@ class Scenario:
             raise Found(f"{context.get('message')}: {error!r}") from error
         for worker in self.cluster.workers.values():
             if worker.is_up and worker.dataflow.failed is not None:
-                raise Found(f"{worker.service.process} failed: {worker.dataflow.failed}")
+                raise Found(f"{worker.process} failed: {worker.dataflow.failed}")
         checks.check_calm(self.cluster)
 
     # --- a life ---------------------------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ def test_requests_are_refused_where_the_domain_is_not_or_not_linked(alone: Alone
             with pytest.raises(NotHere, match=why) as raised:
                 act(hosted, batch)
             assert raised.value.epoch == 9
-            assert not batch, "nothing was done"
+            assert batch == Batch(), "nothing was done"
         assert len(hosted.requests) == 0
     with pytest.raises(NotHere):
         alone.views.perform(BASE, Activate(), Batch())

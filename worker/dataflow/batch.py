@@ -79,7 +79,3 @@ class Batch:
                 isinstance(outcome, Failed) and isinstance(outcome.error, OutcomeUnknown)
             )
             answer(Failed(unknown_outcome(error) if lost else error))
-
-    def __bool__(self) -> bool:
-        """Whether there is anything to do: a sample of read keys leaves nothing."""
-        return bool(self.syncs or self.visible or self.positions or self.answers or self.sends)

@@ -40,7 +40,7 @@ Evict = Callable[[Sequence[Publish], Sequence[Reader], int], None]
 
 
 class Crowding:
-    """Publishes for the flusher. ``readers`` are those of the process."""
+    """Publishes for the flusher while the map does not grow. ``readers`` are those of the process."""
 
     def __init__(self, reader_map: ReaderMap) -> None:
         self._map = reader_map
@@ -49,12 +49,16 @@ class Crowding:
         self.evicting = False
         """Whether it was asked to, and has not come to it."""
         self._since = ""
-        self._why: CannotGrow | None = None
+        self.why: CannotGrow | None = None
+        """Why the map did not grow; None: whatever is published fits."""
         self._tried = 0.0
 
     def publish(self, publications: Sequence[Publication]) -> None:
-        """:raises CannotGrow: full readers have no room."""
-        if self._why is not None and self._is_full():
+        """While the map does not grow.
+
+        :raises CannotGrow: full readers have no room.
+        """
+        if self._is_full():
             self._make_fit(publications)
         else:
             try:
@@ -62,12 +66,20 @@ class Crowding:
             except CannotGrow as error:
                 self._begin(error)
                 self._make_fit(publications)
-        if self._why is not None:
-            self._look()
+        self._look()
+
+    def begin(self, error: CannotGrow, publications: Sequence[Publication]) -> None:
+        """A publish did not fit, and nothing of it is visible.
+
+        :raises CannotGrow: full readers have no room.
+        """
+        self._begin(error)
+        self._make_fit(publications)
+        self._look()
 
     def alarms(self) -> list[dict[str, str]]:
         """JSON-ready. Any thread."""
-        why = self._why
+        why = self.why
         return [] if why is None else [{"since": self._since, "error": str(why)}]
 
     def _is_full(self) -> bool:
@@ -76,10 +88,10 @@ class Crowding:
         return free < size // LEAST_SHARE
 
     def _begin(self, error: CannotGrow) -> None:
-        if self._why is None:
+        if self.why is None:
             self._since = datetime.now(UTC).isoformat(timespec="seconds")
             _log.warning("%s", error)
-        self._why, self._tried = error, time.monotonic()
+        self.why, self._tried = error, time.monotonic()
 
     def _make_fit(self, publications: Sequence[Publication]) -> None:
         cleared: list[Reader] = []
@@ -101,7 +113,7 @@ class Crowding:
             except CannotGrow as error:
                 self._begin(error)
             else:
-                self._why = None
+                self.why = None
                 _log.info("the reader map has room again")
                 return
         size, free = self._map.room()

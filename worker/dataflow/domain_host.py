@@ -22,7 +22,7 @@ from domains.engine.domain import Domain
 from domains.errors import HeadraceError, NotFound, OutcomeUnknown
 from domains.language.types import Row
 from domains.plan.commands import Activate, AddNodes, Command, Progress, RemoveNodes
-from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex, Reader
+from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import (
     Clock,
     Effect,
@@ -31,11 +31,13 @@ from domains.plan.packets import (
     Failed,
     Once,
     Operation,
+    Outcome,
     Packet,
     PeerReset,
     Publish,
     Read,
     Reply,
+    RequestId,
     Send,
     Touch,
     Upquery,
@@ -44,48 +46,11 @@ from domains.plan.packets import (
     sender_of,
 )
 from domains.store.storage import Store
-from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Look, Reveal
-from worker.dataflow.hosted_domain import HostedDomain, PendingRequests, Reception, TokenWait, TokenWaits
+from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
+from worker.dataflow.hosted_domain import HostedDomain, HostedReaders, LinkCounters, Reception, TokenWait, TokenWaits
 from worker.dataflow.memory_limiter import Pressure, relieve
 from worker.protocol.messages import NotHere, StaleEpoch
 from worker.protocol.schema_version import version_of
-from worker.reader_map import ReaderLayout
-from worker.reader_map.layout import reader_id
-
-# The readers of the domains of one worker: how each lies in the reader map, and which are not to be found yet.
-
-
-class HostedReaders(dict[tuple[DomainIndex, NodeIndex], ReaderLayout]):
-    """Layouts by domain and node. Other threads look up in it."""
-
-    def add(self, host: HostedDomain, nodes: Sequence[Node]) -> None:
-        """A full reader is concealed while it is built: its marker would say that it has no more than came so far."""
-        domain = host.domain
-        for node in nodes:
-            if isinstance(node.operator, Reader):
-                layout = ReaderLayout(reader_id(node.index, domain.shard), node.operator, node.columns)
-                layout.concealed = node.materialization is Materialization.FULL
-                if layout.concealed:
-                    host.concealed.append(layout)
-                self[domain.index, node.index] = layout
-
-    def reveal(self, host: HostedDomain, batch: Batch) -> None:
-        """The node that was built is complete."""
-        batch.visible.extend(map(Reveal, host.concealed))
-        host.concealed.clear()
-
-    def remove(self, host: HostedDomain, nodes: Sequence[NodeIndex], batch: Batch) -> None:
-        for node in nodes:
-            layout = self.pop((host.domain.index, node), None)
-            if layout is not None:
-                batch.visible.append(Drop(layout))
-                host.concealed = [other for other in host.concealed if other is not layout]
-
-    def remove_all(self, index: DomainIndex, batch: Batch) -> None:
-        """The domain leaves."""
-        for key in [key for key in self if key[0] == index]:
-            batch.visible.append(Drop(self.pop(key)))
-
 
 _log = logging.getLogger("headrace.worker")
 
@@ -95,20 +60,49 @@ class StepBroken(Exception):
     an error that whoever asked is told as his own: what he wrote may be there."""
 
 
-@dataclass(slots=True)
-class LinkCounters:
-    """Of packets of links; all only grow."""
+# Requests that domains have yet to answer, and who waits for the answer.
 
-    packets: int = 0
-    """Sent by the domains here, to each other or to other workers."""
-    beats: int = 0
-    """Of these, such as only tell a clock."""
-    stale: int = 0
-    """Dropped: of a link that has begun again."""
-    held: int = 0
-    """Of an incarnation that the domain had not heard of yet, or for a domain that was not linked."""
-    unhosted: int = 0
-    """Dropped: for a domain that is not here."""
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    domain: DomainIndex
+    answer: Answerer
+    look: Look | None
+
+
+class PendingRequests:
+    def __init__(self) -> None:
+        self._last = 0
+        self._pending: dict[RequestId, PendingRequest] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def new(self, domain: DomainIndex, answer: Answerer, look: Look | None = None) -> RequestId:
+        """``look`` is taken where the answer stands among what is published."""
+        self._last += 1
+        request = RequestId(self._last)
+        self._pending[request] = PendingRequest(domain, answer, look)
+        return request
+
+    def reply(self, request: RequestId, outcome: Outcome, batch: Batch) -> None:
+        pending = self._pending.pop(request)
+        if pending.look is not None:
+            batch.visible.append(pending.look)
+        batch.answers.append((pending.answer, outcome))
+
+    def fail(self, domain: DomainIndex, error: HeadraceError, batch: Batch) -> None:
+        """The domain is gone, and with it what it was asked."""
+        for request, pending in list(self._pending.items()):
+            if pending.domain == domain:
+                del self._pending[request]
+                batch.answers.append((pending.answer, Failed(error)))
+
+    def fail_all(self, error: HeadraceError) -> None:
+        """Nothing goes on."""
+        for pending in self._pending.values():
+            pending.answer(Failed(error))
+        self._pending.clear()
 
 
 class DomainHost:
@@ -267,7 +261,7 @@ class DomainHost:
     ) -> None:
         """``schema`` is the version of the table that the operation was made for, where that may be another by now."""
         host = self._linked(index)
-        if schema is not None:
+        if schema is not None and host.versions.get(operation.table) != schema:
             self._check_schema(host, operation.table, schema)
         self._moved.add(index)
         if host.sync is not None:
@@ -277,7 +271,7 @@ class DomainHost:
 
     def _check_schema(self, host: HostedDomain, name: str, schema: int) -> None:
         try:
-            known = version_of(host.domain.store.table(name).schema)
+            known = host.versions[name] = version_of(host.domain.store.table(name).schema)
         except NotFound:
             known = None
         if known != schema:
@@ -370,6 +364,7 @@ class DomainHost:
             raise NotHere(f"domain {index} is not {how} here", epoch=self.epoch)
         if isinstance(command, AddNodes):
             self.layouts.add(host, command.nodes)
+        host.versions.clear()
         progress, effects = perform(host.domain, command)
         if isinstance(command, Activate):
             self.layouts.reveal(host, batch)
@@ -385,7 +380,7 @@ class DomainHost:
     # --- steps --------------------------------------------------------------------------------------------------
 
     def _handle(self, host: HostedDomain, packet: Packet, batch: Batch) -> None:
-        if host.is_broken:
+        if host.domain.broken is not None:
             return
         host.weighed = False
         try:
@@ -449,22 +444,28 @@ class DomainHost:
 
     # --- the end of a batch -------------------------------------------------------------------------------------
 
-    def finish(self, batch: Batch) -> None:
-        """Obey the memory limit, tell the clocks to all links, and answer the waits that are over."""
-        evicted = relieve(
-            self.hosts,
-            self.memory_limit,
-            lambda host, excess: self._evict(host, excess, batch),
-            reserve=self.reserve,
-        )
-        if evicted:
-            self._pressure.add(evicted, self.memory_limit)
+    def finish(self, batch: Batch) -> bool:
+        """Obey the memory limit, tell the clocks to all links, and answer the waits that are over.
+
+        Whether the batch has anything to do then: a sample of read keys leaves nothing.
+        """
+        if sum([host.weigh() for host in self.hosts.values()]) > self.memory_limit:
+            evicted = relieve(
+                self.hosts,
+                self.memory_limit,
+                lambda host, excess: self._evict(host, excess, batch),
+                reserve=self.reserve,
+            )
+            if evicted:
+                self._pressure.add(evicted, self.memory_limit)
         self._beat(batch)
-        self.waits.check(self.hosts, batch)
-        batch.visible.extend(hold() for hold in batch.holds)
+        if self.waits.waiting:
+            self.waits.check(self.hosts, batch)
+        batch.visible.extend([hold() for hold in batch.holds])
         for index in self._moved:
-            batch.positions[index] = self.hosts[index].positions()
+            batch.positions[index] = self.hosts[index].domain.clocks.local.copy()
         self._moved.clear()
+        return bool(batch.syncs or batch.visible or batch.positions or batch.answers or batch.sends)
 
     def _beat(self, batch: Batch) -> None:
         """Until nothing comes of it: what is told may move the clocks of the next domain."""
@@ -472,7 +473,7 @@ class DomainHost:
         while said:
             said = False
             for host in self.hosts.values():
-                if host.linked and host.beaten != host.domain.clocks.version:
+                if host.linked and host.domain.links.outgoing and host.beaten != host.domain.clocks.version:
                     host.beaten = host.domain.clocks.version
                     beats = host.domain.beat()
                     self.counters.beats += len(beats)

@@ -20,6 +20,7 @@ from domains.plan.packets import Clock
 from worker.dataflow.batch import Batch, LinkPacket, Look, Reveal
 from worker.dataflow.crowding import Crowding
 from worker.reader_map import ReaderMap
+from worker.reader_map.environment import CannotGrow
 from worker.reader_map.writer import Publication
 
 BATCHES_WAITING = 16
@@ -140,8 +141,13 @@ class GroupCommit:
         self._publish(gathered, looks)
 
     def _publish(self, gathered: list[Publication], looks: list[Look]) -> None:
-        if gathered:
+        if gathered and self.crowding.why is not None:
             self.crowding.publish(gathered)
+        elif gathered:
+            try:
+                self._reader_map.publish(gathered)
+            except CannotGrow as error:
+                self.crowding.begin(error, gathered)
         for look in looks:
             look.take()
         gathered.clear()

@@ -15,60 +15,17 @@ that it sends: whoever was to take it may be unknown here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from domains.engine.domain import Domain
 from domains.errors import HeadraceError
-from domains.plan.graph import DomainIndex, NodeIndex
-from domains.plan.packets import Clock, Failed, Filled, Outcome, RequestId
-from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
+from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex, Reader
+from domains.plan.packets import Clock, Failed, Filled
+from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Reveal
 from worker.reader_map import ReaderLayout
-
-# Requests that domains have yet to answer, and who waits for the answer.
-
-
-@dataclass(frozen=True, slots=True)
-class PendingRequest:
-    domain: DomainIndex
-    answer: Answerer
-    look: Look | None
-
-
-class PendingRequests:
-    def __init__(self) -> None:
-        self._last = 0
-        self._pending: dict[RequestId, PendingRequest] = {}
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def new(self, domain: DomainIndex, answer: Answerer, look: Look | None = None) -> RequestId:
-        """``look`` is taken where the answer stands among what is published."""
-        self._last += 1
-        request = RequestId(self._last)
-        self._pending[request] = PendingRequest(domain, answer, look)
-        return request
-
-    def reply(self, request: RequestId, outcome: Outcome, batch: Batch) -> None:
-        pending = self._pending.pop(request)
-        if pending.look is not None:
-            batch.visible.append(pending.look)
-        batch.answers.append((pending.answer, outcome))
-
-    def fail(self, domain: DomainIndex, error: HeadraceError, batch: Batch) -> None:
-        """The domain is gone, and with it what it was asked."""
-        for request, pending in list(self._pending.items()):
-            if pending.domain == domain:
-                del self._pending[request]
-                batch.answers.append((pending.answer, Failed(error)))
-
-    def fail_all(self, error: HeadraceError) -> None:
-        """Nothing goes on."""
-        for pending in self._pending.values():
-            pending.answer(Failed(error))
-        self._pending.clear()
+from worker.reader_map.layout import reader_id
 
 
 class Reception(Enum):
@@ -77,6 +34,22 @@ class Reception(Enum):
     PROCESS = "process"
     STALE = "stale"
     HOLD = "hold"
+
+
+@dataclass(slots=True)
+class LinkCounters:
+    """Of packets of links; all only grow."""
+
+    packets: int = 0
+    """Sent by the domains here, to each other or to other workers."""
+    beats: int = 0
+    """Of these, such as only tell a clock."""
+    stale: int = 0
+    """Dropped: of a link that has begun again."""
+    held: int = 0
+    """Of an incarnation that the domain had not heard of yet, or for a domain that was not linked."""
+    unhosted: int = 0
+    """Dropped: for a domain that is not here."""
 
 
 @dataclass(slots=True)
@@ -93,6 +66,8 @@ class HostedDomain:
     """Packets that came too early, in the order in which they came."""
     concealed: list[ReaderLayout] = field(default_factory=list)
     """Full readers that are being built."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """Of its tables' schemas, as far as writes have asked for them since a command last changed the domain."""
     beaten: int = -1
     """The version of its clocks when they were last told to its links."""
     bytes: int = 0
@@ -116,7 +91,7 @@ class HostedDomain:
     def weigh(self) -> int:
         """Its accounted bytes. What is broken has none that eviction could count on."""
         if not self.weighed:
-            self.bytes, self.weighed = 0 if self.is_broken else self.domain.accounted_bytes(), True
+            self.bytes, self.weighed = 0 if self.is_broken else self.domain.vertices.accounted_bytes(), True
         return self.bytes
 
     def partial_bytes(self) -> int:
@@ -124,9 +99,40 @@ class HostedDomain:
         indexes = (index for vertex in self.domain.vertices for index in vertex.indexes.values())
         return sum(index.bytes for index in indexes if index.partial)
 
-    def positions(self) -> Clock:
-        """Of its base shards."""
-        return dict(self.domain.clocks.local)
+
+# The readers of the domains of one worker: how each lies in the reader map, and which are not to be found yet.
+
+
+class HostedReaders(dict[tuple[DomainIndex, NodeIndex], ReaderLayout]):
+    """Layouts by domain and node. Other threads look up in it."""
+
+    def add(self, host: HostedDomain, nodes: Sequence[Node]) -> None:
+        """A full reader is concealed while it is built: its marker would say that it has no more than came so far."""
+        domain = host.domain
+        for node in nodes:
+            if isinstance(node.operator, Reader):
+                layout = ReaderLayout(reader_id(node.index, domain.shard), node.operator, node.columns)
+                layout.concealed = node.materialization is Materialization.FULL
+                if layout.concealed:
+                    host.concealed.append(layout)
+                self[domain.index, node.index] = layout
+
+    def reveal(self, host: HostedDomain, batch: Batch) -> None:
+        """The node that was built is complete."""
+        batch.visible.extend(map(Reveal, host.concealed))
+        host.concealed.clear()
+
+    def remove(self, host: HostedDomain, nodes: Sequence[NodeIndex], batch: Batch) -> None:
+        for node in nodes:
+            layout = self.pop((host.domain.index, node), None)
+            if layout is not None:
+                batch.visible.append(Drop(layout))
+                host.concealed = [other for other in host.concealed if other is not layout]
+
+    def remove_all(self, index: DomainIndex, batch: Batch) -> None:
+        """The domain leaves."""
+        for key in [key for key in self if key[0] == index]:
+            batch.visible.append(Drop(self.pop(key)))
 
 
 # Reads that carry a token wait here until their reader reflects it.
@@ -143,15 +149,15 @@ class TokenWait:
 
 class TokenWaits:
     def __init__(self) -> None:
-        self._waits: dict[DomainIndex, list[TokenWait]] = {}
+        self.waiting: dict[DomainIndex, list[TokenWait]] = {}
         self._checked: dict[DomainIndex, int] = {}
         """The version of the clocks that a domain's waits were last held against."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._waits.values()))
+        return sum(map(len, self.waiting.values()))
 
     def add(self, domain: DomainIndex, wait: TokenWait) -> None:
-        self._waits.setdefault(domain, []).append(wait)
+        self.waiting.setdefault(domain, []).append(wait)
         self._checked.pop(domain, None)
 
     def recheck(self, domain: DomainIndex) -> None:
@@ -160,19 +166,19 @@ class TokenWaits:
 
     def check(self, hosts: Mapping[DomainIndex, HostedDomain], batch: Batch) -> None:
         """Answer, behind what the batch publishes, those whose reader has reached what they want."""
-        for index in list(self._waits):
+        for index in list(self.waiting):
             domain = hosts[index].domain
             if self._checked.get(index) != domain.clocks.version:
                 self._checked[index] = domain.clocks.version
-                left = [wait for wait in self._waits[index] if not _is_over(hosts[index], wait, batch)]
+                left = [wait for wait in self.waiting[index] if not _is_over(hosts[index], wait, batch)]
                 if left:
-                    self._waits[index] = left
+                    self.waiting[index] = left
                 else:
-                    del self._waits[index]
+                    del self.waiting[index]
 
     def fail(self, domain: DomainIndex, error: HeadraceError, batch: Batch) -> None:
         """The domain is not here any more."""
-        for wait in self._waits.pop(domain, ()):
+        for wait in self.waiting.pop(domain, ()):
             batch.answers.append((wait.answer, Failed(error)))
 
 

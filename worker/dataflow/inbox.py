@@ -45,11 +45,12 @@ class Input:
 
 
 class Inbox:
-    """Any thread may put; one takes. ``outbound_waiting`` says how many bytes are on their way to other workers."""
+    """Any thread may put; one takes. ``outbound_waiting`` says how many bytes are on their way to other workers,
+    where there are any."""
 
     def __init__(
         self,
-        outbound_waiting: Callable[[], int] = lambda: 0,
+        outbound_waiting: Callable[[], int] | None = None,
         arrived: Condition | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -107,7 +108,8 @@ class Inbox:
 
     @property
     def is_outbound_full(self) -> bool:
-        return not self.stopping and self.outbound_waiting() > OUTBOUND_MAX
+        waiting = self.outbound_waiting
+        return waiting is not None and not self.stopping and waiting() > OUTBOUND_MAX
 
     def insert(self, run: Run) -> None:
         """An input that nobody waits for, and nothing refuses: where nothing is taken any more, it is not done."""

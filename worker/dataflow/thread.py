@@ -68,7 +68,7 @@ class DataflowThread:
         *,
         memory_limit: int,
         deliver: Deliver = nowhere,
-        outbound_waiting: Callable[[], int] = lambda: 0,
+        outbound_waiting: Callable[[], int] | None = None,
         reserve: int = 0,
     ) -> None:
         self.hosted = DomainHost(memory_limit=memory_limit, reserve=reserve, led=deliver is not nowhere)
@@ -77,6 +77,8 @@ class DataflowThread:
         self.failed: HeadraceError | None = None
         self.listeners: list[Callable[[], None]] = []
         """Called from the flusher after each run of batches, and when a step has failed."""
+        self.failure_listeners: list[Callable[[], None]] = []
+        """Called where there is a ``failure`` then."""
         self._ended = False
         self._alone = deliver is nowhere
         """No other worker waits for what this thread has to say while it would flush a batch itself."""
@@ -90,7 +92,7 @@ class DataflowThread:
         self._thread = Thread(target=self._run, name="headrace-dataflow", daemon=True)
 
     def start(self) -> None:
-        self.flusher.published = {index: host.positions() for index, host in self.hosted.hosts.items()}
+        self.flusher.published = {index: host.domain.clocks.local.copy() for index, host in self.hosted.hosts.items()}
         self.flusher.start()
         self._thread.start()
 
@@ -354,11 +356,11 @@ class DataflowThread:
                 while inputs and (not taken or time.perf_counter() < until):
                     taken.append(inputs.popleft())
                     self._take(taken[-1], batch)
-                self.hosted.finish(batch)
+                has_effects = self.hosted.finish(batch)
             except Exception as error:
                 self._break_off(error, batch, taken, inputs)
                 return
-            if batch:
+            if has_effects:
                 self.flusher.hand(batch, at_once=self._alone and not (inputs or len(self._inbox)))
             if (lost := self._lost()) is not None:
                 self._fail(lost, inputs)
@@ -397,8 +399,11 @@ class DataflowThread:
     def _progressed(self) -> None:
         if self.flusher.failed is not None and self.failed is None:
             self._inbox.insert(lambda batch, answer: None)  # Whoever takes looks around.
-        for listener in self.listeners:
+        for listener in list(self.listeners):
             listener()
+        if self.failure is not None:
+            for listener in self.failure_listeners:
+                listener()
 
 
 def _looker(future: Future[Any], reading: Look) -> Answerer:

@@ -138,7 +138,8 @@ class Database:
         ``logs``; it takes no lock."""
         self.path = path
         self._read_only = read_only
-        self._failed: StorageFailure | None = None
+        self.lost: StorageFailure | None = None
+        """Why it takes no writes before it is opened again."""
         self._unreadable: StorageFailure | None = None
         self._since = ""
         """When it was first noticed that something cannot be read."""
@@ -246,12 +247,7 @@ class Database:
     @property
     def failure(self) -> StorageFailure | None:
         """Why not all of it can be read, or it takes no writes before it is opened again."""
-        return self._unreadable or self._failed
-
-    @property
-    def lost(self) -> StorageFailure | None:
-        """Why it takes no writes before it is opened again."""
-        return self._failed
+        return self._unreadable or self.lost
 
     def opened_after(self, before: Database) -> None:
         """Keep the alarm of an unreadable file from the life before this one: it is still damaged."""
@@ -323,7 +319,7 @@ class Database:
     def close(self) -> bool:
         """Sync what was written, unless writing has failed, and release the directory; answers whether it was
         synced."""
-        failed_before = self._failed is not None
+        failed_before = self.lost is not None
         try:
             with self._flushing:
                 self._closed = True
@@ -341,9 +337,9 @@ class Database:
         return not failed_before
 
     def _refuse_after_failure(self) -> None:
-        if self._failed is not None:
+        if self.lost is not None:
             raise StorageFailure(
-                f"storage at {self.path} takes no writes since it failed: {self._failed.message}",
+                f"storage at {self.path} takes no writes since it failed: {self.lost.message}",
                 hint=OPENED_AGAIN,
             )
 
@@ -369,8 +365,8 @@ class Database:
         full = "No space left" in str(error)
         self._since = self._since or datetime.now(UTC).isoformat(timespec="seconds")
         why = "the disk is full" if full else error
-        self._failed = StorageFailure(f"cannot {what} to {self.path}: {why}", hint=OPENED_AGAIN)
-        raise self._failed from error
+        self.lost = StorageFailure(f"cannot {what} to {self.path}: {why}", hint=OPENED_AGAIN)
+        raise self.lost from error
 
 
 def _below(end: bytes) -> ReadOptions:

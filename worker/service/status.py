@@ -88,7 +88,7 @@ def _domain_report(host: HostedDomain) -> DomainReport:
         nodes=frozenset(vertex.index for vertex in domain.vertices),
         building=frozenset(building | domain.held),
         tables=tuple(domain.store.tables()),
-        positions=host.positions(),
+        positions=host.domain.clocks.local.copy(),
     )
 
 
