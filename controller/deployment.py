@@ -16,8 +16,8 @@ from domains.language.types import Column, Kind, Row, TableSchema
 from domains.plan.graph import Parameter
 from domains.plan.packets import Clock, Once
 from migrations.statements.rows import REFUSED, OnDuplicate
+from worker.archive.options import ArchivePass
 from worker.reader_map import BoundLookup, MapReading, in_one_state
-from worker.service.archiving import ArchivePass
 
 __all__ = [
     "REFUSED",

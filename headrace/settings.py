@@ -27,7 +27,7 @@ from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
 from migrations.backfill.spark.settings import DRIVER_MEMORY, SparkSettings
 from migrations.backfill.threshold import SPARK_THRESHOLD
-from worker.service.archiving import INTERVAL, RETENTION, SEGMENT_ROWS
+from worker.archive.options import INTERVAL, RETENTION, SEGMENT_ROWS
 from zookeeper.address import parse_address
 from zookeeper.authority import SESSION_TIMEOUT
 from zookeeper.errors import AuthorityError

@@ -24,10 +24,10 @@ from migrations.backfill.threshold import SPARK_THRESHOLD
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
 from migrations.recipe import RecipeEntry
+from worker.archive.options import ArchiveOptions
 from worker.belonging import FILE as CLUSTER
 from worker.dataflow.thread import DataflowThread
 from worker.embedded import shards_of
-from worker.service.archiving import ArchiveOptions
 
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver

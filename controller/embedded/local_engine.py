@@ -33,9 +33,10 @@ from migrations.change import BASES, build_index, change_of
 from migrations.flow.dataflow import Placement, late_parts
 from migrations.flow.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Recipe, without_forgotten
+from worker.archive.options import ArchiveOptions
 from worker.dataflow.thread import DataflowThread
 from worker.embedded import READERS, open_embedded
-from worker.service.archiving import ArchiveOptions, start_archiver
+from worker.service.archiving import start_archiver
 from zookeeper.authority import LocalAuthority
 from zookeeper.errors import SlotsDamaged
 

@@ -3,35 +3,58 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
-from controller.deployment import StatementResult
+from controller.deployment import StatementResult, ViewInfo, WriteResult
 from controller.hosts import SchemaChanged
+from controller.lookups.binding import Binding
 from domains.errors import AlreadyExists, NotFound, Unsupported
 from domains.language.coercion import coerce
-from domains.language.types import Column, Row
-from domains.plan.packets import Clock
-from migrations.flow.plan import understand
+from domains.language.types import Column, Row, TableSchema
+from domains.plan.packets import Clock, Operation
+from migrations.flow.plan import State, understand
+from migrations.parse.reading import Parsed
 from migrations.query.constant import constant_select, reads_nothing
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim
 from migrations.statements.constants import Argument
 from migrations.statements.statement import SelectStatement
+from worker.reader_map import BoundLookup
 
-if TYPE_CHECKING:
-    from controller.serving import Serving
+Answer = TypeVar("Answer")
 
 AD_HOC_VIEWS_MAX = 500
 """Views of ad-hoc SELECTs that are kept. An application has some hundred queries; past that, texts are made up, and
 the view that was used longest ago goes."""
 
 
+class StatementPort(Protocol):
+    """What statements need of the deployment that they are performed on; ``controller/serving.py`` implements it."""
+
+    @property
+    def state(self) -> State: ...
+
+    async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None: ...
+
+    async def read(self, view: str, bind: Callable[[Binding], BoundLookup], token: Clock | None = None) -> bytes: ...
+
+    async def write(self, operation: Operation) -> WriteResult: ...
+
+    async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer: ...
+
+    def tables(self) -> list[TableSchema]: ...
+
+    def views(self) -> list[ViewInfo]: ...
+
+    def explain(self, view: str) -> str: ...
+
+
 class Selects:
     """Answers SELECTs of one deployment."""
 
-    def __init__(self, deployment: Serving) -> None:
+    def __init__(self, deployment: StatementPort) -> None:
         self._deployment = deployment
         self._used: dict[str, None] = {}
         """Ad-hoc views, the one used longest ago first."""

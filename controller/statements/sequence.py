@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 from controller.deployment import StatementResult
-from controller.statements.selects import Selects
+from controller.statements.selects import Selects, StatementPort
 from domains.engine.clock import latest
 from domains.errors import HeadraceError
 from domains.language.coercion import json_value
@@ -37,14 +37,11 @@ from migrations.statements.statement import (
     WriteStatement,
 )
 
-if TYPE_CHECKING:
-    from controller.serving import Serving
-
 
 class Statements:
     """Performs statements on a deployment."""
 
-    def __init__(self, deployment: Serving, selects: Selects) -> None:
+    def __init__(self, deployment: StatementPort, selects: Selects) -> None:
         self._deployment = deployment
         self._selects = selects
         self._texts = PreparedTexts()

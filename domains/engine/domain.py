@@ -108,16 +108,18 @@ class WrittenTable:
 class Domain:
     """One shard of one domain. The caller hands it packets one at a time and performs the effects in order."""
 
-    def __init__(self, index: DomainIndex, store: Store, *, epoch: int = 1, shard: int = 0, shards: int = 1) -> None:
+    def __init__(
+        self, index: DomainIndex, store: Store, *, incarnation: int = 1, shard: int = 0, shards: int = 1
+    ) -> None:
         self.index = index
         self.store = store
-        self.epoch = epoch
-        """Its incarnation: a domain that is opened anew has a greater one."""
+        self.incarnation = incarnation
+        """A domain that is opened anew has a greater one."""
         self.shard = shard
         self.shards = shards
         self.vertices = Vertices(store)
         self.clocks = Clocks()
-        self.links = Links(self.clocks, index, epoch)
+        self.links = Links(self.clocks, index, incarnation)
         self.ingresses = Ingresses()
         self.parked: dict[Read | Upquery, set[Hole]] = {}
         self.backfill: Backfill | Replay | None = None

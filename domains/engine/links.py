@@ -57,10 +57,10 @@ class LinkOutput:
 
 
 class Links:
-    def __init__(self, clocks: Clocks, own: DomainIndex, epoch: int) -> None:
+    def __init__(self, clocks: Clocks, own: DomainIndex, incarnation: int) -> None:
         self._clocks = clocks
         self._own = own
-        self._epoch = epoch
+        self._incarnation = incarnation
         self.peers: dict[DomainIndex, int] = {}
         """The incarnations of other domains, as far as this one has been told."""
         self.outgoing: dict[LinkId, Outgoing] = {}
@@ -100,14 +100,14 @@ class Links:
         """The epoch of a link between this domain and another."""
         sender = sender_of(link)
         other = receiver_of(link) if sender == self._own else sender
-        return max(self._epoch, self.peers.get(other, 0))
+        return max(self._incarnation, self.peers.get(other, 0))
 
     def reset(self, peer: DomainIndex, epoch: int) -> list[LinkId]:
         """A peer is there as incarnation ``epoch``; the links with it that begin again for that."""
         between = [link for link in {**self.outgoing, **self.incoming} if peer in (sender_of(link), receiver_of(link))]
-        before = max(self._epoch, self.peers.get(peer, 0))
+        before = max(self._incarnation, self.peers.get(peer, 0))
         self.peers[peer] = max(epoch, self.peers.get(peer, 0))
-        if max(self._epoch, self.peers[peer]) == before:
+        if max(self._incarnation, self.peers[peer]) == before:
             return []
         for link in between:
             if link in self.outgoing:

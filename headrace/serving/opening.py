@@ -9,7 +9,7 @@ from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from headrace.settings import Settings
 from migrations.backfill.runner import BulkRunner, Folder
-from worker.service.archiving import ArchiveOptions
+from worker.archive.options import ArchiveOptions
 
 NO_SPARK = "none"
 """The setting ``spark_master`` where full state is never computed by Spark."""

@@ -16,9 +16,9 @@ from controller.embedded.local import LocalDeployment
 from domains.language.types import Row
 from worker.archive.folding import fold
 from worker.archive.manifests import all_manifests
+from worker.archive.options import ArchiveOptions
 from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook
-from worker.service.archiving import ArchiveOptions
 
 SCHEMA = """
 CREATE TABLE votes (story BIGINT NOT NULL, user BIGINT NOT NULL, PRIMARY KEY (story, user));

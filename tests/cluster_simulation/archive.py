@@ -19,8 +19,8 @@ from domains.language.types import Delta, Row, TableSchema
 from domains.plan.packets import Clock
 from domains.store.storage import added_values
 from tests.cluster_simulation.storage import CrashStore
+from worker.archive.options import ArchiveOptions, ArchivePass
 from worker.protocol.schema_version import version_of
-from worker.service.archiving import ArchiveOptions, ArchivePass
 
 if TYPE_CHECKING:
     from random import Random
@@ -232,7 +232,7 @@ class SimulatedArchiver:
         self._check_open(cut)
         domain, name = cut.host.domain, cut.schema.name
         schema = cut.store.table(name).schema
-        manifest = self._archive.take_over(cut.base, domain.shard, domain.epoch, schema)
+        manifest = self._archive.take_over(cut.base, domain.shard, domain.incarnation, schema)
         assert manifest.position <= cut.store.position(name), f"{cut.base} is archived further than it is durable"
         if cut.store.floor(name) > manifest.position:
             cut.store.sync()

@@ -123,7 +123,7 @@ def check_calm(cluster: Cluster) -> None:
     for worker in living:
         for index, host in worker.dataflow.hosted.hosts.items():
             given = decided.placement[index]
-            if (given.worker, given.incarnation) != (worker.name, host.domain.epoch):
+            if (given.worker, given.incarnation) != (worker.name, host.domain.incarnation):
                 continue
             there = {vertex.index for vertex in host.domain.vertices if not vertex.building} - host.domain.held
             wanted = {node.index for node in flow.nodes.values() if index in flow.places(node.index)}
@@ -155,8 +155,8 @@ def restless(cluster: Cluster, decided: ClusterState | None, state: State) -> st
 def _unsettled(worker: SimulatedWorker, index: DomainIndex, decided: ClusterState, state: State) -> str:
     host = worker.dataflow.hosted.hosts[index]
     domain = host.domain
-    if domain.epoch != decided.placement[index].incarnation:
-        return f"incarnation {domain.epoch} instead of {decided.placement[index].incarnation}"
+    if domain.incarnation != decided.placement[index].incarnation:
+        return f"incarnation {domain.incarnation} instead of {decided.placement[index].incarnation}"
     if not host.linked:
         return "not linked"
     if host.held or host.outgoing:

@@ -28,7 +28,7 @@ from migrations.backfill.runner import BulkFailed, BulkRunner
 from migrations.backfill.spark.launching import NICENESS
 from migrations.backfill.spark.runner import SparkRunner
 from migrations.backfill.spark.settings import SparkSettings
-from worker.service.archiving import ArchiveOptions
+from worker.archive.options import ArchiveOptions
 
 TABLES = """
 CREATE TABLE stories (id BIGINT PRIMARY KEY, title TEXT, price DECIMAL(20, 2));

@@ -31,7 +31,7 @@ def recover(
     opened = [DomainIndex(index) for index in lost]
     survivors = {
         domain.index: DomainReport(
-            domain.epoch,
+            domain.incarnation,
             True,
             frozenset(v.index for v in domain.vertices),
             frozenset(),

@@ -68,7 +68,7 @@ class Simulation:
 
     def _domain(self, index: int, epoch: int) -> Domain:
         store = self.stores[index]
-        domain = Domain(DomainIndex(index), store, epoch=epoch, shard=index % self.shards, shards=self.shards)
+        domain = Domain(DomainIndex(index), store, incarnation=epoch, shard=index % self.shards, shards=self.shards)
         for schema in store.tables():
             domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         return domain

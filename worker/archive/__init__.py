@@ -15,6 +15,7 @@ What a segment and a manifest are, and which of them give a position, is in ``do
 are in ``domains/archive/rows.py``. docs/archive.md shows others how to read it.
 
 ==================  ============================================================================================
+``options.py``      what a process is told of archiving, and what a pass has archived
 ``place.py``        files below a URL: read, written whole or as a stream, synced; errors by name
 ``segments.py``     one Parquet file, deltas ⇄ Arrow columns: written with its digest, read only after it was checked
 ``manifests.py``    the manifest of a shard: read, taken over, changed

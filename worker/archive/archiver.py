@@ -32,6 +32,7 @@ from domains.errors import HeadraceError, NotFound, StorageFailure
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from worker.archive.alarms import Alarms
+from worker.archive.options import ArchiveOptions, ArchivePass, RecipeNow
 from worker.archive.place import Place, after, time_text
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
@@ -41,7 +42,6 @@ from worker.dataflow.thread import DataflowThread
 from worker.protocol.schema_version import version_of
 from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
-from worker.service.archiving import ArchiveOptions, ArchivePass, RecipeNow
 
 LOG_TAIL = 1_000
 """Entries of each log that stay in RocksDB though they are archived: who reads on from a position of a moment ago need
@@ -357,7 +357,7 @@ class Archiver:
         return None
 
     def _open(self, place: Place, key: Key, host: HostedDomain, cut: TableCut) -> ShardArchive:
-        epoch = host.domain.epoch
+        epoch = host.domain.incarnation
         known = self.archives.get(key)
         if known is None or (known.manifest.identity, known.manifest.epoch) != (cut.identity, epoch):
             known = ShardArchive.open(place, cut, host.domain.shard, host.domain.shards, epoch)
@@ -368,7 +368,7 @@ class Archiver:
 
     def _knows(self, key: Key, host: HostedDomain) -> bool:
         known = self.archives.get(key)
-        return known is not None and known.manifest.epoch == host.domain.epoch
+        return known is not None and known.manifest.epoch == host.domain.incarnation
 
     def _has_left(self, key: Key, cut: TableCut) -> bool:
         """Whether the table is gone; a shard that went to another process is not."""

@@ -36,8 +36,8 @@ from dataclasses import asdict, dataclass, replace
 from domains.archive.manifest import ArchiveFenced, ManifestDamaged
 from domains.archive.sealed import opened, sealed
 from domains.plan.packets import Clock
+from worker.archive.options import ArchivePass
 from worker.archive.place import Place, after, time_text
-from worker.service.archiving import ArchivePass
 
 DIRECTORY = "recipes"
 CUTS = "cuts"

@@ -27,11 +27,11 @@ from domains.archive.manifest import (
 )
 from domains.language.types import TableSchema
 from worker.archive.manifests import change_manifest, former_manifests, take_over
+from worker.archive.options import SEGMENT_ROWS
 from worker.archive.place import Place
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.segments import Entries, WrittenSegment, write_segment
 from worker.rocks.cut import TableCut
-from worker.service.archiving import SEGMENT_ROWS
 
 SLICE_ROWS = 500
 """Rows that are read at once, about, between which the archiver lets others run: one to two milliseconds of work, less

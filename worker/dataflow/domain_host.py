@@ -163,7 +163,7 @@ class DomainHost:
         ``sync`` makes what was committed durable, ``close`` closes the store; where there is no disk there are none.
         """
         assert index not in self.hosts, f"domain {index} is hosted already"
-        domain = Domain(index, store, epoch=incarnation, shard=shard, shards=shards)
+        domain = Domain(index, store, incarnation=incarnation, shard=shard, shards=shards)
         for schema in store.tables():
             domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         self.hosts = {**self.hosts, index: HostedDomain(domain, linked, sync, close)}
@@ -192,7 +192,7 @@ class DomainHost:
     @property
     def broken(self) -> dict[DomainIndex, int]:
         """The domains that serve nothing until they are opened again, with their incarnations. Any thread."""
-        return {index: host.domain.epoch for index, host in self.hosts.items() if host.is_broken}
+        return {index: host.domain.incarnation for index, host in self.hosts.items() if host.is_broken}
 
     def reconfigure(
         self,
@@ -211,7 +211,7 @@ class DomainHost:
             self.known[index] = max(incarnation, self.known.get(index, 0))
         for index, host in self.hosts.items():
             if index in self.known:
-                host.linked = self.known[index] == host.domain.epoch and not host.is_broken
+                host.linked = self.known[index] == host.domain.incarnation and not host.is_broken
         for host in self.hosts.values():
             self._meet(host, batch)
         # What is known all have met: older is stale. Who is opened later meets it when linked, and holds until then.

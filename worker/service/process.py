@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Protocol
 
 from domains.errors import BadRequest, Cancelled, HeadraceError, StorageFailure, Unavailable
+from worker.archive.options import ArchiveOptions, ArchiveSettings
 from worker.belonging import claim
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import Role
-from worker.service import archiving
 from worker.service.allocator import expect_long_lives
-from worker.service.archiving import ArchiveOptions, start_archiver
+from worker.service.archiving import start_archiver
 from worker.service.server import WorkerServer
 from worker.service.stopping import stop_signals, unless
 from worker.wire import Peers, WireServer, greeting, serve
@@ -48,7 +48,7 @@ then; each goes through a future or two until it is written."""
 _log = logging.getLogger("headrace.worker")
 
 
-class WorkerSettings(archiving.ArchiveSettings, Protocol):
+class WorkerSettings(ArchiveSettings, Protocol):
     """A worker's settings; ``headrace.settings`` has all settings."""
 
     @property

@@ -264,11 +264,11 @@ class WorkerServer:
         index, incarnation = message.domain, message.incarnation
         async with self._lock(index):
             host = self._dataflow.hosted.hosts.get(index)
-            if host is not None and host.domain.epoch >= incarnation:
-                if host.domain.epoch == incarnation:
+            if host is not None and host.domain.incarnation >= incarnation:
+                if host.domain.incarnation == incarnation:
                     return Done()
                 raise StaleEpoch(
-                    f"domain {index} is open here as incarnation {host.domain.epoch}, later than {incarnation}",
+                    f"domain {index} is open here as incarnation {host.domain.incarnation}, later than {incarnation}",
                     epoch=self._dataflow.hosted.epoch,
                 )
             if host is not None:

@@ -83,7 +83,7 @@ def _domain_report(host: HostedDomain) -> DomainReport:
     domain = host.domain
     building = {vertex.index for vertex in domain.vertices if vertex.building}
     return DomainReport(
-        incarnation=domain.epoch,
+        incarnation=domain.incarnation,
         linked=host.linked,
         nodes=frozenset(vertex.index for vertex in domain.vertices),
         building=frozenset(building | domain.held),
@@ -129,7 +129,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
     domain = host.domain
     return {
         "domain": domain.index,
-        "incarnation": domain.epoch,
+        "incarnation": domain.incarnation,
         "shard": domain.shard,
         "linked": host.linked,
         "nodes": len(domain.vertices),

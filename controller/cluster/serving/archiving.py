@@ -24,9 +24,9 @@ from domains.archive.manifest import ArchiveError, ArchiveFenced
 from domains.errors import NotServed, StorageFailure, Unavailable
 from domains.plan.sharding import base_shard
 from migrations.flow.plan import State
+from worker.archive.options import ArchivePass
 from worker.protocol.operations import ArchivePositions, ArchiveRequest
 from worker.protocol.schema_version import version_of
-from worker.service.archiving import ArchivePass
 
 if TYPE_CHECKING:
     from controller.cluster.leader.leader import Leader

@@ -519,7 +519,7 @@ class MemoryCluster:
             worker = self.workers[given.worker]
             host = worker.hosted.hosts[index]
             assert host.linked
-            assert host.domain.epoch == given.incarnation
+            assert host.domain.incarnation == given.incarnation
             assert not host.held
             assert not host.domain.held
             assert host.domain.backfill is None

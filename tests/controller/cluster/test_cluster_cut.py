@@ -13,8 +13,8 @@ from domains.plan.graph import DomainIndex
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
 from migrations.recipe import Recipe, RecipeEntry
+from worker.archive.options import ArchivePass
 from worker.protocol.operations import ArchivePositions
-from worker.service.archiving import ArchivePass
 
 
 class Cluster:

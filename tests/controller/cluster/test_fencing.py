@@ -45,7 +45,7 @@ def given_up_at(worker: MemoryWorker) -> dict[DomainIndex, int]:
 def has_its_own(cluster: MemoryCluster, worker: MemoryWorker) -> bool:
     """Whether all that is open there is as it is decided."""
     placement, hosts = cluster.decided.placement, worker.hosted.hosts
-    return all(host.linked and host.domain.epoch == placement[d].incarnation for d, host in hosts.items())
+    return all(host.linked and host.domain.incarnation == placement[d].incarnation for d, host in hosts.items())
 
 
 def test_a_worker_that_was_cut_off_while_others_were_asked_begins_anew() -> None:
@@ -62,7 +62,7 @@ def test_a_worker_that_was_cut_off_while_others_were_asked_begins_anew() -> None
         rebuilding = asyncio.create_task(lost.rebuild(*lost.shards))
         await cluster.until(lambda: given_up_at(w3) or rebuilding.done())
         for domain, host in w1.hosted.hosts.items():
-            assert given_up_at(w3).get(domain, 0) > host.domain.epoch, "it is heard on"
+            assert given_up_at(w3).get(domain, 0) > host.domain.incarnation, "it is heard on"
         w1.reachable = True
         await cluster.until(lambda: "w1" in cluster.led.fleet.members)
         zookeeper.set()

@@ -26,7 +26,7 @@ from migrations.backfill.spark.reporting import Reporter
 from migrations.backfill.spark.runner import SparkRunner, order_of
 from tests.controller.test_bulk import RANKING, check_ranking, ended, fill, write_on_for
 from tests.migrations.spark.conftest import SMALL
-from worker.service.archiving import ArchiveOptions
+from worker.archive.options import ArchiveOptions
 
 VIEW, *_ = RANKING.split(";")
 

@@ -14,8 +14,8 @@ from domains.plan.graph import DomainIndex
 from domains.plan.packets import Insert
 from worker.archive import archiver as archiver_module
 from worker.archive.archiver import Archiver
+from worker.archive.options import ArchiveOptions
 from worker.embedded import open_embedded
-from worker.service.archiving import ArchiveOptions
 
 BASE = DomainIndex(0)
 SCHEMA = TableSchema("t", (TableColumn("id", BIGINT, nullable=False),), primary_key=(0,))

@@ -25,13 +25,14 @@ from worker.archive import compacting
 from worker.archive.archiver import Archiver
 from worker.archive.folding import fold
 from worker.archive.manifests import load_manifest
+from worker.archive.options import ArchiveOptions
 from worker.archive.place import Place
 from worker.archive.shard import ShardArchive
 from worker.dataflow.thread import DataflowThread
 from worker.embedded import open_embedded
 from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
-from worker.service.archiving import ArchiveOptions, start_archiver
+from worker.service.archiving import start_archiver
 
 BASE = DomainIndex(0)
 WAIT = 30.0

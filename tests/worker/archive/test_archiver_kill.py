@@ -16,9 +16,9 @@ from worker.archive.archiver import Archiver
 from worker.archive.checking import check_archive
 from worker.archive.folding import fold
 from worker.archive.manifests import load_manifest
+from worker.archive.options import ArchiveOptions
 from worker.archive.place import Place
 from worker.embedded import open_embedded
-from worker.service.archiving import ArchiveOptions
 
 ROOT = Path(__file__).parents[3]
 ROUNDS = 4
