@@ -28,7 +28,7 @@ from api.metrics import RequestMetrics
 from api.routes.migrations import migration_answer
 from api.statuses import answer_errors
 from api.version import VERSION
-from controller.cluster.leader import placing
+from controller.cluster.leader import draining
 from controller.cluster.leader.candidate import Candidate
 from controller.cluster.leader.leader import directory_of
 from controller.cluster.lost_shards.rebuild_way import Rebuilding
@@ -96,12 +96,12 @@ def create_control_app(candidate: Candidate) -> FastAPI:
 
     @app.post("/v1/workers/{name}/drain")
     async def drain(name: str) -> dict[str, Any]:
-        await placing.drain(await candidate.leading(), name)
+        await draining.drain(await candidate.leading(), name)
         return {"worker": name, "drained": True}
 
     @app.delete("/v1/workers/{name}/drain")
     async def undrain(name: str) -> dict[str, Any]:
-        await placing.undrain(await candidate.leading(), name)
+        await draining.undrain(await candidate.leading(), name)
         return {"worker": name, "drained": False}
 
     @app.post("/v1/rebuild")

@@ -11,7 +11,7 @@ import re
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import pytest
@@ -218,6 +218,31 @@ def test_all_of_the_planner_is_held_to_be_pure() -> None:
     for words in ("are pure", "Spark in migrations.backfill.spark"):
         (sources,) = (c["source_modules"] for c in PROJECT["tool"]["importlinter"]["contracts"] if words in c["name"])
         assert not [name for name in planner if not any(f"{name}.".startswith(f"{source}.") for source in sources)]
+
+
+def modules_imported(path: Path, modules: Set[str]) -> set[str]:
+    """By all its import statements: within functions and under ``TYPE_CHECKING`` too."""
+    named: set[str] = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            named |= inner if inner <= modules else {node.module, *(inner & modules)}
+        elif isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+    return named & modules
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    """Not for types either: what two modules share has a third one, or a protocol."""
+    names = {
+        ".".join(path.relative_to(CLIENT.parent if CLIENT in path.parents else ROOT).with_suffix("").parts): path
+        for path in FILES
+    }
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {name: modules_imported(path, names.keys()) - {name} for name, path in names.items()}
+    while free := {name for name, imported in graph.items() if not imported}:
+        graph = {name: imported - free for name, imported in graph.items() if name not in free}
+    assert not graph, f"in a circle, or above one: {sorted(graph)}"
 
 
 # --- documents ----------------------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from controller.cluster.leader.draining import drain
 from controller.cluster.leader.fleet import Timing
 from controller.cluster.leader.handles import Wire
 from controller.cluster.leader.leader import Leader, LeaderSettings
-from controller.cluster.leader.placing import drain
 from domains.errors import Unavailable
 from domains.plan.packets import Clock
 from migrations.recipe import RecipeEntry

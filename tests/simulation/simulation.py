@@ -66,9 +66,11 @@ class Simulation:
         self._requests = 0
         self._incarnations = 1
 
-    def _domain(self, index: int, epoch: int) -> Domain:
+    def _domain(self, index: int, incarnation: int) -> Domain:
         store = self.stores[index]
-        domain = Domain(DomainIndex(index), store, incarnation=epoch, shard=index % self.shards, shards=self.shards)
+        domain = Domain(
+            DomainIndex(index), store, incarnation=incarnation, shard=index % self.shards, shards=self.shards
+        )
         for schema in store.tables():
             domain.clocks.write(domain.base_name(schema), store.position(schema.name))
         return domain
@@ -209,7 +211,7 @@ class Simulation:
         for domain in self.domains:
             resets = [PeerReset(index, self._incarnations) for index in lost if index != domain.index]
             if domain.index in lost:
-                resets = [PeerReset(other.index, other.epoch) for other in self.domains if other is not domain]
+                resets = [PeerReset(other.index, other.incarnation) for other in self.domains if other is not domain]
             self.resets.setdefault(domain.index, deque()).append((removals.get(domain.index), resets))
 
     def settle(self, rng: random.Random | None = None) -> None:

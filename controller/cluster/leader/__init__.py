@@ -3,4 +3,5 @@
 ``candidate.py`` stands for election, ``leader.py`` leads, ``ledger.py`` writes decisions by compare-and-set,
 ``recovery.py`` makes what is there equal to what is decided (``reconcile.py`` finds the difference), ``fleet.py``
 watches the workers, ``placing.py`` chooses a worker for each domain, ``performing.py`` carries migrations out.
+Operators' decisions (``draining.py``, ``lost_shards/``) see it by ``port.py``.
 """

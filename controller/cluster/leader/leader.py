@@ -74,7 +74,8 @@ class LeaderSettings:
 
 
 class Leader:
-    """One term of office: made when elected, thrown away when deposed. See ``fleet.Watcher``, which it implements."""
+    """One term of office: made when elected, thrown away when deposed. It is the ``Watcher`` of its
+    fleet, and the ``LeaderPort`` of those who decide."""
 
     def __init__(
         self, authority: ClusterAuthority, connect: Connect, settings: LeaderSettings, replica: Replica | None = None
@@ -93,7 +94,7 @@ class Leader:
         """Domains that nobody hosts, and why, as of the last round."""
         self.files = JobFiles()
         self.rebuilds = RebuildOutcomes()
-        self.rebuild_operations = RebuildOperations(self)
+        self.rebuild_operations = RebuildOperations(self, settings.bulk, self.files, self.rebuilds)
         self.trouble = "taking over"
         """What keeps it from calm, if anything does."""
         self._replica = replica
@@ -143,6 +144,26 @@ class Leader:
             raise NoLeader(f"the leader is not ready: {self.trouble}", hint="try again")
         return self.migrator
 
+    def ready(self) -> None:
+        self.serving()
+        if self.recovery is None:  # The migrator is there a moment earlier.
+            raise NoLeader("the leader has only just taken over", hint="try again")
+
+    def bases_of(self, domain: DomainIndex) -> list[str]:
+        assert self.recovery is not None
+        return self.recovery.bases_of(domain)
+
+    async def decide(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
+        return await self.ledger.amend(change, patience=self.settings.timing.commit_patience)
+
+    @property
+    def is_calm(self) -> bool:
+        return bool(self.calm)
+
+    async def until_calm(self) -> None:
+        async with asyncio.timeout(self.settings.timing.calm_patience):
+            await self.calm.wait()
+
     # --- what the fleet tells -------------------------------------------------------------------------------------
 
     @property
@@ -185,11 +206,9 @@ class Leader:
         return self._over.is_set() or self.calm.ended
 
     def look_again(self) -> None:
-        """Do not wait for the next round of recovery, if one is waited for."""
         self._news.set()
 
     def disturb(self, why: str) -> None:
-        """End the time of calm: what is there is to be compared with what is decided."""
         self.trouble = why
         self.calm.disturb()
         self._news.set()
@@ -391,7 +410,6 @@ class Leader:
             self.disturb("moving domains to workers that joined")
 
     def rebalance(self) -> None:
-        """Domains may have to be moved for the load to be even: look at once."""
         self._uneven = True
         self._news.set()
 

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from controller.cluster.leader.handles import together
+from controller.cluster.leader.port import LeaderPort
 from controller.cluster.leader.reconcile import Reports, homeless
 from controller.cluster.state import ClusterState
 from domains.engine.clock import latest
@@ -33,18 +33,15 @@ from domains.plan.packets import Clock
 from worker.protocol.messages import Report
 from worker.protocol.operations import Heard, HeardRequest
 
-if TYPE_CHECKING:
-    from controller.cluster.leader.leader import Leader
 
-
-async def heard_so_far(leader: Leader, given_up: Mapping[DomainIndex, int] | None = None) -> Clock:
+async def heard_so_far(leader: LeaderPort, given_up: Mapping[DomainIndex, int] | None = None) -> Clock:
     """How far all that are there have heard; from now on nothing of ``given_up`` before these incarnations."""
     request = HeardRequest(dict(given_up or {}))
     answers: list[Heard] = await together(leader.fleet.ask(name, request) for name in leader.fleet.names())
     return latest(each.positions for each in answers)
 
 
-async def heard_at_last(leader: Leader, lost: Collection[DomainIndex], check: Callable[[], None]) -> Clock:
+async def heard_at_last(leader: LeaderPort, lost: Collection[DomainIndex], check: Callable[[], None]) -> Clock:
     """How far anybody has heard, and ever will, of shards that are lost. ``check`` raises where they are not any more.
 
     :raises Unavailable: workers came or went meanwhile. Nothing depends on it; it may be asked again.
@@ -63,17 +60,19 @@ async def heard_at_last(leader: Leader, lost: Collection[DomainIndex], check: Ca
     return heard
 
 
-def _processes(leader: Leader) -> dict[str, int]:
+def _processes(leader: LeaderPort) -> dict[str, int]:
     """Of the workers that are there."""
     return {name: member.descriptor.incarnation for name, member in leader.fleet.members.items()}
 
 
-async def _reports(leader: Leader, names: Sequence[str]) -> Reports:
+async def _reports(leader: LeaderPort, names: Sequence[str]) -> Reports:
     message = Report(leader.epoch)
     return dict(zip(names, await together(leader.fleet.ask(name, message) for name in names), strict=True))
 
 
-async def _fence(leader: Leader, lost: Collection[DomainIndex], reports: Reports, check: Callable[[], None]) -> None:
+async def _fence(
+    leader: LeaderPort, lost: Collection[DomainIndex], reports: Reports, check: Callable[[], None]
+) -> None:
     """Other incarnations for what is lost and for whatever nobody who is there has open: nobody will ever open those.
 
     The recovery decides them as well; it may not have come to it yet.
@@ -91,7 +90,7 @@ async def _fence(leader: Leader, lost: Collection[DomainIndex], reports: Reports
 
     if not away(leader.ledger.decided):
         return
-    decided = await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
+    decided = await leader.decide(decide)
     left = [domain for domain, given in decided.placement.items() if given.incarnation == decided.epoch]
     leader.taking.left_out(left, decided.epoch)
     leader.disturb(f"shard {', '.join(map(str, sorted(lost)))} is to be given up")

@@ -19,21 +19,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
 
 from controller.cluster.leader.building import is_settled, named_runs
-from controller.cluster.lost_shards.rebuild_way import RebuildMethod, or_by_worker
+from controller.cluster.leader.ledger import StateLedger
+from controller.cluster.lost_shards.rebuild_way import Rebuilding, RebuildMethod, or_by_worker
 from controller.migrating.bulk.building import started
-from controller.migrating.bulk.job_files import RUNS, url_of
+from controller.migrating.bulk.job_files import RUNS, JobFiles, url_of
 from domains.errors import HeadraceError, Unavailable
 from domains.plan.graph import DomainIndex
 from domains.plan.sharding import table_of
 from migrations.backfill.job import Folding
 from migrations.backfill.runner import FoldRun
-
-if TYPE_CHECKING:
-    from controller.cluster.leader.leader import Leader
-    from controller.cluster.lost_shards.rebuild_way import Rebuilding
 
 POLL_SECONDS = 0.1
 """Between two looks at the job: a cancel is to be felt at once."""
@@ -55,22 +51,21 @@ def turn(folding: set[str], id: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def runs_of(leader: Leader, shown: Rebuilding) -> AsyncIterator[str]:
+async def runs_of(archive: str, files: JobFiles, ledger: StateLedger, shown: Rebuilding) -> AsyncIterator[str]:
     """The URL for a rebuild's runs, which are removed with the end of the block, unless a decision names them."""
-    archive = leader.settings.bulk.archive
-    assert archive is not None, "there is nothing to fold"
     runs = url_of(archive, RUNS, shown.id)
     try:
         yield runs
     finally:
-        if not shown.decided or (await is_settled(leader.ledger) and runs not in named_runs(leader.ledger.decided)):
-            await leader.files.remove(runs)
+        if not shown.decided or (await is_settled(ledger) and runs not in named_runs(ledger.decided)):
+            await files.remove(runs)
         else:
-            leader.files.left_to_decisions.add(shown.id)
+            files.left_to_decisions.add(shown.id)
 
 
 async def fold_lost(
-    leader: Leader,
+    archive: str,
+    shards: int,
     way: RebuildMethod,
     runs: str,
     positions: Mapping[DomainIndex, Mapping[str, int]],
@@ -83,8 +78,6 @@ async def fold_lost(
     """
     folder = way.folder
     assert folder is not None
-    archive, shards = leader.settings.bulk.archive, leader.ledger.decided.shards
-    assert archive is not None
     wanted = [
         (table_of(base, shards), int(domain), position)
         for domain, bases in sorted(positions.items())

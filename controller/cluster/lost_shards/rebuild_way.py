@@ -92,7 +92,7 @@ class Rebuilding(Migration):
     filling: Migration | None = None
     """The bulk build of full states, while one is under way."""
     rebuilt: list[dict[str, Any]] = field(default_factory=list)
-    """The answer of ``rebuild_lost``."""
+    """The answer of ``RebuildOperations``."""
 
     def begin(self, way: RebuildMethod) -> None:
         self.steps = (FOLD_AND_LOAD,) if way.folder is None else (FOLD, LOAD, FILL)

@@ -18,38 +18,31 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from controller.cluster.leader.building import BulkSettings
 from controller.cluster.leader.handles import Deposed
 from controller.cluster.leader.placing import place
+from controller.cluster.leader.port import LeaderPort
 from controller.cluster.lost_shards import fencing
 from controller.cluster.lost_shards.fencing import heard_at_last
 from controller.cluster.lost_shards.rebuild_runs import fold_lost, runs_of, turn
 from controller.cluster.lost_shards.rebuild_way import LAST, WORKER, Rebuilding, RebuildMethod, choose_way
 from controller.cluster.lost_shards.refilling import Refills
 from controller.cluster.state import Assignment, ClusterState, Rebuild
+from controller.migrating.bulk.job_files import JobFiles
 from controller.migrating.executor import Interrupted
 from domains.engine.clock import latest
-from domains.errors import BadRequest, HeadraceError, NoLeader, Unavailable
+from domains.errors import BadRequest, HeadraceError, NoLeader, NotFound, Unavailable
 from domains.language.types import TableSchema
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from migrations.backfill.job import JobProgress
 from migrations.backfill.threshold import By
 from worker.protocol.operations import ArchivedShard, ArchivedShardRequest, RebuildShard, RebuiltTable, ShardRebuilt
-
-if TYPE_CHECKING:
-    from controller.cluster.leader.leader import Leader
-import itertools
-from typing import TYPE_CHECKING
-
-from domains.errors import NotFound
-
-if TYPE_CHECKING:
-    from controller.cluster.leader.leader import Leader
-
 
 LOOK_FIRST = 0.1
 LOOK_MAX = 2.0
@@ -125,7 +118,7 @@ class RebuildOutcomes:
         return None
 
 
-def lost_shards(leader: Leader, named: Collection[int] = ()) -> list[DomainIndex]:
+def lost_shards(leader: LeaderPort, named: Collection[int] = ()) -> list[DomainIndex]:
     """Those whose disk no worker that is there has, those that were given up and are not rebuilt yet, and those of the
     ``named`` that a worker has and cannot open."""
     directories = {member.descriptor.data for member in leader.fleet.members.values()}
@@ -136,200 +129,6 @@ def lost_shards(leader: Leader, named: Collection[int] = ()) -> list[DomainIndex
 
 def _is_lost(given: Assignment, directories: Collection[str]) -> bool:
     return given.rebuild is not None or bool(given.data and given.data not in directories)
-
-
-async def rebuild_lost(
-    leader: Leader, shards: Sequence[int], known: Clock, by: By, shown: Rebuilding
-) -> list[dict[str, Any]]:
-    """Give up the disks of shards, and have them rebuilt; () is all that are lost. ``known`` is what the operator has,
-    ``shown`` is told how far it is, and says whether it is to go on.
-
-    Answers for each base shard, as JSON: the worker; as of which ``position`` it was rebuilt; its ``rows``; the
-    greatest position that was ``known``; how many writes are ``lost`` for all that is known; ``by`` whom it was folded.
-
-    :raises BadRequest: a shard is not lost, or cannot be had from the archive. Nothing is decided then.
-    :raises BulkFailed, Cancelled, ArchiveError: the archive was not folded. Nothing is decided then.
-    :raises Unavailable: it is decided, and could not be done (yet); the message says why.
-    """
-    leader.serving()
-    if leader.recovery is None:
-        raise NoLeader("the leader has only just taken over", hint="try again")
-    wanted = _chosen(leader, shards)
-    hosts = _hosts(leader, wanted)
-    archived = await _archived(leader, hosts)
-    heard = latest([known, await fencing.heard_so_far(leader)])
-    way = await choose_way(leader.settings.bulk, by, archived)
-    shown.check()
-    shown.begin(way)
-    if way.folder is None:
-        await _give_up(leader, hosts, heard, "", shown)
-        return await _rebuilt(leader, wanted, shown)
-    async with runs_of(leader, shown) as runs:
-        with turn(leader.rebuilds.folding, shown.id):
-            await _fold(leader, way, runs, archived, shown)
-            shown.next()
-            hosts = _hosts(leader, wanted)  # That took its time: others may be there now, and know other positions.
-            await _archived(leader, hosts)
-            await _give_up(leader, hosts, heard, runs, shown)
-        return await _rebuilt(leader, wanted, shown)
-
-
-async def _fold(
-    leader: Leader, way: RebuildMethod, runs: str, archived: Mapping[DomainIndex, ArchivedShard], shown: Rebuilding
-) -> None:
-    positions = {
-        domain: {base: each.positions[base] for base in _bases_of(leader, domain) if base in each.positions}
-        for domain, each in archived.items()
-    }
-    check = functools.partial(_check_wanted, leader, list(archived), shown)
-    await fold_lost(leader, way, runs, positions, check, shown)
-
-
-async def _archived(leader: Leader, hosts: Mapping[DomainIndex, str]) -> dict[DomainIndex, ArchivedShard]:
-    """Archived positions that the shards' new workers find. Raises BadRequest where that is nothing, or no archive."""
-    found: dict[DomainIndex, ArchivedShard] = {}
-    for domain, worker in hosts.items():
-        found[domain] = await leader.fleet.ask(worker, ArchivedShardRequest(domain))
-        if not found[domain].positions and _bases_of(leader, domain):
-            raise BadRequest(
-                f'nothing of shard {domain} is archived where worker "{worker}" looks for it',
-                hint="bring the data directory back from a snapshot (docs/operations.md)",
-            )
-    return found
-
-
-async def _heard(leader: Leader, hosts: Mapping[DomainIndex, str]) -> Clock:
-    return await heard_at_last(leader, hosts, functools.partial(_check_still_lost, leader, hosts))
-
-
-def _check_wanted(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:
-    """Raises what ends a job for shards."""
-    shown.check()
-    if leader.is_over:
-        raise Unavailable("the leader is succeeded: nothing is given up", hint="ask again")
-    back = set(wanted) - set(lost_shards(leader, wanted))
-    if back:
-        raise Unavailable(f"shard {min(back)} is not lost any more: nothing is given up", hint="look again")
-
-
-async def _rebuilt(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebuilding) -> list[dict[str, Any]]:
-    await _until_made(leader, wanted, shown)
-    return [
-        {"shard": domain, "worker": leader.ledger.decided.placement[domain].worker, **_shown(each)}
-        for domain in wanted
-        for each in _told(leader, domain)
-    ]
-
-
-def _bases_of(leader: Leader, domain: DomainIndex) -> list[str]:
-    assert leader.recovery is not None
-    return leader.recovery.bases_of(domain)
-
-
-def _chosen(leader: Leader, shards: Sequence[int]) -> list[DomainIndex]:
-    lost = lost_shards(leader, shards)
-    known = f"lost: {', '.join(map(str, lost))}" if lost else "none is lost"
-    for shard in shards:
-        if shard not in lost:
-            raise BadRequest(
-                f"shard {shard} is not lost, and is not given up", hint=f"{known}; a worker has its data directory"
-            )
-    if not lost:
-        hint = "a shard is lost when no worker that is there has its data directory"
-        for shut in sorted(d for d in leader.closed if leader.taking.is_shut(d))[:1]:
-            hint += f"; to give shard {shut} up, which cannot be opened, name it: headrace rebuild {shut}"
-        raise BadRequest("no shard is lost", hint=hint)
-    return [domain for domain in lost if not shards or domain in shards]
-
-
-def _hosts(leader: Leader, wanted: Sequence[DomainIndex]) -> dict[DomainIndex, str]:
-    """A worker for each, by the usual rule, as if it had never been anywhere."""
-    placement = leader.ledger.decided.placement
-    hosts = place(
-        wanted,
-        leader.taking.takers(leader.fleet.names()),
-        {domain: replace(given, data="") if domain in wanted else given for domain, given in placement.items()},
-    )
-    if len(hosts) < len(wanted):
-        raise Unavailable("no worker is there that could take them", hint="start one, with a data directory of its own")
-    return hosts
-
-
-def _check_still_lost(leader: Leader, hosts: Mapping[DomainIndex, str]) -> None:
-    """A worker may have come back while others were asked."""
-    lost = lost_shards(leader, hosts)
-    for domain, worker in hosts.items():
-        if domain not in lost or worker not in leader.fleet.members:
-            raise Unavailable("workers came or went meanwhile: nothing is decided", hint="look again")
-
-
-async def _give_up(
-    leader: Leader, hosts: Mapping[DomainIndex, str], earlier: Clock, runs: str, shown: Rebuilding
-) -> None:
-    """Decide it, as of how far all that are there have heard when nothing more comes; ``earlier`` is what was known
-    already."""
-    shown.check()
-    heard = latest([earlier, await _heard(leader, hosts)])
-    members = leader.fleet.members
-
-    def decide(before: ClusterState) -> ClusterState:
-        # In here: ZooKeeper may have been waited for, too.
-        _check_still_lost(leader, hosts)
-        shown.check()
-        shown.decided = True
-        epoch = before.epoch + 1
-        given = {}
-        for domain, worker in hosts.items():
-            bases = _bases_of(leader, domain)
-            former = before.placement[domain].rebuild
-            # What was known when it was given up first, those who knew may have forgotten since.
-            known = latest([{b: heard[b] for b in bases if b in heard}, former.known if former is not None else {}])
-            given[domain] = Assignment(worker, epoch, members[worker].descriptor.data, Rebuild(epoch, known, runs))
-        return before.next_epoch({**before.placement, **given})
-
-    try:
-        await leader.ledger.amend(decide, patience=leader.settings.timing.commit_patience)
-    except Unavailable as error:
-        if shown.decided:
-            error.hint = "it may be decided all the same: look at the status when ZooKeeper is back"
-        raise
-    leader.rebuilds.forget(hosts)
-    if runs:
-        leader.rebuilds.refills.ask(shown)
-    leader.disturb(f"rebuilding shard {', '.join(map(str, hosts))} from the archive")
-
-
-async def _until_made(leader: Leader, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:
-    """Until they serve. Raises what keeps one from being made; the decision stands, and is tried again and again."""
-    pause = LOOK_FIRST
-    began, total = asyncio.get_running_loop().time(), shown.backfill.rows_total if shown.backfill is not None else 0
-    while True:
-        await asyncio.sleep(pause)
-        rows = sum(leader.rebuilds.rows.get(domain, 0) for domain in wanted)
-        left = (asyncio.get_running_loop().time() - began) * max(0, total - rows) / rows if rows else None
-        if shown.done < LAST:
-            shown.show(JobProgress(rows, total, seconds_left=left))
-        for domain in wanted:
-            if domain in leader.rebuilds.failed:
-                error = leader.rebuilds.failed[domain]
-                raise Unavailable(
-                    f"shard {domain} is given up, and cannot be rebuilt yet: {error.message}",
-                    hint="it is tried again until it can be; look at the status",
-                ) from error
-        if leader.calm:
-            return
-        if leader.is_over:
-            raise Unavailable("the leader is succeeded: the next one goes on with it", hint="look at the status")
-        made = [domain for domain in wanted if domain in leader.rebuilds.made]
-        if len(made) == len(wanted) and not leader.closed.keys() & set(wanted):
-            return  # Others may be closed still.
-        leader.look_again()
-        pause = min(2 * pause, LOOK_MAX)
-
-
-def _told(leader: Leader, domain: DomainIndex) -> Iterable[RebuiltTable]:
-    made = leader.rebuilds.made.get(domain)
-    return () if made is None else made.tables
 
 
 def _shown(each: RebuiltTable) -> dict[str, Any]:
@@ -352,15 +151,18 @@ REMEMBERED = 100
 class RebuildOperations:
     """Those of one leader, which ends them with itself: what it had not decided by then is not done."""
 
-    def __init__(self, leader: Leader) -> None:
+    def __init__(self, leader: LeaderPort, bulk: BulkSettings, files: JobFiles, outcomes: RebuildOutcomes) -> None:
         self._leader = leader
+        self._bulk = bulk
+        self._files = files
+        self._outcomes = outcomes
         self._numbers = itertools.count(1)
         self._all: dict[str, Rebuilding] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, shards: Sequence[int], known: Clock, by: By) -> Rebuilding:
-        """See ``rebuild_lost``, whose errors the answer has when it has ended."""
-        self._leader.serving()
+        """See ``_rebuild``, whose errors the answer has when it has ended."""
+        self._leader.ready()
         if self._leader.is_over:  # A task of after ``close`` would be nobody's.
             raise NoLeader("the leader is succeeded", hint="try again")
         named = ", ".join(map(str, shards)) or "all that are lost"
@@ -399,4 +201,181 @@ class RebuildOperations:
 
     async def _run(self, one: Rebuilding, shards: Sequence[int], known: Clock, by: By) -> None:
         with one.ending():
-            one.rebuilt = await rebuild_lost(self._leader, shards, known, by, one)
+            one.rebuilt = await self._rebuild(shards, known, by, one)
+
+    async def _rebuild(self, shards: Sequence[int], known: Clock, by: By, shown: Rebuilding) -> list[dict[str, Any]]:
+        """Give up the disks of shards, and have them rebuilt; () is all that are lost. ``known`` is what the operator
+        has, ``shown`` is told how far it is, and says whether it is to go on.
+
+        Answers for each base shard, as JSON: the worker; as of which ``position`` it was rebuilt; its ``rows``; the
+        greatest position that was ``known``; how many writes are ``lost`` for all that is known; ``by`` whom it was
+        folded.
+
+        :raises BadRequest: a shard is not lost, or cannot be had from the archive. Nothing is decided then.
+        :raises BulkFailed, Cancelled, ArchiveError: the archive was not folded. Nothing is decided then.
+        :raises Unavailable: it is decided, and could not be done (yet); the message says why.
+        """
+        wanted = self._chosen(shards)
+        hosts = self._hosts(wanted)
+        archived = await self._archived(hosts)
+        heard = latest([known, await fencing.heard_so_far(self._leader)])
+        way = await choose_way(self._bulk, by, archived)
+        shown.check()
+        shown.begin(way)
+        if way.folder is None:
+            await self._give_up(hosts, heard, "", shown)
+            return await self._rebuilt(wanted, shown)
+        assert self._bulk.archive is not None, "there is nothing to fold"
+        async with runs_of(self._bulk.archive, self._files, self._leader.ledger, shown) as runs:
+            with turn(self._outcomes.folding, shown.id):
+                await self._fold(way, runs, archived, shown)
+                shown.next()
+                hosts = self._hosts(wanted)  # That took its time: others may be there now, and know other positions.
+                await self._archived(hosts)
+                await self._give_up(hosts, heard, runs, shown)
+            return await self._rebuilt(wanted, shown)
+
+    async def _fold(
+        self, way: RebuildMethod, runs: str, archived: Mapping[DomainIndex, ArchivedShard], shown: Rebuilding
+    ) -> None:
+        positions = {
+            domain: {base: each.positions[base] for base in self._leader.bases_of(domain) if base in each.positions}
+            for domain, each in archived.items()
+        }
+        check = functools.partial(self._check_wanted, list(archived), shown)
+        assert self._bulk.archive is not None
+        await fold_lost(self._bulk.archive, self._leader.ledger.decided.shards, way, runs, positions, check, shown)
+
+    async def _archived(self, hosts: Mapping[DomainIndex, str]) -> dict[DomainIndex, ArchivedShard]:
+        """Archived positions that the shards' new workers find. Raises BadRequest where there are none, or no
+        archive."""
+        found: dict[DomainIndex, ArchivedShard] = {}
+        for domain, worker in hosts.items():
+            found[domain] = await self._leader.fleet.ask(worker, ArchivedShardRequest(domain))
+            if not found[domain].positions and self._leader.bases_of(domain):
+                raise BadRequest(
+                    f'nothing of shard {domain} is archived where worker "{worker}" looks for it',
+                    hint="bring the data directory back from a snapshot (docs/operations.md)",
+                )
+        return found
+
+    async def _heard(self, hosts: Mapping[DomainIndex, str]) -> Clock:
+        return await heard_at_last(self._leader, hosts, functools.partial(self._check_still_lost, hosts))
+
+    def _check_wanted(self, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:
+        """Raises what ends a job for shards."""
+        shown.check()
+        if self._leader.is_over:
+            raise Unavailable("the leader is succeeded: nothing is given up", hint="ask again")
+        back = set(wanted) - set(lost_shards(self._leader, wanted))
+        if back:
+            raise Unavailable(f"shard {min(back)} is not lost any more: nothing is given up", hint="look again")
+
+    async def _rebuilt(self, wanted: Sequence[DomainIndex], shown: Rebuilding) -> list[dict[str, Any]]:
+        await self._until_made(wanted, shown)
+        return [
+            {"shard": domain, "worker": self._leader.ledger.decided.placement[domain].worker, **_shown(each)}
+            for domain in wanted
+            for each in self._told(domain)
+        ]
+
+    def _chosen(self, shards: Sequence[int]) -> list[DomainIndex]:
+        lost = lost_shards(self._leader, shards)
+        known = f"lost: {', '.join(map(str, lost))}" if lost else "none is lost"
+        for shard in shards:
+            if shard not in lost:
+                raise BadRequest(
+                    f"shard {shard} is not lost, and is not given up", hint=f"{known}; a worker has its data directory"
+                )
+        if not lost:
+            hint = "a shard is lost when no worker that is there has its data directory"
+            for shut in sorted(d for d in self._leader.closed if self._leader.taking.is_shut(d))[:1]:
+                hint += f"; to give shard {shut} up, which cannot be opened, name it: headrace rebuild {shut}"
+            raise BadRequest("no shard is lost", hint=hint)
+        return [domain for domain in lost if not shards or domain in shards]
+
+    def _hosts(self, wanted: Sequence[DomainIndex]) -> dict[DomainIndex, str]:
+        """A worker for each, by the usual rule, as if it had never been anywhere."""
+        placement = self._leader.ledger.decided.placement
+        hosts = place(
+            wanted,
+            self._leader.taking.takers(self._leader.fleet.names()),
+            {domain: replace(given, data="") if domain in wanted else given for domain, given in placement.items()},
+        )
+        if len(hosts) < len(wanted):
+            raise Unavailable(
+                "no worker is there that could take them", hint="start one, with a data directory of its own"
+            )
+        return hosts
+
+    def _check_still_lost(self, hosts: Mapping[DomainIndex, str]) -> None:
+        """A worker may have come back while others were asked."""
+        lost = lost_shards(self._leader, hosts)
+        for domain, worker in hosts.items():
+            if domain not in lost or worker not in self._leader.fleet.members:
+                raise Unavailable("workers came or went meanwhile: nothing is decided", hint="look again")
+
+    async def _give_up(self, hosts: Mapping[DomainIndex, str], earlier: Clock, runs: str, shown: Rebuilding) -> None:
+        """Decide it, as of how far all that are there have heard when nothing more comes; ``earlier`` is what was known
+        already."""
+        shown.check()
+        heard = latest([earlier, await self._heard(hosts)])
+        members = self._leader.fleet.members
+
+        def decide(before: ClusterState) -> ClusterState:
+            # In here: ZooKeeper may have been waited for, too.
+            self._check_still_lost(hosts)
+            shown.check()
+            shown.decided = True
+            epoch = before.epoch + 1
+            given = {}
+            for domain, worker in hosts.items():
+                bases = self._leader.bases_of(domain)
+                former = before.placement[domain].rebuild
+                # What was known when it was given up first, those who knew may have forgotten since.
+                known = latest([{b: heard[b] for b in bases if b in heard}, former.known if former is not None else {}])
+                given[domain] = Assignment(worker, epoch, members[worker].descriptor.data, Rebuild(epoch, known, runs))
+            return before.next_epoch({**before.placement, **given})
+
+        try:
+            await self._leader.decide(decide)
+        except Unavailable as error:
+            if shown.decided:
+                error.hint = "it may be decided all the same: look at the status when ZooKeeper is back"
+            raise
+        self._outcomes.forget(hosts)
+        if runs:
+            self._outcomes.refills.ask(shown)
+        self._leader.disturb(f"rebuilding shard {', '.join(map(str, hosts))} from the archive")
+
+    async def _until_made(self, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:
+        """Until they serve. Raises what keeps one from being made; the decision stands, and is tried again and
+        again."""
+        pause = LOOK_FIRST
+        began, total = asyncio.get_running_loop().time(), shown.backfill.rows_total if shown.backfill is not None else 0
+        while True:
+            await asyncio.sleep(pause)
+            rows = sum(self._outcomes.rows.get(domain, 0) for domain in wanted)
+            left = (asyncio.get_running_loop().time() - began) * max(0, total - rows) / rows if rows else None
+            if shown.done < LAST:
+                shown.show(JobProgress(rows, total, seconds_left=left))
+            for domain in wanted:
+                if domain in self._outcomes.failed:
+                    error = self._outcomes.failed[domain]
+                    raise Unavailable(
+                        f"shard {domain} is given up, and cannot be rebuilt yet: {error.message}",
+                        hint="it is tried again until it can be; look at the status",
+                    ) from error
+            if self._leader.is_calm:
+                return
+            if self._leader.is_over:
+                raise Unavailable("the leader is succeeded: the next one goes on with it", hint="look at the status")
+            made = [domain for domain in wanted if domain in self._outcomes.made]
+            if len(made) == len(wanted) and not self._leader.closed.keys() & set(wanted):
+                return  # Others may be closed still.
+            self._leader.look_again()
+            pause = min(2 * pause, LOOK_MAX)
+
+    def _told(self, domain: DomainIndex) -> Iterable[RebuiltTable]:
+        made = self._outcomes.made.get(domain)
+        return () if made is None else made.tables

@@ -29,7 +29,7 @@ from worker.protocol.operations import ArchivePositions, ArchiveRequest
 from worker.protocol.schema_version import version_of
 
 if TYPE_CHECKING:
-    from controller.cluster.leader.leader import Leader
+    from controller.cluster.leader.port import LeaderPort
 
 TRIES = 10
 AGAIN_SECONDS = 0.2
@@ -135,7 +135,7 @@ async def archive_cluster(directory: Directory, connections: Connections) -> Arc
     return await cut_cluster(look, ask, keep_in_archive())
 
 
-async def archive_led(leader: Leader, retention: float | None, *, urgent: bool = True) -> ArchivedPositions:
+async def archive_led(leader: LeaderPort, retention: float | None, *, urgent: bool = True) -> ArchivedPositions:
     """The same by the leader; what is ``urgent`` takes no rests. Raises Deposed where it leads no more."""
 
     async def look() -> Decided:

@@ -64,12 +64,11 @@ def files(monkeypatch: pytest.MonkeyPatch) -> Files:
 
 
 class Leader:
-    """As far as ``runs_of`` knows one."""
+    """As far as files are cleared away by one."""
 
     def __init__(self, book: Book) -> None:
         self.files = JobFiles()
         self.ledger = book
-        self.settings: Any = type("Settings", (), {"bulk": type("Bulk", (), {"archive": ARCHIVE})})
 
 
 def clearing(book: Book, scenario: Any) -> None:
@@ -126,7 +125,7 @@ def test_nothing_goes_while_nobody_knows_what_is_decided(files: Files) -> None:
 
     async def scenario(leader: Any) -> None:
         shown = Rebuilding("8-r1", "", "running", decided=True)
-        async with runs_of(leader, shown):
+        async with runs_of(ARCHIVE, leader.files, leader.ledger, shown):
             files.put(RUNS, "8-r1")
         await asyncio.sleep(1.0)
         assert files.ids(RUNS) == ["7-r1", "8-r1"], "the write whose answer was lost may have named them"
@@ -145,7 +144,7 @@ def test_nothing_goes_while_nobody_knows_what_is_decided(files: Files) -> None:
 @pytest.mark.parametrize("decided", [True, False])
 def test_an_owner_removes_what_no_decision_names(files: Files, decided: bool) -> None:
     async def broken_off(leader: Any) -> None:
-        async with runs_of(leader, Rebuilding("8-r1", "", "running", decided=decided)):
+        async with runs_of(ARCHIVE, leader.files, leader.ledger, Rebuilding("8-r1", "", "running", decided=decided)):
             files.put(RUNS, "8-r1", "8-r2", "9-r1")
             raise ZeroDivisionError
 

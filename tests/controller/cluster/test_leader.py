@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.leader.placing import drain, undrain
+from controller.cluster.leader.draining import drain, undrain
 from domains.errors import BadRequest, NoLeader, Unavailable
 from domains.plan.commands import Feed
 from domains.plan.graph import DomainIndex

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.cluster.leader.placing import drain
+from controller.cluster.leader.draining import drain
 from tests.controller.cluster.memory_workers import simulated
 from tests.controller.cluster.voting_program import placement, started
 from worker.protocol.messages import OpenDomain
