@@ -34,9 +34,10 @@ from controller.statements.sequence import Statements, now
 from controller.statements.sharded_write import write_numbered, write_parts
 from domains.errors import BadRequest, ReadTimeout
 from domains.language.types import TableSchema
-from domains.plan.graph import NodeIndex, Reader
+from domains.plan.graph import NodeIndex
 from domains.plan.packets import Clock, Once, Operation, Written
 from domains.plan.sharding import physical
+from domains.plan.traits import is_reader
 from domains.store.streams import check_name
 from migrations.change import BASES
 from migrations.flow.explain import explain
@@ -105,7 +106,7 @@ class Serving(ABC):
         if index is None or self.is_unbuilt(index):
             return ViewLookup(info, Binding(planned.name, planned.reader, planned.parameters), (), self.hosts)
         node, sharding = state.flow.node(index), state.flow.sharding[index]
-        assert isinstance(node.operator, Reader)
+        assert is_reader(node.operator)
         binding = Binding(planned.name, node.operator, planned.parameters)
         numbers = zip(state.flow.places(index), sharding.numbers, strict=True)
         shards = tuple(self.hosts.reader(node, at, state.flow.bases_of(index, number)) for at, number in numbers)

@@ -8,8 +8,9 @@ from typing import Any
 import psutil
 
 from domains.language.types import TableSchema
-from domains.plan.graph import DomainIndex, Egress, Ingress, Node, NodeIndex, Reader
+from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import receiver_of, sender_of
+from domains.plan.traits import is_egress, is_ingress, is_reader
 from migrations.flow.dataflow import Dataflow as Flow
 from migrations.flow.explain import operator_text, sharding_text, state_text
 from migrations.flow.plan import State
@@ -82,7 +83,7 @@ def readers_of(flow: Flow) -> Iterator[tuple[str, Node]]:
     """The readers of all views, each with its view's name as the user wrote it."""
     for index in flow.readers.values():
         node = flow.node(index)
-        assert isinstance(node.operator, Reader)
+        assert is_reader(node.operator)
         yield node.operator.view, node
 
 
@@ -140,9 +141,9 @@ def graph_of(flow: Flow, held: Held) -> dict[str, Any]:
             "stands_in": flow.places(node.index),
             "operator": type(node.operator).__name__.lower(),
             "text": operator_text(flow, node),
-            "view": node.operator.view if isinstance(node.operator, Reader) else None,
+            "view": node.operator.view if is_reader(node.operator) else None,
             "columns": [{"name": column.name, "type": column.type.name} for column in node.columns],
-            "materialization": node.materialization.value if not isinstance(node.operator, Egress) else "none",
+            "materialization": node.materialization.value if not is_egress(node.operator) else "none",
             "state": state_text(node).strip(),
             "sharding": sharding_text(flow, node.index) or None,
             "reason": node.reason or None,
@@ -152,7 +153,7 @@ def graph_of(flow: Flow, held: Held) -> dict[str, Any]:
         for node in flow.nodes.values()
     ]
     edges = [
-        {"from": parent, "to": node.index, "link": isinstance(node.operator, Ingress)}
+        {"from": parent, "to": node.index, "link": is_ingress(node.operator)}
         for node in flow.nodes.values()
         for parent in node.parents
     ]

@@ -27,7 +27,7 @@ from domains.language.encoding import decode_key
 from domains.language.json_rows import json_value
 from domains.language.schema_json import schema_to_json
 from domains.language.types import Row, TableSchema
-from domains.plan.graph import Reader
+from domains.plan.traits import is_reader
 from migrations.catalog import ViewDefinition
 from migrations.flow.plan import State
 from migrations.parse.reading import faithful
@@ -116,7 +116,7 @@ def head_of(state: State, view: str) -> dict[str, Any]:
     planned, info = view_of(state, view), info_of(state, view.lower())
     definition = state.catalog.views[view.lower()]
     node = state.flow.node(state.flow.readers[view.lower()])
-    assert isinstance(node.operator, Reader)
+    assert is_reader(node.operator)
     views, tables = _read_by(state, definition)
     return {
         "view": definition.name,

@@ -38,6 +38,7 @@ from domains.plan.commands import (
 )
 from domains.plan.graph import Materialization, Node
 from domains.plan.packets import Effect, Filled, Read, Reply
+from domains.plan.traits import is_base, is_ingress
 
 DONE = Progress(0, True)
 
@@ -87,7 +88,7 @@ def _rewidth(domain: Domain, table: str) -> None:
     """Running bases keep their columns; only how they are cut out of the stored row is worked out anew."""
     width = len(domain.store.table(table).schema.columns)
     for vertex in domain.vertices.bases.get(table, ()):
-        assert isinstance(vertex.node.operator, graph.Base)
+        assert is_base(vertex.node.operator)
         vertex.operator = type(vertex.operator)(vertex.node.operator, width)  # type: ignore[call-arg]
         vertex.operator.bind(vertex)
 
@@ -104,9 +105,9 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
         vertex = domain.vertices.add(node)
         added.append(vertex)
         own: Origins = {}
-        if isinstance(node.operator, graph.Base):
+        if is_base(node.operator):
             own = {domain.base_name(domain.store.table(node.operator.table).schema): frozenset((None,))}
-        elif isinstance(node.operator, graph.Ingress):
+        elif is_ingress(node.operator):
             routes = incoming.get(node.index, [])  # None in a task: it stands for state that is somewhere else.
             links = tuple(route.link for route in routes)
             domain.ingresses.sources[vertex] = IngressSources(links, node.operator.by)
@@ -127,7 +128,7 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
 
 def _index_base(domain: Domain, node: Node) -> None:
     """Declare the indexes that a base needs; rows stored before enter them by ``BuildIndex``."""
-    if isinstance(node.operator, graph.Base):
+    if is_base(node.operator):
         table = domain.store.table(node.operator.table)
         for columns in node.indexes:
             stored = tuple(node.operator.columns[column] for column in columns)

@@ -20,8 +20,9 @@ from domains.operators.operator import Found, Vertex
 from domains.operators.state import Index, RowIndex
 from domains.plan.commands import Part
 from domains.plan.deltas import consolidate
-from domains.plan.graph import Aggregate, Columns, Ingress, NodeIndex
+from domains.plan.graph import Columns, NodeIndex
 from domains.plan.packets import LinkId
+from domains.plan.traits import is_ingress, traits_of
 
 ReaderRows = Callable[[NodeIndex, Row], Iterable[Delta] | None]
 """The reader map's rows for a key; None for a hole."""
@@ -36,7 +37,7 @@ def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
         for index in vertex.indexes.values():
             assert index.bytes >= 0, f"{vertex} accounts {index.bytes} bytes"
             assert index.bytes or not len(index), f"{vertex} accounts no bytes for {len(index)} entries"
-            if isinstance(vertex.node.operator, Ingress):
+            if is_ingress(vertex.node.operator):
                 continue
             if not index.partial:
                 _check_full(domain, vertex, index, reader_rows)
@@ -79,13 +80,14 @@ def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: Reade
     """All of it at once. What a full index is keyed by need not be such that its operator could compute one key."""
     where = f"domain {domain.index}: {vertex}, which is full,"
     groups = next((each for each in vertex.indexes.values() if not isinstance(each, RowIndex)), None)
-    descriptor, places = vertex.node.operator, index.columns
+    places = index.columns
     if groups is not None and isinstance(index, RowIndex):
         material: Found = _all_of(groups)  # Further indexes of an aggregate have the rows that its groups show.
     else:
         (material,) = vertex.operator.compute(_Whole(domain.store), (), [()])
-        if isinstance(descriptor, Aggregate):
-            places = tuple(descriptor.group[at] for at in index.columns)
+        traits = traits_of(vertex.node.operator)
+        if traits.groups_by is not None:
+            (places,) = traits.origins(index.columns, [len(parent.node.columns) for parent in vertex.parents])
     if material is None:
         return  # It stands on what another domain sends and this one does not keep.
     if isinstance(vertex.operator, ReaderOperator):

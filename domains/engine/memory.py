@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import assert_never
 
 from domains.engine.forward import ForwardPass
-from domains.language.expressions import Field
-from domains.operators.join import LEFT, RIGHT, side_columns
 from domains.operators.operator import Vertex
-from domains.plan import graph
 from domains.plan.graph import Columns
+from domains.plan.traits import COMPUTED, traits_of
 
 # Reads that hit tell only the reader. What its key pins above is as recent as the key itself.
 #
@@ -56,30 +53,16 @@ def sole_reader(vertex: Vertex) -> Vertex | None:
         new = [child for child in one.children if child not in seen]
         seen.update(new)
         below.extend(new)
-    return leaf if leaf is not None and isinstance(leaf.node.operator, graph.Reader) else None
+    return leaf if leaf is not None and leaf.is_reader else None
 
 
 def _sources(vertex: Vertex, columns: Columns) -> list[tuple[Vertex, Columns]]:
     """The parents, and where the columns stand there; those that do not have all of them are left out."""
-    operator, parents = vertex.node.operator, vertex.parents
-    match operator:
-        case graph.Project(expressions=expressions):
-            fields = [expressions[column] for column in columns]
-            above = tuple(field.position for field in fields if isinstance(field, Field))
-            return [(parents[0], above)] if len(above) == len(columns) else []
-        case graph.Aggregate(group=group):
-            known = all(column < len(group) for column in columns)
-            return [(parents[0], tuple(group[column] for column in columns))] if known else []
-        case graph.Join(kind=kind, left_on=left_on, right_on=right_on):
-            width = len(parents[LEFT].node.columns)
-            sides = [(side, side_columns(kind, (left_on, right_on), width, columns, side)) for side in (LEFT, RIGHT)]
-            return [(parents[side], above) for side, above in sides if -1 not in above]
-        case graph.Base() | graph.Ingress():
-            return []
-        case graph.Filter() | graph.Union() | graph.TopK() | graph.Egress() | graph.Reader():
-            return [(parent, columns) for parent in parents]
-        case _:
-            assert_never(operator)
+    parents = vertex.parents
+    if not parents:
+        return []
+    above = traits_of(vertex.node.operator).origins(columns, [len(parent.node.columns) for parent in parents])
+    return [(parent, own) for parent, own in zip(parents, above, strict=True) if COMPUTED not in own]
 
 
 Place = tuple[Vertex, Columns]

@@ -14,6 +14,7 @@ from domains.operators.state import Index, RowIndex
 from domains.operators.topk import TopKOperator
 from domains.plan import graph
 from domains.plan.graph import Columns, Materialization, Node, NodeIndex
+from domains.plan.traits import is_base, is_ingress
 from domains.store.storage import Store
 
 _bytes = attrgetter("bytes")
@@ -51,14 +52,14 @@ class Vertices:
         return sum(index.bytes for index in self._indexes if not index.partial)
 
     def add(self, node: Node) -> Vertex:
-        parents = [] if isinstance(node.operator, graph.Ingress) else [self._by_index[p] for p in node.parents]
+        parents = [] if is_ingress(node.operator) else [self._by_index[p] for p in node.parents]
         self._rank += 1
         vertex = Vertex(node, self._operator(node, parents), parents, self._rank)
         vertex.operator.bind(vertex)
         self._by_index[node.index] = vertex
         for parent in dict.fromkeys(parents):
             parent.children.append(vertex)
-        if isinstance(node.operator, graph.Base):
+        if is_base(node.operator):
             self.bases.setdefault(node.operator.table, []).append(vertex)
         elif node.materialization is not Materialization.NONE:
             partial = node.materialization is Materialization.PARTIAL
@@ -93,7 +94,7 @@ class Vertices:
         assert not vertex.children, f"{vertex} still has children"
         for parent in dict.fromkeys(vertex.parents):
             parent.children.remove(vertex)
-        if isinstance(vertex.node.operator, graph.Base):
+        if is_base(vertex.node.operator):
             self.bases[vertex.node.operator.table].remove(vertex)
         if vertex.indexes:
             self._indexes = [index for each in self for index in each.indexes.values()]

@@ -27,8 +27,7 @@ from domains.plan import graph
 from domains.plan.deltas import Entry, add_row, group_by_key, key_function
 from domains.plan.graph import Columns, JoinKind
 from domains.plan.packets import Pattern
-
-LEFT, RIGHT = 0, 1
+from domains.plan.traits import LEFT, RIGHT, side_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,23 +267,6 @@ def _join_key_of(pattern: Pattern, on: Columns) -> Row | None:
         else:
             return None
     return None if None in values else tuple(values)  # type: ignore[arg-type]
-
-
-def side_columns(kind: JoinKind, on: tuple[Columns, Columns], left_width: int, columns: Columns, side: int) -> Columns:
-    """For each output column, its position on ``side``, or -1. An inner join's join columns are on both sides; a left
-    join's right columns may be NULL where the right side has no such row, which only a check after the join can tell.
-    """
-    result = []
-    for column in columns:
-        own = LEFT if column < left_width else RIGHT
-        local = column if own == LEFT else column - left_width
-        if own == side:
-            result.append(local)
-        elif local in on[own] and (kind is JoinKind.INNER or side == LEFT):
-            result.append(on[side][on[own].index(local)])
-        else:
-            result.append(-1)
-    return tuple(result)
 
 
 def make_drive(join: JoinOperator, columns: Columns, side: int) -> Drive:

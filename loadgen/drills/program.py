@@ -44,13 +44,10 @@ BASE_VIEWS = ("EntriesOf", "RevisionOf")
 
 def keys_of(view: str) -> range | tuple[None]:
     """All keys of a view that has keys; else the one that is none."""
-    match PARAMETERS.get(view, "id"):
-        case "":
-            return (None,)
-        case "user_id":
-            return range(USERS)
-        case _:
-            return range(STORIES)
+    parameter = PARAMETERS.get(view, "id")
+    if not parameter:
+        return (None,)
+    return range(USERS if parameter == "user_id" else STORIES)
 
 
 def read(view: str, key: int | None, token: str | None = None) -> HttpRequest:

@@ -20,33 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
 
-from domains.language.rewriting import fields_of
 from domains.language.types import Delta, TableSchema
 from domains.plan.commands import AddNodes, Route
 from domains.plan.deltas import Entry, add_row
 from domains.plan.graph import (
-    Aggregate,
-    Base,
     Columns,
     DomainIndex,
-    Egress,
-    Filter,
     Ingress,
-    Join,
-    JoinKind,
     Materialization,
     Node,
     NodeIndex,
-    Project,
-    Reader,
-    TopK,
-    Union,
 )
 from domains.plan.graph import Materialization as Kept
 from domains.plan.packets import lane_of, receiver_of, sender_of
 from domains.plan.sharding import base_shard
+from domains.plan.traits import is_base, is_egress, is_ingress, is_reader, traits_of
 from migrations.backfill.job import Flow, JobStage, StageSink, Task, TaskTable
 from migrations.flow.dataflow import Dataflow
 from migrations.flow.plan import MigrationPlan
@@ -77,39 +66,14 @@ def columns_read(nodes: Sequence[Node]) -> dict[str, frozenset[int]]:
         of_node = wanted[node.index]
         if node.materialization is not Materialization.NONE or node.index in ends:
             of_node.update(range(widths[node.index]))
-        if isinstance(node.operator, Base):
+        if is_base(node.operator):
             stored = node.operator.columns
             read.setdefault(node.operator.table, set()).update(stored[column] for column in of_node)
-        elif not isinstance(node.operator, Ingress):
-            parents = _of_parents(node, of_node, [widths[parent] for parent in node.parents])
+        elif not is_ingress(node.operator):
+            parents = traits_of(node.operator).reads(of_node, [widths[parent] for parent in node.parents])
             for parent, columns in zip(node.parents, parents, strict=True):
                 wanted[parent].update(columns)
     return {table: frozenset(columns) for table, columns in read.items()}
-
-
-def _of_parents(node: Node, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
-    """Of each parent the columns that these of the node depend on, and those that decide which rows it has."""
-    match node.operator:
-        case Filter(predicate=predicate):
-            return [wanted | fields_of(predicate)]
-        case Project(expressions=expressions):
-            return [set[int]().union(*map(fields_of, expressions))]
-        case Union():
-            return [wanted for _ in node.parents]
-        case Join(left_on=left_on, right_on=right_on, residual=residual):
-            both = wanted | (fields_of(residual) if residual is not None else set())
-            width = widths[0]
-            left, right = ({c for c in both if c < width}, {c - width for c in both if c >= width})
-            return [left | set(left_on), right | set(right_on)]
-        case Aggregate(group=group, calls=calls):
-            ordered = {term.column for call in calls for term in call.order}
-            return [{*group, *(call.argument for call in calls if call.argument is not None), *ordered}]
-        case TopK() | Egress() | Reader():  # Rows are ranked whole, and leave the domain whole.
-            return [set(range(width)) for width in widths]
-        case Base() | Ingress():
-            return []
-        case _:
-            assert_never(node.operator)
 
 
 def pruned(rows: Iterable[Delta], columns: Columns, width: int) -> list[Delta]:
@@ -150,9 +114,9 @@ def bases_below(flow: Dataflow, plan: MigrationPlan) -> dict[str, DomainIndex]:
 def _bases(graph: _Graph) -> dict[str, DomainIndex]:
     flow = graph.flow
     return {
-        base_shard(node.operator.table, node.operator.generation, domain % flow.shards, flow.shards): domain
+        base_shard(operator.table, operator.generation, domain % flow.shards, flow.shards): domain
         for index, domain in graph.needed
-        if isinstance((node := flow.nodes[index]).operator, Base)
+        if is_base(operator := flow.nodes[index].operator)
     }
 
 
@@ -205,7 +169,7 @@ class _Graph:
                     self.standing[place] = None
                 elif place in needed:
                     self.needed[place] = None
-                    if place in self.added and not isinstance(node.operator, Base):
+                    if place in self.added and not is_base(node.operator):
                         self.building[place] = None
                     self.levels[node.index] = self._level(node)
 
@@ -218,7 +182,7 @@ class _Graph:
             if place in needed or place in standing:
                 continue
             node = self.flow.nodes[place[0]]
-            held = node.materialization is not Kept.NONE and not isinstance(node.operator, Egress)
+            held = node.materialization is not Kept.NONE and not is_egress(node.operator)
             if held and place not in self.added and self.cut:
                 standing.add(place)
                 continue
@@ -227,13 +191,13 @@ class _Graph:
         return needed, standing
 
     def _above(self, node: Node, domain: DomainIndex) -> list[Place]:
-        if not isinstance(node.operator, Ingress):
+        if not is_ingress(node.operator):
             return [(parent, domain) for parent in node.parents]
         routes = self.flow.routes[node.index]
         return [(route.egress, sender_of(route.link)) for route in routes if receiver_of(route.link) == domain]
 
     def _level(self, node: Node) -> int:
-        if isinstance(node.operator, Ingress):
+        if is_ingress(node.operator):
             return lane_of(self.flow.routes[node.index][0].link) + 1
         return max((self.levels.get(parent, 0) for parent in node.parents), default=0)
 
@@ -249,7 +213,7 @@ class _Graph:
             index = pending.pop()
             if index not in reached:
                 reached.add(index)
-                if (index, domain) not in self.standing and not isinstance(self.flow.nodes[index].operator, Ingress):
+                if (index, domain) not in self.standing and not is_ingress(self.flow.nodes[index].operator):
                     pending.extend(self.flow.nodes[index].parents)
         return [
             _empty(node) if (node.index, domain) in self.standing else node
@@ -281,7 +245,11 @@ class _Tasks:
 
     def task(self, wanted: list[NodeIndex]) -> Task:
         flow = self._flow
-        sinks = [self._sink(index) for index in wanted if isinstance(flow.nodes[index].operator, (Egress, Reader))]
+        sinks = [
+            self._sink(index)
+            for index in wanted
+            if (is_egress(flow.nodes[index].operator) or is_reader(flow.nodes[index].operator))
+        ]
         gone = {sink.node for sink in sinks if sink.from_state}
         nodes = tuple(node for node in self._graph.within(wanted, self._domain) if node.index not in gone)
         incoming = tuple(
@@ -314,9 +282,9 @@ class _Tasks:
         return StageSink(
             index,
             parent,
-            self._routes(index) if isinstance(node.operator, Egress) else (),
+            self._routes(index) if is_egress(node.operator) else (),
             from_state=above.materialization is Kept.FULL,
-            grows=all(_keeps_growing(each) for each in inside),
+            grows=all(traits_of(each.operator).grows for each in inside),
         )
 
     def _routes(self, egress: NodeIndex) -> tuple[Route, ...]:
@@ -330,7 +298,7 @@ class _Tasks:
     def _tables(self, nodes: Iterable[Node]) -> Iterable[TaskTable]:
         """In the order of feeding, small ones first: of the last one the fewest look-ups are left that need it."""
         nodes = list(nodes)
-        tables = dict.fromkeys(node.operator.table for node in nodes if isinstance(node.operator, Base))
+        tables = dict.fromkeys(node.operator.table for node in nodes if is_base(node.operator))
         generations = {table: self._schemas[table].generation for table in tables}
         base_of = {table: base_shard(table, generations[table], self._shard, self._flow.shards) for table in tables}
         order = sorted(tables, key=lambda table: (self._rows.get(base_of[table], 0), table))
@@ -340,14 +308,6 @@ class _Tasks:
             # What is kept is kept by its primary key.
             columns = read[table].union(schema.primary_key if kept else ())
             yield TaskTable(base_of[table], schema, kept, tuple(sorted(columns)))
-
-
-def _keeps_growing(node: Node) -> bool:
-    """Whether insertions into its parents never take one of its rows back."""
-    operator = node.operator
-    if isinstance(operator, Join):
-        return operator.kind is JoinKind.INNER
-    return isinstance(operator, (Base, Filter, Project, Union, Ingress, Egress, Reader))
 
 
 def _looked_up(nodes: list[Node], table: str, later: set[str]) -> bool:
@@ -363,18 +323,19 @@ def _looked_up(nodes: list[Node], table: str, later: set[str]) -> bool:
     """By node, the tables whose rows reach it."""
     grows: dict[NodeIndex, bool] = {}
     for index, node in inside.items():
+        traits = traits_of(node.operator)
         above = [parent for parent in node.parents if parent in inside]
-        own = {node.operator.table} if isinstance(node.operator, Base) else set()
+        own = {node.operator.table} if is_base(node.operator) else set()
         fed[index] = own.union(*(fed[parent] for parent in above))
         held = node.materialization is not Kept.NONE
         seen[index] = set() if held else own.union(*(seen[parent] for parent in above))
-        grows[index] = _keeps_growing(node) and all(grows[parent] for parent in above)
-        if isinstance(node.operator, Join):
+        grows[index] = traits.grows and all(grows[parent] for parent in above)
+        if traits.matching is not None:
             left, right = node.parents
             if table in seen[left] and not later.isdisjoint(fed[right]):
                 return True
-            if table in seen[right] and (node.operator.kind is JoinKind.LEFT or not later.isdisjoint(fed[left])):
+            if table in seen[right] and (traits.matching.outer or not later.isdisjoint(fed[left])):
                 return True
-        if isinstance(node.operator, TopK) and table in seen[above[0]] and not grows[above[0]]:
+        if traits.refills and table in seen[above[0]] and not grows[above[0]]:
             return True
     return False

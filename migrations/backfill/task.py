@@ -32,9 +32,10 @@ from domains.language.types import Delta, Row, TableSchema
 from domains.operators.operator import Vertex
 from domains.plan.commands import Activate, AddNodes, Feed, Route
 from domains.plan.deltas import Entry, add_row
-from domains.plan.graph import Aggregate, Base, Columns, DomainIndex, Ingress, NodeIndex, TopK
+from domains.plan.graph import Columns, DomainIndex, NodeIndex
 from domains.plan.packets import Effect, LinkId, LinkUpdate, Publish, Send
 from domains.plan.sharding import shard_of
+from domains.plan.traits import is_base, is_ingress, traits_of
 from domains.store.memory_store import MemoryStore, MemoryTable
 from domains.store.row_types import RowTypes
 from migrations.backfill.job import Flow, StageSink, Task, TaskTable
@@ -222,13 +223,13 @@ def gates_of(task: Task) -> dict[NodeIndex, set[str]]:
     born: set[NodeIndex] = set()
     gates: dict[NodeIndex, set[str]] = {}
     for node in task.nodes:
-        operator = node.operator
-        above = [] if isinstance(operator, Ingress) else node.parents
-        own = {operator.table} if isinstance(operator, Base) else set()
+        operator, traits = node.operator, traits_of(node.operator)
+        above = [] if is_ingress(operator) else node.parents
+        own = {operator.table} if is_base(operator) else set()
         fed[node.index] = own.union(*(fed[parent] for parent in above))
-        if (isinstance(operator, Aggregate) and operator.scalar) or not born.isdisjoint(above):
+        if traits.row_over_nothing or not born.isdisjoint(above):
             born.add(node.index)
-        elif isinstance(operator, (Aggregate, TopK)):
+        elif traits.groups_by is not None and not traits.grows:
             gates[node.index] = fed[node.index]
     return gates
 

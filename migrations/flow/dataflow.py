@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from domains.plan.commands import Route
-from domains.plan.graph import Base, DomainIndex, Ingress, Materialization, Node, NodeIndex, Sharding
+from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex, Sharding
 from domains.plan.packets import receiver_of
 from domains.plan.sharding import base_shard, physical
+from domains.plan.traits import is_base, is_ingress
 from migrations.catalog import Catalog
 
 Placement = Callable[[Node], DomainIndex]
@@ -89,9 +90,9 @@ class Dataflow:
         pending, reached = [index], {index}
         while pending:
             node = self.nodes[pending.pop()]
-            if isinstance(node.operator, Base):
+            if is_base(node.operator):
                 found.add(base_shard(node.operator.table, node.operator.generation, shard, self.shards))
-            elif isinstance(node.operator, Ingress):
+            elif is_ingress(node.operator):
                 here = physical(node.domain, shard, self.shards)
                 for route in self.routes[node.index]:
                     if receiver_of(route.link) == here:
@@ -144,7 +145,7 @@ def late_parts(flow: Dataflow, catalog: Catalog, rows: Mapping[str, int]) -> lis
     part_of: dict[NodeIndex, list[NodeIndex]] = {}
     for index, node in flow.nodes.items():
         above = list({id(part): part for parent in node.parents if (part := part_of.get(parent))}.values())
-        full = node.materialization is Materialization.FULL and not isinstance(node.operator, Base)
+        full = node.materialization is Materialization.FULL and not is_base(node.operator)
         if above or full:
             whole = [*(each for part in above for each in part), index]
             part_of.update(dict.fromkeys(whole, whole))
@@ -163,5 +164,5 @@ def _ad_hoc(part: LatePart, catalog: Catalog) -> bool:
 
 def _rows_below(part: LatePart, flow: Dataflow, rows: Mapping[str, int]) -> int:
     above = set().union(*(flow.ancestors(index) for index in part.nodes))
-    bases = {node.operator.table for index in above if isinstance((node := flow.nodes[index]).operator, Base)}
+    bases = {operator.table for index in above if is_base(operator := flow.nodes[index].operator)}
     return sum(rows.get(table, 0) for table in bases)

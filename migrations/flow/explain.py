@@ -15,28 +15,10 @@ In a deployment of several shards it also says how nodes stand in them, where th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
-from domains.language.description import describe
-from domains.plan.graph import (
-    Aggregate,
-    AggregateCall,
-    Base,
-    Columns,
-    Egress,
-    Filter,
-    Ingress,
-    Join,
-    JoinKind,
-    Node,
-    NodeIndex,
-    OrderTerm,
-    Project,
-    Reader,
-    TopK,
-    Union,
-)
+from domains.plan.graph import Columns, Node, NodeIndex
 from domains.plan.graph import Materialization as Kept
+from domains.plan.traits import is_base, is_egress, is_ingress, is_reader, traits_of
 from migrations.flow.dataflow import Dataflow
 
 
@@ -64,49 +46,21 @@ def _write(flow: Dataflow, index: NodeIndex, first: str, rest: str, seen: set[No
 def operator_text(flow: Dataflow, node: Node) -> str:
     """One operator in symbols, with the names of its parents' columns."""
     names = [[column.name for column in flow.node(parent).columns] for parent in node.parents]
-    operator = node.operator
-    match operator:
-        case Base(table=table):
-            return table
-        case Filter(predicate=predicate):
-            return f"σ {describe(predicate, names[0])}"
-        case Project(expressions=expressions):
-            return f"π {', '.join(describe(e, names[0]) for e in expressions)}"
-        case Union():
-            return "∪"
-        case Join(kind=kind, left_on=left_on, right_on=right_on, residual=residual):
-            on = [f"{names[0][a]} = {names[1][b]}" for a, b in zip(left_on, right_on, strict=True)]
-            if residual is not None:
-                on.append(describe(residual, names[0] + names[1]))
-            symbol = "⋈" if kind is JoinKind.INNER else "⟕"
-            return f"{symbol} {' AND '.join(on)}" if on else "×"
-        case Aggregate(group=group, calls=calls):
-            functions = [_call_text(call, names[0]) for call in calls]
-            return f"γ {', '.join(names[0][c] for c in group) or '()'}" + (f"; {', '.join(functions)}" if calls else "")
-        case TopK(group=group, order=order, limit=limit, offset=offset):
-            each = f" of each {', '.join(names[0][c] for c in group)}" if group else ""
-            skipped = f" after {offset}" if offset else ""
-            return f"τ {limit}{skipped}{each}{_order_text(order, names[0])}"
-        case Ingress(source=source):
-            return f"ingress of {source}, domain {node.domain}"
-        case Egress():
-            return f"egress, domain {node.domain}"
-        case Reader(view=view, order=order):
-            return f"reader {view}{_order_text(order, names[0])}"
-        case _:
-            assert_never(operator)
+    text = traits_of(node.operator).text(names)
+    is_link = is_ingress(node.operator) or is_egress(node.operator)
+    return f"{text}, domain {node.domain}" if is_link else text
 
 
 def state_text(node: Node) -> str:
     """What the node keeps, by which columns, and why it is full."""
     names = [column.name for column in node.columns]
     by = ", ".join(_columns_text(columns, names) for columns in node.indexes)
-    if isinstance(node.operator, Reader) and node.operator.seek:
+    if is_reader(node.operator) and node.operator.seek:
         by += f", sought by {_columns_text(node.operator.seek, names)}"
-    if isinstance(node.operator, Base):
+    if is_base(node.operator):
         key = _columns_text(node.operator.primary_key, names) if node.operator.primary_key else "a bag"
         return f"  base, {key}" + (f", indexed by {by}" if by else "")
-    if node.materialization is Kept.NONE or isinstance(node.operator, Egress):
+    if node.materialization is Kept.NONE or is_egress(node.operator):
         return ""
     if node.materialization is Kept.FULL:
         return f"  full by {by}: {node.reason}" if by else f"  full: {node.reason}"
@@ -116,9 +70,10 @@ def state_text(node: Node) -> str:
 def sharding_text(flow: Dataflow, index: NodeIndex) -> str:
     """How a node stands in the shards, where it does not just stand as its parents; empty with one shard."""
     node, sharding = flow.node(index), flow.sharding[index]
-    if flow.shards == 1 or not isinstance(node.operator, Base | Ingress | Reader):
+    ends = is_base(node.operator) or is_ingress(node.operator) or is_reader(node.operator)
+    if flow.shards == 1 or not ends:
         return ""
-    moved = isinstance(node.operator, Ingress) and flow.sharding[node.parents[0]] != sharding
+    moved = is_ingress(node.operator) and flow.sharding[node.parents[0]] != sharding
     if sharding.shards == 1:
         return f"{'gathered ' if moved else ''}in shard {sharding.first}"
     names = " = ".join(dict.fromkeys(node.columns[column].name for column in sorted(sharding.columns)))
@@ -129,18 +84,3 @@ def sharding_text(flow: Dataflow, index: NodeIndex) -> str:
 
 def _columns_text(columns: Columns, names: Sequence[str]) -> str:
     return f"({', '.join(names[column] for column in columns)})"
-
-
-def _call_text(call: AggregateCall, names: Sequence[str]) -> str:
-    argument = "*" if call.argument is None else names[call.argument]
-    name = call.function.value.upper().removesuffix("_ROWS")
-    if name.endswith("_DISTINCT"):
-        name, argument = name.removesuffix("_DISTINCT"), f"DISTINCT {argument}"
-    return f"{name}({argument})"
-
-
-def _order_text(order: Sequence[OrderTerm], names: Sequence[str]) -> str:
-    if not order:
-        return ""
-    terms = (f"{names[term.column]}{' DESC' if term.descending else ''}" for term in order)
-    return f" by {', '.join(terms)}"

@@ -13,13 +13,14 @@ from types import MappingProxyType
 
 from domains.language.types import TableSchema
 from domains.plan.commands import Part, Route
-from domains.plan.graph import Base, Columns, DomainIndex, Egress, Ingress, Node, NodeIndex, Reader, Sharding
+from domains.plan.graph import Base, Columns, DomainIndex, Egress, Ingress, Node, NodeIndex, Sharding
 from domains.plan.graph import Materialization as Kept
 from domains.plan.packets import lane_of, link_between
+from domains.plan.traits import is_base, is_egress, is_ingress, is_reader, traits_of
 from migrations.flow.dataflow import Dataflow, Placement
-from migrations.flow.sharding import in_two_phases, of_base, standing
+from migrations.flow.sharding import of_base, standing
 from migrations.joint_graph.graph import JointGraph
-from migrations.joint_graph.materialize import Need, Needs, drives_of, has_own_state, indexes_of, keeps, rests_on_bases
+from migrations.joint_graph.materialize import Need, Needs, drives_of, indexes_of, keeps, rests_on_bases
 
 
 class Extension:
@@ -60,7 +61,7 @@ class Extension:
             node, sharding = self._above(replace(reader, parents=(root,)), domain, Need())
             placed.append(self._put(node, domain, sharding))
         for index, (reader, _) in zip(placed, readers, strict=True):
-            assert isinstance(reader.operator, Reader)
+            assert is_reader(reader.operator)
             self.flow.readers[reader.operator.view.lower()] = index
         self._materialize()
 
@@ -87,7 +88,7 @@ class Extension:
         """
         variants = self.flow.variants.get(logical, ())
         for index in variants:
-            if self.flow.nodes[index].materialization is Kept.FULL or isinstance(self.flow.nodes[index].operator, Base):
+            if self.flow.nodes[index].materialization is Kept.FULL or is_base(self.flow.nodes[index].operator):
                 return index
         for index in variants:
             running = self.flow.nodes[index]
@@ -107,10 +108,10 @@ class Extension:
     def _sees(self, parent: NodeIndex, source: NodeIndex) -> bool:
         """Whether ``parent``, a running node's parent, is ``source`` or an ingress of it."""
         operator = self.flow.nodes[parent].operator
-        return parent == source or (isinstance(operator, Ingress) and operator.source == source)
+        return parent == source or (is_ingress(operator) and operator.source == source)
 
     def _add_variant(self, logical: NodeIndex, node: Node, need: Need, kept: Kept) -> NodeIndex:
-        if isinstance(node.operator, Base):
+        if is_base(node.operator):
             index = self._put(node, DomainIndex(0), self._of_base(node.operator))
         else:
             domain = self._placement(node)
@@ -122,7 +123,7 @@ class Extension:
         return index
 
     def _is_complete(self, index: NodeIndex, node: Node, need: Need, kept: Kept) -> bool:
-        if need.complete or isinstance(node.operator, Base):
+        if need.complete or is_base(node.operator):
             return True
         return kept is not Kept.PARTIAL and all(p in self.flow.complete for p in self.flow.nodes[index].parents)
 
@@ -142,7 +143,7 @@ class Extension:
         widths = [len(flow.nodes[source].columns) for source in sources]
         stands = standing(node, stand, widths, need.lookups, lambda: self._gather_in(sources[0]))
         complete = [self._parent_complete(parent) for parent in node.parents]
-        phases = in_two_phases(node.operator) if stand[0].shards > 1 and complete[0] else None
+        phases = traits_of(node.operator).phases if stand[0].shards > 1 and complete[0] else None
         if phases is not None:
             each = Node(node.index, phases.each, (sources[0],), node.columns)
             sources = [self._put(each, flow.nodes[sources[0]].domain, replace(stand[0], columns=frozenset()))]
@@ -211,7 +212,7 @@ class Extension:
         for index in reversed(order):
             node = self.flow.nodes[index]
             if index in self.added:
-                if isinstance(node.operator, Ingress) and (index in self.flow.complete):
+                if is_ingress(node.operator) and (index in self.flow.complete):
                     needs[index].complete = needs[index].complete or "what it feeds is full"
                 needs.spread(node, self.flow.node)
                 self._settle(node, needs[index])
@@ -219,12 +220,12 @@ class Extension:
                 self._extend(node, needs[index], needs)
 
     def _settle(self, node: Node, need: Need) -> None:
-        if isinstance(node.operator, Egress):
+        if is_egress(node.operator):
             return
         kept = keeps(node, need, self.flow.node)
         if self._settles_for_none(node.index, kept):
             kept = Kept.NONE
-        if isinstance(node.operator, Ingress):
+        if is_ingress(node.operator):
             fed = self.flow.nodes[node.parents[0]].materialization
             assert (kept is Kept.FULL) == (fed is Kept.FULL), f"{node} is {kept}, and its egress is {fed}"
         self.flow.nodes[node.index] = replace(
@@ -239,7 +240,7 @@ class Extension:
         """Whether the partial state of a placed node is not needed. Before a node is placed that cannot be told: a link
         above it may part it from its base tables."""
         above = self.flow.ancestors(index) - {index}
-        stateful = has_own_state(self.flow.node(index))
+        stateful = traits_of(self.flow.node(index).operator).own_state
         return kept is Kept.PARTIAL and not stateful and rests_on_bases(map(self.flow.node, above))
 
     def _extend(self, node: Node, need: Need, needs: Needs) -> None:
@@ -255,7 +256,7 @@ class Extension:
             return
         asked = Need(fresh, stateful=False)
         indexes = node.indexes
-        if isinstance(node.operator, Base) or node.materialization is not Kept.NONE:
+        if is_base(node.operator) or node.materialization is not Kept.NONE:
             indexes = tuple(dict.fromkeys((*indexes, *indexes_of(node, asked, node.materialization))))
         drives.update(drives_of(node, asked, self.flow.node))
         changed = replace(node, indexes=indexes, drives=tuple(drives.items()))

@@ -18,9 +18,10 @@ from types import MappingProxyType
 
 from domains.errors import Unsupported
 from domains.plan.commands import Activate, AddNodes, BuildIndex, Command, ExtendNodes, Feed, RemoveNodes, Route
-from domains.plan.graph import Base, DomainIndex, Node, NodeIndex, ParameterKind, Reader
+from domains.plan.graph import DomainIndex, Node, NodeIndex, ParameterKind, Reader
 from domains.plan.graph import Materialization as Kept
 from domains.plan.packets import receiver_of, sender_of
+from domains.plan.traits import is_base
 from migrations.catalog import Catalog, ViewDefinition
 from migrations.flow.dataflow import Dataflow, Placement
 from migrations.flow.extension import Extension
@@ -85,7 +86,7 @@ def spread_over(domains: int) -> Placement:
     """Bases in domain 0, the nodes of successive views in the others by turns, told by their numbers."""
 
     def place(node: Node) -> DomainIndex:
-        if domains == 1 or isinstance(node.operator, Base):
+        if domains == 1 or is_base(node.operator):
             return DomainIndex(0)
         return DomainIndex(1 + (node.index // NODES_TOGETHER) % (domains - 1))
 
@@ -234,7 +235,7 @@ def _senders_first(domains: Iterable[DomainIndex], routes: Iterable[Route]) -> l
 
 def _index_steps(flow: Dataflow, nodes: Iterable[Node]) -> Iterable[PlanStep]:
     for node in nodes:
-        if isinstance(node.operator, Base):
+        if is_base(node.operator):
             for columns in node.indexes:
                 stored = tuple(node.operator.columns[column] for column in columns)
                 names = ", ".join(node.columns[column].name for column in columns)

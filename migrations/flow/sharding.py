@@ -15,36 +15,17 @@ reader        its parent by a key column; without a key gathered     as its pare
 ============  =====================================================  ============================================
 
 *Gathered* is all in one shard, by turns another one. Where what is gathered can be cut down in each shard
-first (the first rows of a TopK, the parts of a sum), :func:`in_two_phases` says how.
+first (the first rows of a TopK, the parts of a sum), ``Traits.phases`` says how.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
 
-from domains.language.expressions import Field
-from domains.language.types import Kind, TableSchema
-from domains.plan.graph import (
-    Aggregate,
-    AggregateCall,
-    AggregateFunction,
-    Base,
-    Columns,
-    Egress,
-    Filter,
-    Ingress,
-    Join,
-    JoinKind,
-    Node,
-    Operator,
-    Project,
-    Reader,
-    Sharding,
-    TopK,
-    Union,
-)
+from domains.language.types import TableSchema
+from domains.plan.graph import Base, Columns, Node, Sharding
+from domains.plan.traits import Matching, traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +57,20 @@ def standing(
     ``lookups`` are what is asked of the node from below: of several columns that would do, one of them is chosen.
     ``gather_in`` tells the shard that has everything where everything must be in one.
     """
+    assert parents, "a base has no parents: of_base"
     asked = [column for columns in lookups for column in columns]
-    operator = node.operator
-    match operator:
-        case Filter() | Egress() | Ingress():
-            return Standing((parents[0],), parents[0])
-        case Project(expressions=expressions):
-            left = [at for at, e in enumerate(expressions) if isinstance(e, Field) and e.position in parents[0].columns]
-            return Standing((parents[0],), replace(parents[0], columns=frozenset(left)))
-        case Union():
-            return _union(parents, asked)
-        case Aggregate(group=group):
-            wanted = _together(parents[0], group, [group[at] for at in asked if at < len(group)], gather_in)
-            left = [at for at, column in enumerate(group) if column in wanted.columns]
-            return Standing((wanted,), replace(wanted, columns=frozenset(left)))
-        case TopK(group=group):
-            wanted = _together(parents[0], group, asked, gather_in)
-            return Standing((wanted,), wanted)
-        case Reader(key=key):
-            wanted = _together(parents[0], key, (), gather_in)
-            return Standing((wanted,), wanted)
-        case Join():
-            return _join(operator, parents[0], parents[1], widths[0], asked, gather_in)
-        case Base():
-            raise AssertionError("a base has no parents: of_base")
-        case _:
-            assert_never(operator)
+    traits = traits_of(node.operator)
+    if traits.matching is not None:
+        return _join(traits.matching, parents[0], parents[1], widths[0], asked, gather_in)
+    if len(parents) > 1:
+        return _union(parents, asked)
+    wanted = parents[0]
+    if traits.groups_by is not None:
+        (group,), (chosen,) = (traits.origins(columns, widths) for columns in (traits.groups_by, tuple(asked)))
+        wanted = _together(wanted, group, chosen, gather_in)
+    (origins,) = traits.origins(tuple(range(len(node.columns))), widths)
+    left = [at for at, column in enumerate(origins) if column in wanted.columns]
+    return Standing((wanted,), replace(wanted, columns=frozenset(left)))
 
 
 def by_column(column: int, shards: int, first: int = 0) -> Sharding:
@@ -134,9 +103,14 @@ def _in_the_same(one: Sharding, other: Sharding) -> bool:
 
 
 def _join(
-    join: Join, left: Sharding, right: Sharding, left_width: int, asked: Sequence[int], gather_in: Callable[[], int]
+    matching: Matching,
+    left: Sharding,
+    right: Sharding,
+    left_width: int,
+    asked: Sequence[int],
+    gather_in: Callable[[], int],
 ) -> Standing:
-    pairs = tuple(zip(join.left_on, join.right_on, strict=True))
+    pairs = tuple(zip(*matching.on, strict=True))
     if left.shards == right.shards == 1:
         return Standing((left, left), left)
     if not pairs:
@@ -148,7 +122,7 @@ def _join(
     else:
         wanted = _moved(pairs, stands, left, right, left_width, asked)
     columns = wanted[0].columns
-    if join.kind is JoinKind.INNER:
+    if not matching.outer:
         columns |= {left_width + column for column in wanted[1].columns}
     return Standing(wanted, replace(wanted[0], columns=columns))
 
@@ -171,45 +145,3 @@ def _moved(
     largest = max(left, right, key=lambda side: side.shards)
     a, b = next((pair for pair in pairs if pair[0] in asked or left_width + pair[1] in asked), pairs[0])
     return by_column(a, largest.shards, largest.first), by_column(b, largest.shards, largest.first)
-
-
-# --- cutting down before gathering ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Phases:
-    """An operator that wants everything gathered, as one in each shard (same output columns) and one over those."""
-
-    each: Operator
-    merged: Operator
-
-
-_MERGED = {
-    AggregateFunction.COUNT_ROWS: AggregateFunction.SUM,
-    AggregateFunction.COUNT: AggregateFunction.SUM,
-    AggregateFunction.SUM: AggregateFunction.SUM,
-    AggregateFunction.MIN: AggregateFunction.MIN,
-    AggregateFunction.MAX: AggregateFunction.MAX,
-}
-"""What makes one value of the values of all shards. The distinct ones and the averages would need more than a value."""
-
-
-def in_two_phases(operator: Operator) -> Phases | None:
-    """None where the rows themselves have to be gathered.
-
-    The row of a scalar aggregate is there over no input too, in each shard; so a sum of COUNTs is never over nothing.
-    """
-    match operator:
-        case TopK(group=(), limit=limit, offset=offset):
-            return Phases(replace(operator, limit=limit + offset, offset=0), operator)
-        case Aggregate(group=(), calls=calls) if calls and all(map(_mergeable, calls)):
-            merged = tuple(AggregateCall(_MERGED[call.function], at, call.type) for at, call in enumerate(calls))
-            return Phases(operator, replace(operator, calls=merged))
-        case _:
-            return None
-
-
-def _mergeable(call: AggregateCall) -> bool:
-    # A sum of doubles is exact until its end, where it is rounded: a sum of rounded sums could differ in the last bit.
-    exact = call.function is not AggregateFunction.SUM or call.type.kind is not Kind.DOUBLE
-    return call.function in _MERGED and exact

@@ -7,12 +7,10 @@ again, so the same recipe gives the same graph.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from domains.language.types import Column, SqlType
 from domains.plan.graph import Node, NodeIndex, Operator
-from migrations.joint_graph.rendering import operator_text
 
 _Identity = tuple[Operator, tuple[NodeIndex, ...], tuple[SqlType, ...]]
 
@@ -89,28 +87,3 @@ class JointGraph:
 
     def __contains__(self, index: NodeIndex) -> bool:
         return index in self._nodes
-
-
-def render(graph: JointGraph, root: NodeIndex) -> str:
-    """What a node is computed from, as a tree. A node that is read twice is drawn once and named ``#n`` after that."""
-    reads = Counter(parent for index in graph.ancestors(root) for parent in graph.node(index).parents)
-    lines: list[str] = []
-    drawn: set[NodeIndex] = set()
-
-    def draw(index: NodeIndex, first: str, rest: str) -> None:
-        node = graph.node(index)
-        if index in drawn:
-            lines.append(f"{first}#{index}")
-            return
-        drawn.add(index)
-        parents = [graph.node(parent).columns for parent in node.parents]
-        shared = f"#{index} " if reads[index] > 1 and node.parents else ""
-        lines.append(f"{first}{shared}{operator_text(node.operator, node.columns, parents)}")
-        if not node.parents:
-            drawn.discard(index)  # A base table is its name; drawing it again is shorter than referring to it.
-        for i, parent in enumerate(node.parents):
-            is_last = i == len(node.parents) - 1
-            draw(parent, rest + ("└ " if is_last else "├ "), rest + ("  " if is_last else "│ "))
-
-    draw(root, "", "")
-    return "\n".join(lines)

@@ -17,22 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from domains.plan.graph import (
-    Aggregate,
-    Base,
-    Columns,
-    Egress,
-    Filter,
-    Ingress,
-    Join,
-    Node,
-    NodeIndex,
-    Project,
-    Reader,
-    TopK,
-    Union,
-)
+from domains.plan.graph import Columns, Node, NodeIndex, Reader
 from domains.plan.graph import Materialization as Kept
+from domains.plan.traits import ForJoin, is_base, is_reader, traits_of
 from migrations.joint_graph.provenance import NodeOf, driving_side, route
 
 BELOW = " is full below it"
@@ -65,12 +52,12 @@ class Needs:
     def spread(self, node: Node, node_of: NodeOf) -> None:
         """Hand a node's needs on to its parents. All its children have been spread before."""
         need = self[node.index]
-        operator = node.operator
-        if isinstance(operator, Base):
+        operator, traits = node.operator, traits_of(node.operator)
+        if is_base(operator):
             if () in need.lookups:
                 need.complete = need.complete or "it is looked up as a whole"
             return
-        if isinstance(operator, Reader):
+        if is_reader(operator):
             need.complete = need.complete or ("" if operator.key else _reader_reason(operator))
             if operator.key:
                 need.lookups[operator.key] = None
@@ -85,16 +72,15 @@ class Needs:
                 self[parent].complete = self[parent].complete or inherited
         for columns in need.lookups:
             self._pass_on(node, columns, node_of)
-        if isinstance(operator, Join):
-            for parent, on in zip(node.parents, (operator.left_on, operator.right_on), strict=True):
+        if traits.matching is not None:
+            for parent, on in zip(node.parents, traits.matching.on, strict=True):
                 self[parent].lookups[on] = None
                 self[parent].stateful = True
-        elif need.stateful and not has_own_state(node) and not holds_for_join(node, node_of):
+        elif need.stateful and not traits.own_state and not holds_for_join(node, node_of):
             for parent in node.parents:
                 self[parent].stateful = True
-        if need.complete and isinstance(operator, TopK):
-            # It may have to be computed anew from its parent (rule 8); the group of NULLs from all of it.
-            self[node.parents[0]].lookups.update({operator.group: None, (): None})
+        if need.complete and traits.refills:
+            self[node.parents[0]].lookups.update(dict.fromkeys(traits.refills))
 
     def _pass_on(self, node: Node, columns: Columns, node_of: NodeOf) -> None:
         if keeps(node, self[node.index], node_of) is Kept.FULL:
@@ -103,30 +89,27 @@ class Needs:
             self[node.parents[step.parent]].lookups[step.columns] = None
 
 
-def has_own_state(node: Node) -> bool:
-    """Operators that keep state wherever they stand."""
-    return isinstance(node.operator, Aggregate | TopK | Ingress | Reader)
-
-
 def holds_for_join(node: Node, node_of: NodeOf) -> bool:
     """Whether this is where state is kept for a join further down: at a join, or at what narrows a join's rows."""
-    if isinstance(node.operator, Project):
+    for_join = traits_of(node.operator).for_join
+    if for_join is ForJoin.NARROWS:
         return _rests_on_join(node_of(node.parents[0]), node_of)
-    return isinstance(node.operator, Join)
+    return for_join is ForJoin.KEEPS
 
 
 def _rests_on_join(node: Node, node_of: NodeOf) -> bool:
     """Seen through links too, so that a node is told the same of before it is placed and after."""
-    if isinstance(node.operator, Filter | Project | Union | Ingress | Egress):
+    for_join = traits_of(node.operator).for_join
+    if for_join in (ForJoin.PASSES, ForJoin.NARROWS):
         return any(_rests_on_join(node_of(parent), node_of) for parent in node.parents)
-    return isinstance(node.operator, Join)
+    return for_join is ForJoin.KEEPS
 
 
 def keeps(node: Node, need: Need, node_of: NodeOf) -> Kept:
     """What a new node with these needs keeps."""
-    if isinstance(node.operator, Base):
+    if is_base(node.operator):
         return Kept.NONE
-    if has_own_state(node):
+    if traits_of(node.operator).own_state:
         return Kept.FULL if need.complete else Kept.PARTIAL
     lost = any(columns and route(node, columns, node_of) is None for columns in need.lookups)
     if lost or (need.stateful and holds_for_join(node, node_of)):
@@ -140,25 +123,23 @@ def rests_on_bases(ancestors: Iterable[Node]) -> bool:
     Then a join needs no state of it: a look-up there is never a hole and is exact as of this step, and so is every
     delta that comes from it, so that what it was before the step is what it is now without them.
     """
-    stateless = (Base, Filter, Project, Union, Join)
-    return all(isinstance(each.operator, stateless) and each.materialization is Kept.NONE for each in ancestors)
+    return all(not traits_of(each.operator).own_state and each.materialization is Kept.NONE for each in ancestors)
 
 
 def indexes_of(node: Node, need: Need, kept: Kept) -> tuple[Columns, ...]:
     """The indexes of a node's state (of a base: what it must be looked up by)."""
-    if isinstance(node.operator, Base):
+    if is_base(node.operator):
         key = set(node.operator.primary_key)
         return tuple(columns for columns in need.lookups if columns and not (key and key <= set(columns)))
     if kept is Kept.NONE:
         return ()
-    if isinstance(node.operator, Reader):
+    if is_reader(node.operator):
         return (node.operator.key,)
     indexes: dict[Columns, None] = {}
     if kept is Kept.FULL:
-        if isinstance(node.operator, Aggregate):
-            indexes[tuple(range(len(node.operator.group)))] = None
-        elif isinstance(node.operator, TopK):
-            indexes[node.operator.group] = None
+        group = traits_of(node.operator).groups_by
+        if group is not None:
+            indexes[group] = None
         elif not need.lookups:
             indexes[()] = None
     indexes.update(dict.fromkeys(need.lookups))
@@ -167,7 +148,7 @@ def indexes_of(node: Node, need: Need, kept: Kept) -> tuple[Columns, ...]:
 
 def drives_of(node: Node, need: Need, node_of: NodeOf) -> tuple[tuple[Columns, int], ...]:
     """For a join, from which side each look-up is pulled."""
-    if not isinstance(node.operator, Join):
+    if traits_of(node.operator).matching is None:
         return ()
     return tuple((columns, driving_side(node, columns, node_of)) for columns in need.lookups)
 
@@ -183,6 +164,6 @@ def _names(node: Node, columns: Iterable[int]) -> str:
 
 
 def _described(node: Node) -> str:
-    if isinstance(node.operator, Reader):
+    if is_reader(node.operator):
         return f'the view "{node.operator.view}"'
     return f"node {node.index}"

@@ -10,23 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from domains.language.expressions import Field
-from domains.operators.join import LEFT, RIGHT, side_columns
-from domains.plan.graph import (
-    Aggregate,
-    Base,
-    Columns,
-    Egress,
-    Filter,
-    Ingress,
-    Join,
-    Node,
-    NodeIndex,
-    Project,
-    Reader,
-    TopK,
-    Union,
-)
+from domains.plan.graph import Columns, Node, NodeIndex
+from domains.plan.traits import COMPUTED, LEFT, RIGHT, is_base, traits_of
 
 NodeOf = Callable[[NodeIndex], Node]
 
@@ -44,42 +29,20 @@ def route(node: Node, columns: Columns, node_of: NodeOf) -> tuple[ProvenanceStep
 
     For a join only the driving side is named: both sides are consulted by the join columns in any case.
     """
-    match node.operator:
-        case Base():
-            return ()
-        case Filter() | Egress() | Reader() | Ingress():
-            return (ProvenanceStep(0, columns),)
-        case Union():
-            return tuple(ProvenanceStep(parent, columns) for parent in range(len(node.parents)))
-        case Project(expressions=expressions):
-            sources = []
-            for column in columns:
-                expression = expressions[column]
-                if not isinstance(expression, Field):
-                    return None
-                sources.append(expression.position)
-            return (ProvenanceStep(0, tuple(dict.fromkeys(sources))),) if _distinct(sources) else None
-        case Aggregate(group=group):
-            if any(column >= len(group) for column in columns):
-                return None
-            return (ProvenanceStep(0, tuple(group[column] for column in columns)),)
-        case TopK(group=group):
-            return (ProvenanceStep(0, columns),) if all(column in group for column in columns) else None
-        case Join():
-            side = driving_side(node, columns, node_of)
-            own = _on_side(node, columns, node_of, side)
-            return (ProvenanceStep(side, tuple(dict.fromkeys(c for c in own if c >= 0))),)
+    traits = traits_of(node.operator)
+    if traits.groups_by is not None and any(column not in traits.groups_by for column in columns):
+        return None
+    origins = _origins(node, columns, node_of)
+    if traits.matching is not None:
+        side = driving_side(node, columns, node_of)
+        return (ProvenanceStep(side, tuple(dict.fromkeys(c for c in origins[side] if c != COMPUTED))),)
+    if any(COMPUTED in own or len(set(own)) < len(own) for own in origins):
+        return None
+    return tuple(ProvenanceStep(parent, own) for parent, own in enumerate(origins))
 
 
-def _distinct(columns: list[int]) -> bool:
-    return len(set(columns)) == len(columns)
-
-
-def _on_side(node: Node, columns: Columns, node_of: NodeOf, side: int) -> Columns:
-    join = node.operator
-    assert isinstance(join, Join)
-    width = len(node_of(node.parents[LEFT]).columns)
-    return side_columns(join.kind, (join.left_on, join.right_on), width, columns, side)
+def _origins(node: Node, columns: Columns, node_of: NodeOf) -> tuple[Columns, ...]:
+    return traits_of(node.operator).origins(columns, [len(node_of(parent).columns) for parent in node.parents])
 
 
 def driving_side(node: Node, columns: Columns, node_of: NodeOf) -> int:
@@ -89,9 +52,8 @@ def driving_side(node: Node, columns: Columns, node_of: NodeOf) -> int:
     5).
     """
     known = []
-    for side in (LEFT, RIGHT):
-        own = [column for column in _on_side(node, columns, node_of, side) if column >= 0]
-        parent = node.parents[side]
+    for parent, origins in zip(node.parents, _origins(node, columns, node_of), strict=True):
+        own = [column for column in origins if column != COMPUTED]
         known.append((sum(traced(parent, column, node_of) for column in own), len(own)))
     return RIGHT if known[RIGHT] > known[LEFT] else LEFT
 
@@ -99,14 +61,11 @@ def driving_side(node: Node, columns: Columns, node_of: NodeOf) -> int:
 def traced(index: NodeIndex, column: int, node_of: NodeOf) -> bool:
     """Whether one column can be followed up every path to a base table."""
     node = node_of(index)
-    if isinstance(node.operator, Base):
+    if is_base(node.operator):
         return True
-    if isinstance(node.operator, Join):
-        return any(
-            own[0] >= 0 and traced(node.parents[side], own[0], node_of)
-            for side in (LEFT, RIGHT)
-            if (own := _on_side(node, (column,), node_of, side))
-        )
+    if traits_of(node.operator).matching is not None:
+        origins = zip(node.parents, _origins(node, (column,), node_of), strict=True)
+        return any(own != COMPUTED and traced(parent, own, node_of) for parent, (own,) in origins)
     steps = route(node, (column,), node_of)
     if steps is None:
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.types import BOOL, Column, TableSchema
@@ -16,16 +17,20 @@ from domains.plan.graph import (
     AggregateCall,
     Base,
     Columns,
+    Egress,
     Filter,
+    Ingress,
     Join,
     JoinKind,
     NodeIndex,
     Operator,
     OrderTerm,
     Project,
+    Reader,
     TopK,
     Union,
 )
+from domains.plan.traits import ForJoin, traits_of
 from migrations.joint_graph.graph import JointGraph
 from migrations.query.expressions.terms import conjunction, equality, moved, over, positions
 
@@ -95,11 +100,16 @@ def _sunk(plan: RelationalPlan, predicate: Expression) -> RelationalPlan | None:
             )
         case Join(kind=kind):
             return _sunk_into_join(plan, kind, predicate, reads)
-        case Aggregate(group=group, scalar=False) if reads and all(p < len(group) for p in reads):
+        case Aggregate(group=group, scalar=scalar):
+            if scalar or not reads or any(p >= len(group) for p in reads):
+                return None
             return _over(plan, filtered(plan.parents[0], [moved(predicate, lambda p: group[p])]))
-        case TopK(group=group) if reads and reads <= set(group):
-            return _over(plan, filtered(plan.parents[0], [predicate]))
-    return None
+        case TopK(group=group):
+            return _over(plan, filtered(plan.parents[0], [predicate])) if reads and reads <= set(group) else None
+        case Base() | Ingress() | Egress() | Reader():
+            return None
+        case _:
+            assert_never(operator)
 
 
 def _sunk_into_join(
@@ -280,7 +290,11 @@ def _narrowed(plan: RelationalPlan, read: frozenset[int]) -> tuple[RelationalPla
             return _narrowed_join(plan, operator, read)
         case Aggregate():
             return _narrowed_aggregate(plan, operator), _unmoved(plan)
-    return RelationalPlan(operator, tuple(pruned(parent) for parent in plan.parents), plan.columns), _unmoved(plan)
+        case Base() | Union() | TopK() | Ingress() | Egress() | Reader():  # They read every column.
+            parents = tuple(pruned(parent) for parent in plan.parents)
+            return RelationalPlan(operator, parents, plan.columns), _unmoved(plan)
+        case _:
+            assert_never(operator)
 
 
 def _unmoved(plan: RelationalPlan) -> Places:
@@ -316,9 +330,10 @@ def _side(plan: RelationalPlan, read: frozenset[int]) -> tuple[RelationalPlan, P
 
 
 def _rests_on_join(plan: RelationalPlan) -> bool:
-    if isinstance(plan.operator, Filter | Project | Union):
+    for_join = traits_of(plan.operator).for_join
+    if for_join in (ForJoin.PASSES, ForJoin.NARROWS):
         return any(_rests_on_join(parent) for parent in plan.parents)
-    return isinstance(plan.operator, Join)
+    return for_join is ForJoin.KEEPS
 
 
 def _narrowed_aggregate(plan: RelationalPlan, aggregate: Aggregate) -> RelationalPlan:

@@ -20,7 +20,8 @@ from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import keys
 from domains.language.types import BIGINT
-from domains.plan.graph import Aggregate, AggregateCall, AggregateFunction, Project
+from domains.plan.graph import AggregateCall, AggregateFunction
+from domains.plan.traits import traits_of
 from migrations.parse.reading import exp
 from migrations.query.expressions.literals import NOTHING, truth
 from migrations.query.expressions.scope import Scope
@@ -171,10 +172,9 @@ def _has_one_row(relation: Relation) -> bool:
     """Whether the relation always has exactly one row: an aggregate without GROUP BY, at most projected."""
     plan = relation.plan
     while True:
-        if isinstance(plan.operator, Aggregate):
-            return plan.operator.scalar
-        if not isinstance(plan.operator, Project):
-            return False
+        traits = traits_of(plan.operator)
+        if traits.row_over_nothing or not traits.row_for_row:
+            return traits.row_over_nothing
         plan = plan.parents[0]
 
 

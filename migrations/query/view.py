@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
 from domains.language.types import Column
-from domains.plan.graph import Base, NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
+from domains.plan.graph import NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
+from domains.plan.traits import is_base
 from migrations.catalog import Catalog
 from migrations.joint_graph.graph import JointGraph
 from migrations.joint_graph.provenance import traced
@@ -260,4 +261,4 @@ def _refuse_lost_placeholders(written: exp.Expr, slots: Sequence[PlacedParameter
 
 def _tables(graph: JointGraph, root: NodeIndex) -> frozenset[str]:
     operators = (graph.node(index).operator for index in graph.ancestors(root))
-    return frozenset(operator.table for operator in operators if isinstance(operator, Base))
+    return frozenset(operator.table for operator in operators if is_base(operator))

@@ -8,6 +8,7 @@ What does not fit fails the query (ANSI mode) and is never wrong.
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import assert_never
 
 from domains.errors import Unsupported
 from domains.language.functions import comparison_type
@@ -152,8 +153,10 @@ def _integer(text: str, source: SqlType, target: SqlType) -> str | None:
             return f"CAST(date_format({text}, 'yyyyMMdd') AS BIGINT)"
         case Kind.DATETIME:
             return f"CAST(date_format({text}, 'yyyyMMddHHmmss') AS BIGINT)"
-        case _:
+        case Kind.INTEGER | Kind.BLOB | Kind.NULL:
             return None
+        case _:
+            assert_never(source.kind)
 
 
 def _double(text: str, source: SqlType, target: SqlType) -> str | None:
@@ -165,8 +168,10 @@ def _double(text: str, source: SqlType, target: SqlType) -> str | None:
             return f"IF({text} IS NULL, NULL, CAST(COALESCE({number}, '0') AS DOUBLE))"
         case Kind.DATE | Kind.DATETIME:
             return f"CAST({_integer(text, source, target)} AS DOUBLE)"
-        case _:
+        case Kind.DOUBLE | Kind.BLOB | Kind.NULL:
             return None
+        case _:
+            assert_never(source.kind)
 
 
 def _decimal(text: str, source: SqlType, target: SqlType) -> str | None:
@@ -181,8 +186,10 @@ def _decimal(text: str, source: SqlType, target: SqlType) -> str | None:
             return f"IF({text} IS NULL, NULL, CAST(COALESCE({number}, '0') AS {decimal(target.scale)}))"
         case Kind.DATE | Kind.DATETIME:
             return f"CAST({_integer(text, source, target)} AS {decimal(target.scale)})"
-        case _:
+        case Kind.DECIMAL | Kind.BLOB | Kind.NULL:
             return None
+        case _:
+            assert_never(source.kind)
 
 
 def _text(text: str, source: SqlType, target: SqlType) -> str | None:
@@ -197,8 +204,10 @@ def _text(text: str, source: SqlType, target: SqlType) -> str | None:
             return f"IF(date_format({text}, 'SSSSSS') = '000000', {short}, {long})"
         case Kind.BLOB:
             return f"decode({text}, 'UTF-8')"
-        case _:
+        case Kind.DOUBLE | Kind.TEXT | Kind.NULL:
             return None
+        case _:
+            assert_never(source.kind)
 
 
 def _blob(text: str, source: SqlType, target: SqlType) -> str | None:

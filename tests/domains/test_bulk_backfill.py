@@ -255,7 +255,7 @@ def test_a_state_that_is_loaded_is_the_state_that_was_exported(functions: tuple[
     one.start()
     one.delete("votes", (2, 7))
     other.start()
-    group = next(v for v in one.simulation.domains[0].vertices if type(v.operator).__name__ == "Aggregate")
+    group = next(v for v in one.simulation.domains[0].vertices if isinstance(v.node.operator, graph.Aggregate))
     twin = other.simulation.domains[0].vertices[group.index]
     items = list(exported(group))
     rows = load(twin, decode_block(encode_block(items)))

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from domains.plan.graph import ParameterKind, Reader
-from migrations.joint_graph.graph import JointGraph, render
-from migrations.joint_graph.rendering import names_of
+from migrations.joint_graph.graph import JointGraph
 from migrations.parse.reading import exp, parse, text_of
 from migrations.query.view import PlannedView, frozen, plan_view
 from tests.migrations.oracle import catalog, plan, with_view
+from tests.migrations.plan_rendering import names_of, render
 
 CATALOG = catalog()
 

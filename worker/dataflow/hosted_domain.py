@@ -21,8 +21,9 @@ from enum import Enum
 
 from domains.engine.domain import Domain
 from domains.errors import HeadraceError
-from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex, Reader
+from domains.plan.graph import DomainIndex, Materialization, Node, NodeIndex
 from domains.plan.packets import Clock, Failed, Filled
+from domains.plan.traits import is_reader
 from worker.dataflow.batch import Answerer, Batch, Drop, LinkPacket, Reveal
 from worker.reader_map import ReaderLayout
 from worker.reader_map.layout import reader_id
@@ -110,7 +111,7 @@ class HostedReaders(dict[tuple[DomainIndex, NodeIndex], ReaderLayout]):
         """A full reader is concealed while it is built: its marker would say that it has no more than came so far."""
         domain = host.domain
         for node in nodes:
-            if isinstance(node.operator, Reader):
+            if is_reader(node.operator):
                 layout = ReaderLayout(reader_id(node.index, domain.shard), node.operator, node.columns)
                 layout.concealed = node.materialization is Materialization.FULL
                 if layout.concealed:

@@ -11,8 +11,9 @@ from typing import Any
 from domains.engine.clock import latest
 from domains.errors import NotFound
 from domains.operators.edges import ReaderOperator as ReaderOperator
-from domains.plan.graph import DomainIndex, Reader
+from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock, LinkId
+from domains.plan.traits import is_reader
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.hosted_domain import HostedDomain
 from worker.protocol.messages import DomainReport, LinkPositions, NotHere, Streams, WorkerReport
@@ -162,7 +163,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
                 "clock": dict(hosted.clock_of(domain.index, vertex.index)),
             }
             for vertex in domain.vertices
-            if isinstance(vertex.node.operator, Reader) and isinstance(vertex.operator, ReaderOperator)
+            if is_reader(vertex.node.operator) and isinstance(vertex.operator, ReaderOperator)
         },
     }
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from controller.cluster.state import ClusterState
 from domains.language.types import TableSchema
 from domains.plan.commands import Activate, AddNodes, AlterTable, BuildIndex, CreateTable, DropTable, Feed, Route
-from domains.plan.graph import Base, Columns, DomainIndex, Ingress, Materialization, Node, NodeIndex
+from domains.plan.graph import Columns, DomainIndex, Materialization, Node, NodeIndex
 from domains.plan.packets import receiver_of, sender_of
+from domains.plan.traits import is_base, is_ingress
 from migrations.flow.dataflow import Dataflow
 from migrations.flow.plan import SLICE_ROWS, PlanStep, State
 from worker.protocol.messages import DomainReport, WorkerReport
@@ -156,7 +157,7 @@ class _Graph:
         for node in self.flow.nodes.values():
             for domain in self.flow.places(node.index):
                 self.nodes.setdefault(domain, []).append(node)
-                if not isinstance(node.operator, Ingress):
+                if not is_ingress(node.operator):
                     for parent in dict.fromkeys(node.parents):
                         self.children.setdefault((parent, domain), []).append((node.index, domain))
         for route in self.routes():
@@ -170,7 +171,7 @@ class _Graph:
 
     def is_full(self, place: Place) -> bool:
         node = self.flow.nodes[place[0]]
-        return node.materialization is Materialization.FULL and not isinstance(node.operator, Base)
+        return node.materialization is Materialization.FULL and not is_base(node.operator)
 
 
 def repair(state: State, survivors: Mapping[DomainIndex, DomainReport], opened: Collection[DomainIndex]) -> Repair:
@@ -244,7 +245,7 @@ def _held(graph: _Graph, domain: DomainIndex, void: set[Place]) -> frozenset[Nod
     held: set[NodeIndex] = set()
     for node in graph.nodes.get(domain, ()):
         place = (node.index, domain)
-        above = () if isinstance(node.operator, Ingress) else node.parents
+        above = () if is_ingress(node.operator) else node.parents
         away = not void.isdisjoint(graph.feeding.get(place, ()))
         if graph.is_full(place) or away or not held.isdisjoint(above):
             held.add(node.index)
@@ -270,7 +271,7 @@ def _indexes(state: State, graph: _Graph, domains: Iterable[DomainIndex]) -> Ite
         for schema in tables_of(state, domain).values():
             wanted.update(((schema.name, columns), None) for columns in schema.indexes)
         for node in graph.nodes.get(domain, ()):
-            if isinstance(node.operator, Base):
+            if is_base(node.operator):
                 for columns in node.indexes:
                     wanted[node.operator.table, tuple(node.operator.columns[column] for column in columns)] = None
         for table, columns in wanted:

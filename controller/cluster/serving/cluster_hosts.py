@@ -13,9 +13,10 @@ from controller.hosts import Asked, ReaderShard, SchemaChanged
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
-from domains.plan.graph import DomainIndex, Node, NodeIndex, Reader
+from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import Clock, Evicted, Once, Operation, Refused, Written
 from domains.plan.sharding import base_shard
+from domains.plan.traits import is_reader
 from migrations.flow.plan import State
 from worker.protocol.messages import (
     EvictRequest,
@@ -103,7 +104,7 @@ class ClusterHosts:
         known = self._layouts.get((domain, node.index))
         if known is not None and known[0] == node:
             return known[1]
-        assert isinstance(node.operator, Reader)
+        assert is_reader(node.operator)
         shard = domain % self._directory.state.shards
         layout = ReaderLayout(reader_id(node.index, shard), node.operator, node.columns)
         self._layouts[domain, node.index] = (node, layout)

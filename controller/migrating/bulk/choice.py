@@ -13,8 +13,9 @@ from controller.migrating.executor import Executor
 from domains.engine.lifecycle.backfill import in_order
 from domains.errors import Unavailable
 from domains.plan.commands import AddNodes
-from domains.plan.graph import DomainIndex, Join
+from domains.plan.graph import DomainIndex
 from domains.plan.sharding import table_of
+from domains.plan.traits import traits_of
 from migrations.backfill.runner import BulkRunner
 from migrations.backfill.stages import bases_below, bases_fed, obstacle
 from migrations.change import Change
@@ -104,7 +105,8 @@ def _tables(
     joining = {
         step.domain
         for step in change.views.steps
-        if isinstance(step.command, AddNodes) and any(isinstance(node.operator, Join) for node in step.command.nodes)
+        if isinstance(step.command, AddNodes)
+        and any(traits_of(node.operator).matching is not None for node in step.command.nodes)
     }
     return {
         domain: expected([of[base] for base in in_order(of)], joined=domain in joining)

@@ -24,8 +24,8 @@ from domains.language.types import Delta, Row
 from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import BaseOperator
 from domains.operators.operator import Vertex
-from domains.plan import graph
 from domains.plan.graph import Columns
+from domains.plan.traits import traits_of
 from domains.store.storage import Store
 
 FIRST_ROWS = 20
@@ -137,8 +137,7 @@ def scalar_state(vertex: Vertex) -> GroupIndex | None:
     While it is built it is concealed until it is born, so that whoever it joins with meets it once, as a delta or as
     state.
     """
-    operator = vertex.node.operator
-    if not isinstance(operator, graph.Aggregate) or not operator.scalar:
+    if not traits_of(vertex.node.operator).row_over_nothing:
         return None
     index = vertex.indexes[()]
     assert isinstance(index, GroupIndex)

@@ -47,9 +47,9 @@ from domains.operators.operator import Vertex
 from domains.operators.state import Index, RowIndex
 from domains.operators.topk import TopIndex
 from domains.operators.whole_groups import WholeGroups
-from domains.plan import graph
 from domains.plan.deltas import Entry, add_row, consolidate, key_function
 from domains.plan.graph import Columns
+from domains.plan.traits import traits_of
 from domains.store.storage import Store
 
 # The state of a full vertex as plain items, and back: what a bulk backfill computes elsewhere and loads here.
@@ -340,7 +340,7 @@ def ways_looked_up(bases: Iterable[Vertex]) -> list[Columns] | None:
             vertex = reached.pop()
             if not vertex.building and not vertex.feeds_building:
                 continue
-            looked_up = looked_up or isinstance(vertex.node.operator, (graph.Join, graph.TopK))
+            looked_up = looked_up or traits_of(vertex.node.operator).looks_up
             if not vertex.indexes:
                 reached.extend(vertex.children)
         for columns in base.node.indexes:

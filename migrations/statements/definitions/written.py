@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from typing import assert_never
 
 from domains.language.types import TableColumn, TableSchema, Value
 from migrations.catalog import Catalog, ViewDefinition
@@ -82,8 +83,10 @@ def _literal(value: Value) -> str:
             return f"x'{value.hex()}'"
         case Decimal():
             return format(value, "f")
-        case _:
+        case int() | float():
             return repr(value)
+        case _:
+            assert_never(value)
 
 
 def _names(names: Iterable[str]) -> str:

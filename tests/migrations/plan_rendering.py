@@ -20,6 +20,7 @@ from domains.plan.graph import (
     Ingress,
     Join,
     JoinKind,
+    NodeIndex,
     Operator,
     OrderTerm,
     Project,
@@ -27,6 +28,7 @@ from domains.plan.graph import (
     TopK,
     Union,
 )
+from migrations.joint_graph.graph import JointGraph
 
 _INFIX = {
     "eq": "=",
@@ -164,3 +166,28 @@ def _aggregate_text(call: AggregateCall, names: Sequence[str]) -> str:
 
 def _order_text(order: Sequence[OrderTerm], names: Sequence[str]) -> str:
     return ", ".join(names[term.column] + (" desc" if term.descending else "") for term in order)
+
+
+def render(graph: JointGraph, root: NodeIndex) -> str:
+    """What a node is computed from, as a tree. A node that is read twice is drawn once and named ``#n`` after that."""
+    reads = Counter(parent for index in graph.ancestors(root) for parent in graph.node(index).parents)
+    lines: list[str] = []
+    drawn: set[NodeIndex] = set()
+
+    def draw(index: NodeIndex, first: str, rest: str) -> None:
+        node = graph.node(index)
+        if index in drawn:
+            lines.append(f"{first}#{index}")
+            return
+        drawn.add(index)
+        parents = [graph.node(parent).columns for parent in node.parents]
+        shared = f"#{index} " if reads[index] > 1 and node.parents else ""
+        lines.append(f"{first}{shared}{operator_text(node.operator, node.columns, parents)}")
+        if not node.parents:
+            drawn.discard(index)  # A base table is its name; drawing it again is shorter than referring to it.
+        for i, parent in enumerate(node.parents):
+            is_last = i == len(node.parents) - 1
+            draw(parent, rest + ("└ " if is_last else "├ "), rest + ("  " if is_last else "│ "))
+
+    draw(root, "", "")
+    return "\n".join(lines)

@@ -1,0 +1,456 @@
+"""What the planner and the engine have to know of each operator: one table, :data:`TRAITS`.
+
+An operator is data (``graph.py``) and, at run time, code (``domains/operators/``). Everything else asks its traits and
+never its class, so that a new operator answers every question once, in here, and none of them by a default::
+
+    traits_of(Filter(p)).origins((2, 0), [5])          ((2, 0),)     its columns are those of its parent
+    traits_of(Aggregate((3,), calls)).groups_by        (0,)          it can be partial by its group alone
+    traits_of(TopK((), order, 10)).phases              the first 10 of each shard, and the first 10 of those
+
+The ends of a graph (base tables, links and readers) are no relational operators: code that deals with one of them asks
+:func:`is_base`, :func:`is_ingress`, :func:`is_egress` or :func:`is_reader`. ``tests/domains/test_traits.py`` holds that
+nothing else looks at the class of an operator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any, ClassVar, TypeGuard
+
+from domains.language.description import describe
+from domains.language.expressions import Field
+from domains.language.rewriting import fields_of
+from domains.language.types import Kind
+from domains.plan.graph import (
+    Aggregate,
+    AggregateCall,
+    AggregateFunction,
+    Base,
+    Columns,
+    Egress,
+    Filter,
+    Ingress,
+    Join,
+    JoinKind,
+    Operator,
+    OrderTerm,
+    Project,
+    Reader,
+    TopK,
+    Union,
+)
+
+LEFT, RIGHT = 0, 1
+COMPUTED = -1
+"""The origin of a column that is not a column of that parent."""
+
+
+class ForJoin(Enum):
+    """What a join finds in a parent that keeps nothing on its own account. A join's inputs have to be state."""
+
+    ANSWERS = auto()
+    """State, wherever it stands, or a base table."""
+    PASSES = auto()
+    """State above it will do."""
+    NARROWS = auto()
+    """State above it will do, but over a join it keeps its own rows, which are narrower."""
+    KEEPS = auto()
+    """It becomes state for the join."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """How an operator of two parents matches their rows: by equal columns, in pairs (none for a cross join)."""
+
+    on: tuple[Columns, Columns]
+    outer: bool
+    """A left row without a match is in the output too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """An operator over all shards, as one in each shard (same output columns) and one over those."""
+
+    each: Operator
+    merged: Operator
+
+
+class Traits(ABC):
+    """The answers of one operator. Each of them is given by every operator; only what follows from others is here."""
+
+    own_state: ClassVar[bool]
+    """It keeps state wherever it stands."""
+    for_join: ClassVar[ForJoin]
+    row_for_row: ClassVar[bool]
+    """Each row of its one parent gives one of its rows."""
+
+    @abstractmethod
+    def __init__(self, operator: Any) -> None: ...
+
+    @property
+    @abstractmethod
+    def groups_by(self) -> Columns | None:
+        """The columns of its output that name a group, whose rows are computed together: it can be partial by these
+        alone, and they have to meet in one shard. None: rows are computed each for itself."""
+
+    @property
+    @abstractmethod
+    def matching(self) -> Matching | None:
+        """How it looks up one parent for each update of the other; None if it does not."""
+
+    @property
+    @abstractmethod
+    def refills(self) -> tuple[Columns, ...]:
+        """The look-ups of its parent by which full state is computed anew when a retraction takes what it holds (rule
+        8)."""
+
+    @property
+    @abstractmethod
+    def grows(self) -> bool:
+        """Insertions into its parents never take one of its rows back."""
+
+    @property
+    @abstractmethod
+    def row_over_nothing(self) -> bool:
+        """It has its one row also over no input."""
+
+    @property
+    @abstractmethod
+    def phases(self) -> Phases | None:
+        """How it merges over shards where all rows would have to be in one; None if only the rows themselves will do.
+
+        The row of a scalar aggregate is there over no input too, in each shard; so a sum of COUNTs is never over
+        nothing.
+        """
+
+    @abstractmethod
+    def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
+        """For each parent (``widths`` columns wide), where these columns of the output stand there, or COMPUTED."""
+
+    @abstractmethod
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        """Of each parent the columns that these of the output depend on, and those that decide which rows it has."""
+
+    @abstractmethod
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        """One line for people, in symbols; ``names`` are the columns' of each parent."""
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether it looks its parents up while updates pass through it."""
+        return self.matching is not None or bool(self.refills)
+
+
+class _RowByRow(Traits):
+    """Operators of one parent or more whose rows are the parents' rows, each for itself."""
+
+    own_state = False
+    for_join = ForJoin.PASSES
+    row_for_row = False
+    groups_by: Columns | None = None
+    matching = None
+    refills = ()
+    grows = True
+    row_over_nothing = False
+    phases = None
+
+    def __init__(self, operator: Operator) -> None: ...
+
+    def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
+        return tuple(columns for _ in widths)
+
+
+class _Base(_RowByRow):
+    for_join = ForJoin.ANSWERS
+
+    def __init__(self, operator: Base) -> None:
+        self._table = operator.table
+
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        return []
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        return self._table
+
+
+class _Filter(_RowByRow):
+    def __init__(self, operator: Filter) -> None:
+        self._predicate = operator.predicate
+
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        return [wanted | fields_of(self._predicate)]
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        return f"σ {describe(self._predicate, names[0])}"
+
+
+class _Project(_RowByRow):
+    for_join = ForJoin.NARROWS
+    row_for_row = True
+
+    def __init__(self, operator: Project) -> None:
+        self._expressions = operator.expressions
+
+    def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
+        outputs = (self._expressions[column] for column in columns)
+        return (tuple(e.position if isinstance(e, Field) else COMPUTED for e in outputs),)
+
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        return [set[int]().union(*map(fields_of, self._expressions))]
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        return f"π {', '.join(describe(e, names[0]) for e in self._expressions)}"
+
+
+class _Union(_RowByRow):
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        return [wanted for _ in widths]
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        return "∪"
+
+
+class _End(_RowByRow):
+    """Links and readers: rows leave the domain whole."""
+
+    row_for_row = True
+
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        return [set(range(width)) for width in widths]
+
+
+class _Ingress(_End):
+    own_state = True
+
+    def __init__(self, operator: Ingress) -> None:
+        self._source = operator.source
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        return f"ingress of {self._source}"
+
+
+class _Egress(_End):
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        return "egress"
+
+
+class _Reader(_End):
+    own_state = True
+    for_join = ForJoin.ANSWERS
+
+    def __init__(self, operator: Reader) -> None:
+        self._reader = operator
+        self.groups_by = operator.key
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        return f"reader {self._reader.view}{_order_text(self._reader.order, names[0])}"
+
+
+class _Join(Traits):
+    own_state = False
+    for_join = ForJoin.KEEPS
+    row_for_row = False
+    groups_by = None
+    refills = ()
+    row_over_nothing = False
+    phases = None
+
+    def __init__(self, operator: Join) -> None:
+        self._join = operator
+        self._on = (operator.left_on, operator.right_on)
+
+    @property
+    def matching(self) -> Matching:
+        return Matching(self._on, self._join.kind is JoinKind.LEFT)
+
+    @property
+    def grows(self) -> bool:
+        return self._join.kind is JoinKind.INNER
+
+    def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
+        return tuple(side_columns(self._join.kind, self._on, widths[LEFT], columns, side) for side in (LEFT, RIGHT))
+
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        residual, width = self._join.residual, widths[LEFT]
+        both = wanted | (fields_of(residual) if residual is not None else set())
+        left, right = ({c for c in both if c < width}, {c - width for c in both if c >= width})
+        return [left | set(self._on[LEFT]), right | set(self._on[RIGHT])]
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        left, right = names
+        on = [f"{left[a]} = {right[b]}" for a, b in zip(*self._on, strict=True)]
+        if self._join.residual is not None:
+            on.append(describe(self._join.residual, [*left, *right]))
+        symbol = "⋈" if self._join.kind is JoinKind.INNER else "⟕"
+        return f"{symbol} {' AND '.join(on)}" if on else "×"
+
+
+class _Aggregate(Traits):
+    own_state = True
+    for_join = ForJoin.ANSWERS
+    row_for_row = False
+    matching = None
+    refills = ()
+    grows = False
+
+    def __init__(self, operator: Aggregate) -> None:
+        self._aggregate = operator
+        self._group, self._calls = operator.group, operator.calls
+
+    @property
+    def row_over_nothing(self) -> bool:
+        return self._aggregate.scalar
+
+    @property
+    def groups_by(self) -> Columns:
+        return tuple(range(len(self._group)))
+
+    @property
+    def phases(self) -> Phases | None:
+        merged = [_merged(call, at) for at, call in enumerate(self._calls)]
+        calls = tuple(call for call in merged if call is not None)
+        if self._group or not calls or len(calls) < len(merged):
+            return None
+        return Phases(self._aggregate, replace(self._aggregate, calls=calls))
+
+    def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
+        group = self._group
+        return (tuple(group[column] if column < len(group) else COMPUTED for column in columns),)
+
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        ordered = {term.column for call in self._calls for term in call.order}
+        return [{*self._group, *(call.argument for call in self._calls if call.argument is not None), *ordered}]
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        functions = ", ".join(_call_text(call, names[0]) for call in self._calls)
+        group = ", ".join(names[0][column] for column in self._group) or "()"
+        return f"γ {group}; {functions}" if functions else f"γ {group}"
+
+
+class _TopK(Traits):
+    own_state = True
+    for_join = ForJoin.ANSWERS
+    row_for_row = False
+    matching = None
+    grows = False
+    row_over_nothing = False
+
+    def __init__(self, operator: TopK) -> None:
+        self._topk = operator
+
+    @property
+    def groups_by(self) -> Columns:
+        return self._topk.group
+
+    @property
+    def refills(self) -> tuple[Columns, ...]:
+        return (self._topk.group, ())  # The group of NULLs from all of the parent.
+
+    @property
+    def phases(self) -> Phases | None:
+        topk = self._topk
+        return None if topk.group else Phases(replace(topk, limit=topk.limit + topk.offset, offset=0), topk)
+
+    def origins(self, columns: Columns, widths: Sequence[int]) -> tuple[Columns, ...]:
+        return (columns,)
+
+    def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
+        return [set(range(widths[0]))]  # Rows are ranked whole.
+
+    def text(self, names: Sequence[Sequence[str]]) -> str:
+        topk = self._topk
+        each = f" of each {', '.join(names[0][column] for column in topk.group)}" if topk.group else ""
+        skipped = f" after {topk.offset}" if topk.offset else ""
+        return f"τ {topk.limit}{skipped}{each}{_order_text(topk.order, names[0])}"
+
+
+TRAITS: dict[type[Operator], Callable[[Any], Traits]] = {
+    Base: _Base,
+    Filter: _Filter,
+    Project: _Project,
+    Union: _Union,
+    Join: _Join,
+    Aggregate: _Aggregate,
+    TopK: _TopK,
+    Ingress: _Ingress,
+    Egress: _Egress,
+    Reader: _Reader,
+}
+
+
+def traits_of(operator: Operator) -> Traits:
+    return TRAITS[type(operator)](operator)
+
+
+def is_base(operator: Operator) -> TypeGuard[Base]:
+    return isinstance(operator, Base)
+
+
+def is_ingress(operator: Operator) -> TypeGuard[Ingress]:
+    return isinstance(operator, Ingress)
+
+
+def is_egress(operator: Operator) -> TypeGuard[Egress]:
+    return isinstance(operator, Egress)
+
+
+def is_reader(operator: Operator) -> TypeGuard[Reader]:
+    return isinstance(operator, Reader)
+
+
+def side_columns(kind: JoinKind, on: tuple[Columns, Columns], left_width: int, columns: Columns, side: int) -> Columns:
+    """For each output column, its position on ``side``, or -1. An inner join's join columns are on both sides; a left
+    join's right columns may be NULL where the right side has no such row, which only a check after the join can tell.
+    """
+    result = []
+    for column in columns:
+        own = LEFT if column < left_width else RIGHT
+        local = column if own == LEFT else column - left_width
+        if own == side:
+            result.append(local)
+        elif local in on[own] and (kind is JoinKind.INNER or side == LEFT):
+            result.append(on[side][on[own].index(local)])
+        else:
+            result.append(COMPUTED)
+    return tuple(result)
+
+
+_MERGED: dict[AggregateFunction, AggregateFunction | None] = {
+    AggregateFunction.COUNT_ROWS: AggregateFunction.SUM,
+    AggregateFunction.COUNT: AggregateFunction.SUM,
+    AggregateFunction.COUNT_DISTINCT: None,
+    AggregateFunction.SUM: AggregateFunction.SUM,
+    AggregateFunction.SUM_DISTINCT: None,
+    AggregateFunction.AVG: None,
+    AggregateFunction.AVG_DISTINCT: None,
+    AggregateFunction.MIN: AggregateFunction.MIN,
+    AggregateFunction.MAX: AggregateFunction.MAX,
+    AggregateFunction.GROUP_CONCAT: None,
+    AggregateFunction.GROUP_CONCAT_DISTINCT: None,
+}
+"""What makes one value of the values of all shards; None where that would need more than a value of each."""
+
+
+def _merged(call: AggregateCall, at: int) -> AggregateCall | None:
+    # A sum of doubles is exact until its end, where it is rounded: a sum of rounded sums could differ in the last bit.
+    rounded = call.function is AggregateFunction.SUM and call.type.kind is Kind.DOUBLE
+    function = None if rounded else _MERGED[call.function]
+    return None if function is None else AggregateCall(function, at, call.type)
+
+
+def _call_text(call: AggregateCall, names: Sequence[str]) -> str:
+    argument = "*" if call.argument is None else names[call.argument]
+    name = call.function.value.upper().removesuffix("_ROWS")
+    if name.endswith("_DISTINCT"):
+        name, argument = name.removesuffix("_DISTINCT"), f"DISTINCT {argument}"
+    return f"{name}({argument})"
+
+
+def _order_text(order: Sequence[OrderTerm], names: Sequence[str]) -> str:
+    if not order:
+        return ""
+    terms = (f"{names[term.column]}{' DESC' if term.descending else ''}" for term in order)
+    return f" by {', '.join(terms)}"
