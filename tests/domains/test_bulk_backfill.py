@@ -12,6 +12,7 @@ from domains.archive.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_
 from domains.engine.lifecycle.replay import Later, Replay, exported, load, rows_of_state
 from domains.language.types import Row
 from domains.plan.commands import Activate, AddNodes, Feed, Follow, LoadState, StartReplay
+from domains.plan.graph import Aggregate
 from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import stages_of
 from migrations.flow.plan import MigrationPlan
@@ -255,7 +256,7 @@ def test_a_state_that_is_loaded_is_the_state_that_was_exported(functions: tuple[
     one.start()
     one.delete("votes", (2, 7))
     other.start()
-    group = next(v for v in one.simulation.domains[0].vertices if isinstance(v.node.operator, graph.Aggregate))
+    group = next(v for v in one.simulation.domains[0].vertices if isinstance(v.node.operator, Aggregate))
     twin = other.simulation.domains[0].vertices[group.index]
     items = list(exported(group))
     rows = load(twin, decode_block(encode_block(items)))
