@@ -1,4 +1,4 @@
-"""Puts the two doors together: the hot route in front, FastAPI behind it."""
+"""Puts the two doors together: the endpoints in front, FastAPI behind them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from fastapi import FastAPI
 
 from api import pages
 from api.doors.asgi import AsgiDoor
+from api.endpoints import Endpoints
 from api.gate import Gate
 from api.limits import MAX_BODY_BYTES
-from api.lookups.lookups import LookupCalls
 from api.metrics import Metrics, RequestMetrics
 from api.routes import ROUTERS
 from api.schemas import ErrorAnswer
@@ -30,7 +30,8 @@ def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES, slow: 
     """The ASGI application for a deployment that is open. Closing it stays with the caller.
 
     Requests that take ``slow`` seconds or longer are logged; 0: none."""
-    requests, lookups = RequestMetrics(slow), LookupCalls(deployment)
+    requests = RequestMetrics(slow)
+    endpoints = Endpoints(deployment, requests, max_body)
     fastapi = FastAPI(
         title="Headrace",
         version=VERSION,
@@ -41,10 +42,10 @@ def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES, slow: 
         redoc_url=None,
     )
     fastapi.state.deployment = deployment
-    fastapi.state.lookups = lookups
+    fastapi.state.endpoints = endpoints
     fastapi.state.metrics = Metrics(deployment, requests)
     for router in (*ROUTERS, pages.router):
         fastapi.include_router(router)
     fastapi.add_middleware(Gate, requests=requests, max_body=max_body)
     answer_errors(fastapi)
-    return AsgiDoor(fastapi, lookups, deployment, requests, max_body)
+    return AsgiDoor(fastapi, endpoints)

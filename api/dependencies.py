@@ -1,22 +1,20 @@
-"""The routes' FastAPI dependencies: the deployment, the token, the checked body; and their answers."""
+"""The routes' FastAPI dependencies: the deployment, the checked body, an endpoint's answer; and their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
-from headrace_client import tokens
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from api.encoding import parse, serialize
-from api.lookups.lookups import LookupCalls
+from api.endpoints import Endpoints, token_of
+from api.limits import check_browser
 from api.metrics import Metrics
+from api.schemas import Model, checked
 from controller.deployment import Deployment
-from domains.errors import BadRequest
-from domains.plan.packets import Clock
-
-Model = TypeVar("Model", bound=BaseModel)
+from domains.errors import NotFound
 
 # All of these are coroutines, though none waits: FastAPI sends a plain function to another thread, at 80 µs a request.
 
@@ -24,11 +22,6 @@ Model = TypeVar("Model", bound=BaseModel)
 async def _serving(request: Request) -> Deployment:
     deployment: Deployment = request.app.state.deployment
     return deployment
-
-
-async def _lookups(request: Request) -> LookupCalls:
-    lookups: LookupCalls = request.app.state.lookups
-    return lookups
 
 
 async def _metrics(request: Request) -> Metrics:
@@ -41,41 +34,40 @@ async def _token(
         str | None,
         Header(alias="Headrace-Token", description="A write's token: the read waits until it reflects that write"),
     ] = None,
-) -> Clock | None:
-    return None if headrace_token is None else tokens.decode(headrace_token)
+) -> None:
+    """Documents the header, which ``_answered`` reads."""
+
+
+async def _answered(request: Request) -> Response:
+    """The answer of the endpoint that the route documents."""
+    endpoints: Endpoints = request.app.state.endpoints
+    found = endpoints.find(request.method, request.scope["path"])
+    if found is None:  # A name that has "/" in it, as "%2F".
+        raise NotFound(f'no such path "{request.url.path}"', hint="see /docs for all calls")
+    call, name = found
+    headers = request.headers.raw
+    if call.writes:
+        check_browser(headers)
+    begun = call.work(name, request.scope["query_string"], await request.body(), token_of(headers))
+    body, types = begun if isinstance(begun, tuple) else await begun
+    shown = {"Headrace-Types": types.decode()} if types else None
+    return Response(body, media_type="application/json", headers=shown)
 
 
 Serving = Annotated[Deployment, Depends(_serving)]
-Looking = Annotated[LookupCalls, Depends(_lookups)]
 Measuring = Annotated[Metrics, Depends(_metrics)]
-Token = Annotated[Clock | None, Depends(_token)]
+Answered = Annotated[Response, Depends(_answered)]
+TAKES_TOKEN = [Depends(_token)]
 
 
 def json_body(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
-    """A dependency that reads the body as ``model``, through our strict JSON rather than FastAPI's parser.
-
-    Any content type will do (``curl -d`` sends a form's), except from a browser: a page of any origin could else post
-    to a server on its reader's own machine without asking.
-    """
+    """A dependency that reads the body as ``model``, through our strict JSON rather than FastAPI's parser."""
 
     async def read(request: Request) -> Model:
-        sent_as = request.headers.get("content-type", "")
-        if "origin" in request.headers and not sent_as.startswith("application/json"):
-            raise BadRequest(f'a browser sent "{sent_as}"', hint="send content-type: application/json")
-        return checked(model, await request.body())
+        check_browser(request.headers.raw)
+        return checked(model, parse(await request.body()))
 
     return read
-
-
-def checked(model: type[Model], body: bytes) -> Model:
-    """A body as ``model``. Raises BadRequest."""
-    value = parse(body)
-    if not isinstance(value, dict):
-        raise BadRequest("the request's body must be a JSON object")
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        raise shape_error(error.errors(include_url=False)) from error
 
 
 def documented(model: type[BaseModel]) -> dict[str, Any]:
@@ -94,13 +86,6 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
     beside = {name: _inlined(value, definitions) for name, value in schema.items() if name != "$ref"}
     reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     return {**_inlined(definitions[reference], definitions), **beside} if reference else beside
-
-
-def shape_error(problems: Any) -> BadRequest:
-    """The first of pydantic's complaints as our error."""
-    first = problems[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return BadRequest(f'"{where}": {first["msg"][0].lower()}{first["msg"][1:]}', hint="see /docs for the call's shape")
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

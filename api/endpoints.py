@@ -1,58 +1,51 @@
-"""The calls that an application makes all day: what is there is answered at once, the rest is awaited.
+"""The endpoints that an application calls all day. Each is *parse → call → render*, written once for every door.
 
-They are ``GET /v1/views/{view}``, ``POST /v1/views/{view}/lookup``, ``POST /v1/lookups``, ``POST /v1/sql``, and the
-writes of ``/v1/tables/{table}/rows``. Two doors lead here: ASGI (``api/doors/asgi.py``), and, under our own server, one
-before it (``api/doors/wire_http.py``).
+They are the look-ups of views, ``POST /v1/sql``, and the writes of rows. The short HTTP path
+(``api/doors/wire_http.py``) and ASGI (``api/doors/asgi.py``) enter them through ``EndpointCall.begin``, which counts
+the request and renders errors; FastAPI's routes, which document them, through ``EndpointCall.work``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from api.dependencies import checked
-from api.encoding import serialize
+from headrace_client import tokens
+
+from api.encoding import parse, serialize, sql_value
 from api.lookups.lookups import LookupCalls, Typed, parse_keys, parse_query
 from api.metrics import RequestMetrics, RouteTimes
-from api.routes.sql import executed
-from api.routes.tables import written
-from api.schemas import SqlRequest
+from api.schemas import DeleteRequest, RowsBody, SqlRequest, UpdateRequest, checked
 from api.statuses import describe
-from controller.deployment import Deployment, WriteResult
+from controller.deployment import Deployment, StatementResult, WriteResult
 from domains.plan.packets import Clock
 
 Answer = tuple[int, bytes, bytes]
 """Status, body, which is JSON, and the columns that JSON has no type for."""
 Body = Typed | Coroutine[Any, Any, Typed]
-Write = Callable[[Deployment, str, bytes], Awaitable[WriteResult]]
+Work = Callable[[str, bytes, bytes, Clock | None], Body]
+"""Answers by the name of a view or table, the query string, the request's body and its token."""
 
-PREFIX = "/v1/views/"
-LOOKUP = "/lookup"
-LOOKUPS = "/v1/lookups"
-SQL = "/v1/sql"
-TABLES = "/v1/tables/"
-ROWS = "/rows"
-PAGE_ROUTE = "GET /v1/views/{view}"
-LOOKUP_ROUTE = "POST /v1/views/{view}/lookup"
-LOOKUPS_ROUTE = "POST /v1/lookups"
-SQL_ROUTE = "POST /v1/sql"
-ROWS_ROUTE = "/v1/tables/{table}/rows"
+NAME = "*"
+"""Stands for the name of a view or table in a path."""
+_PLACEHOLDER = re.compile(r"\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointCall:
-    """One of the calls; ``begin`` makes it, of a view or table."""
+    """One endpoint."""
 
-    work: Callable[[str, bytes, bytes, Clock | None], Body]
-    """By the name, the query string, the request's body and its token."""
+    work: Work
     route: str
     times: RouteTimes
-    writes: bool = False
+    writes: bool
+    """A browser's request is checked first, see ``check_browser``."""
 
     def begin(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Answer | Coroutine[Any, Any, Answer]:
-        """Whatever is raised is an answer, too."""
+        """An answer that is there at once, or what awaits it. An exception becomes an answer, too."""
         started = perf_counter()
         try:
             found = self.work(name, query, body, token)
@@ -74,63 +67,95 @@ class EndpointCall:
 
 
 class Endpoints:
-    """Those of one deployment. ``writes`` are its writes by method."""
+    """Those of one deployment."""
 
-    def __init__(
-        self,
-        lookups: LookupCalls,
-        deployment: Deployment,
-        requests: RequestMetrics,
-        writes: Mapping[str, Write],
-        max_body: int,
-    ) -> None:
+    def __init__(self, deployment: Deployment, requests: RequestMetrics, max_body: int) -> None:
         self.max_body = max_body
-        self._lookups = lookups
         self._deployment = deployment
-        self._page = EndpointCall(self._begin_page, PAGE_ROUTE, requests.route(PAGE_ROUTE))
-        self._lookup = EndpointCall(self._begin_lookup, LOOKUP_ROUTE, requests.route(LOOKUP_ROUTE))
-        self._many = EndpointCall(self._begin_many, LOOKUPS_ROUTE, requests.route(LOOKUPS_ROUTE)), ""
-        self._sql = EndpointCall(self._begin_sql, SQL_ROUTE, requests.route(SQL_ROUTE), writes=True), ""
-        self._writes = {method: self._write_call(method, write, requests) for method, write in writes.items()}
-
-    def _write_call(self, method: str, write: Write, requests: RequestMetrics) -> EndpointCall:
-        async def work(table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
-            return serialize(written(await write(self._deployment, table, body))), b""
-
-        route = f"{method} {ROWS_ROUTE}"
-        return EndpointCall(work, route, requests.route(route), writes=True)
+        self._lookups = LookupCalls(deployment)
+        reads: dict[str, Work] = {
+            "GET /v1/views/{view}": self._page,
+            "POST /v1/views/{view}/lookup": self._lookup,
+            "POST /v1/lookups": self._many,
+        }
+        writes: dict[str, Work] = {
+            "POST /v1/sql": self._sql,
+            "POST /v1/tables/{table}/rows": self._insert,
+            "PATCH /v1/tables/{table}/rows": self._update,
+            "DELETE /v1/tables/{table}/rows": self._delete,
+        }
+        self._calls = {
+            _PLACEHOLDER.sub(NAME, route): EndpointCall(work, route, requests.route(route), route in writes)
+            for route, work in {**reads, **writes}.items()
+        }
 
     def find(self, method: str, path: str) -> tuple[EndpointCall, str] | None:
-        """The call, and the view or table that it is about; None where it is none of these."""
-        if path == LOOKUPS:
-            return self._many if method == "POST" else None
-        if path == SQL:
-            return self._sql if method == "POST" else None
-        if path.startswith(PREFIX):
-            name = path[len(PREFIX) :]
-            if method == "GET" and name and "/" not in name:
-                return self._page, name
-            if method == "POST" and name.endswith(LOOKUP) and name.count("/") == 1 and name != LOOKUP:
-                return self._lookup, name[: -len(LOOKUP)]
-        elif path.startswith(TABLES) and path.endswith(ROWS):
-            table, call = path[len(TABLES) : -len(ROWS)], self._writes.get(method)
-            if call is not None and table and "/" not in table:
-                return call, table
-        return None
+        """The endpoint, and the view or table that it is about; None where there is none at this path."""
+        parts, name = path.split("/"), ""
+        if len(parts) > 3 and parts[3]:
+            name, parts[3] = parts[3], NAME
+        call = self._calls.get(f"{method} {'/'.join(parts)}")
+        return None if call is None else (call, name)
 
-    # --- what each begins -----------------------------------------------------------------------------------------
+    # --- look-ups ---------------------------------------------------------------------------------------------------
 
-    def _begin_page(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
+    def _page(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
         return self._lookups.page(view, parse_query(query), token)
 
-    def _begin_lookup(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
+    def _lookup(self, view: str, query: bytes, body: bytes, token: Clock | None) -> Body:
         found = None if token is not None else self._lookups.try_numbers(view, body)
         return self._lookups.pages(view, parse_keys(body), token) if found is None else found
 
-    def _begin_many(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Body:
+    def _many(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Body:
         many = self._lookups.many
         asked = many.ask(body, token)
         return many.finish(asked, token) if asked.late else many.typed(asked)
 
-    async def _begin_sql(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
-        return serialize(await executed(self._deployment, checked(SqlRequest, body), token)), b""
+    # --- statements and writes --------------------------------------------------------------------------------------
+
+    async def _sql(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+        asked = checked(SqlRequest, parse(body))
+        results, clock = await self._deployment.execute(asked.sql, list(map(sql_value, asked.params)), token=token)
+        reached = tokens.encode(tokens.merge(token or {}, clock))
+        return serialize({"results": list(map(_statement, results)), "token": reached}), b""
+
+    async def _insert(self, table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+        asked = checked(RowsBody, parse(body))
+        return _written(await self._deployment.insert(table, asked.rows, asked.place, asked.duplicate))
+
+    async def _update(self, table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+        asked = checked(UpdateRequest, parse(body))
+        return _written(await self._deployment.update(table, asked.key, asked.set))
+
+    async def _delete(self, table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
+        return _written(await self._deployment.delete(table, checked(DeleteRequest, parse(body)).key))
+
+
+def _statement(result: StatementResult) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "columns": [{"name": column.name, "type": str(column.type)} for column in result.columns],
+        "rows": result.rows,
+        "rows_affected": result.rows_affected,
+    }
+    if result.first_id is not None:
+        shown["first_id"] = result.first_id
+    if result.done is not None:
+        shown["done"] = result.done
+    return shown
+
+
+def _written(result: WriteResult) -> Typed:
+    shown: dict[str, Any] = {"rows_affected": result.rows_affected, "token": tokens.encode(result.clock)}
+    if result.first_id is not None:
+        shown["first_id"] = result.first_id
+    if result.repeated:
+        shown["repeated"] = True
+    return serialize(shown), b""
+
+
+def token_of(headers: Sequence[tuple[bytes, bytes]]) -> Clock | None:
+    """The clock that a read waits for. Raises BadRequest."""
+    for name, value in headers:
+        if name == b"headrace-token":
+            return tokens.decode(value.decode("latin-1"))
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from domains.errors import BadRequest, LimitExceeded
@@ -42,3 +42,12 @@ async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit:
         if size > limit:
             raise body_too_large(limit)
     return b"".join(pieces)
+
+
+def check_browser(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raises BadRequest for a browser's request that is not declared as JSON: a page of any origin could otherwise
+    post to a server on its reader's own machine without asking. Others may declare anything, as ``curl -d`` does."""
+    given = dict(headers)
+    sent_as = given.get(b"content-type", b"").decode("latin-1")
+    if b"origin" in given and not sent_as.startswith("application/json"):
+        raise BadRequest(f'a browser sent "{sent_as}"', hint="send content-type: application/json")

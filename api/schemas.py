@@ -6,16 +6,37 @@ deployment gave, because checking one's own output again costs more than making 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from controller.deployment import REFUSED, OnDuplicate
+from domains.errors import BadRequest
 from domains.plan.packets import Once
 from domains.store.streams import NAME_MAX
 
 Json = Any
 """A JSON value. INTEGER and DOUBLE are numbers; DECIMAL, TEXT, DATE and DATETIME strings; BLOB a base64 string."""
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def checked(model: type[Model], value: Any) -> Model:
+    """A body's JSON value as ``model``. Raises BadRequest."""
+    if not isinstance(value, dict):
+        raise BadRequest("the request's body must be a JSON object")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise shape_error(error.errors(include_url=False)) from error
+
+
+def shape_error(problems: Any) -> BadRequest:
+    """The first of pydantic's complaints as our error."""
+    first = problems[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return BadRequest(f'"{where}": {first["msg"][0].lower()}{first["msg"][1:]}', hint="see /docs for the call's shape")
 
 
 class _Request(BaseModel):

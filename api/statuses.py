@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from api.dependencies import shape_error
+from api.schemas import shape_error
 from domains import errors
 from domains.errors import BadRequest, HeadraceError, NotFound, RowsRefused
 from worker.protocol.messages import NotHere, StaleEpoch

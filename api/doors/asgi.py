@@ -1,29 +1,20 @@
-"""The short door: the calls that an application makes all day, as plain ASGI in front of FastAPI.
+"""The endpoints as plain ASGI, in front of FastAPI.
 
-A request through FastAPI costs some 150 µs of Python; a look-up itself is done in a few, and what an api process of a
-cluster has to do for a write in some tens. So this door makes the calls of ``endpoints.py``, and hands everything else
-on, writes of browsers too. FastAPI declares them as well (``routes/``), for the documentation and for who mounts it
-without this door.
+A request through FastAPI costs some 150 µs of Python; a look-up itself takes a few, and a write in an api process of a
+cluster some tens. FastAPI's routes (``routes/``) document the endpoints, and delegate to them where a request comes
+that way (HEAD does).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
-from headrace_client import tokens
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.dependencies import checked
-from api.endpoints import EndpointCall, Endpoints, Write
-from api.limits import read_body
-from api.lookups.lookups import LookupCalls
-from api.metrics import RequestMetrics
-from api.schemas import DeleteRequest, RowsBody, UpdateRequest
+from api.endpoints import EndpointCall, Endpoints, token_of
+from api.limits import check_browser, read_body
 from api.statuses import describe
-from controller.deployment import Deployment, WriteResult
-from domains.plan.packets import Clock
 
 JSON = (b"content-type", b"application/json")
 TYPES = b"headrace-types"
@@ -32,13 +23,11 @@ GONE_SECONDS = 1.0
 
 
 class AsgiDoor:
-    """The whole application: makes hot calls itself, passes other requests to ``app``."""
+    """The whole application: answers the endpoints itself, passes other requests to ``app``."""
 
-    def __init__(
-        self, app: ASGIApp, lookups: LookupCalls, deployment: Deployment, requests: RequestMetrics, max_body: int
-    ) -> None:
+    def __init__(self, app: ASGIApp, endpoints: Endpoints) -> None:
         self.app = app
-        self.endpoints = Endpoints(lookups, deployment, requests, WRITES, max_body)
+        self.endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -52,15 +41,17 @@ class AsgiDoor:
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             found = self.endpoints.find(scope["method"], scope["path"])
-            if found is not None and not (found[0].writes and _is_from_a_browser(scope["headers"])):
+            if found is not None:
                 return await self._make(*found, scope, receive, send)
         return await self.app(scope, receive, send)
 
     async def _make(self, call: EndpointCall, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
         try:
+            if call.writes:
+                check_browser(headers)
             body = b"" if scope["method"] == "GET" else await read_body(headers, receive, self.endpoints.max_body)
-            token = _token(headers)
+            token = token_of(headers)
         except Exception as error:
             status, answer = describe(error, call.route)
             types = b""
@@ -69,32 +60,6 @@ class AsgiDoor:
             begun = call.begin(name, scope["query_string"], body, token)
             status, answer, types = begun if isinstance(begun, tuple) else await begun
         await _answer(send, status, answer, types)
-
-
-def _insert(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:
-    request = checked(RowsBody, body)
-    return deployment.insert(table, request.rows, request.place, request.duplicate)
-
-
-def _update(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:
-    request = checked(UpdateRequest, body)
-    return deployment.update(table, request.key, request.set)
-
-
-def _delete(deployment: Deployment, table: str, body: bytes) -> Awaitable[WriteResult]:
-    return deployment.delete(table, checked(DeleteRequest, body).key)
-
-
-WRITES: dict[str, Write] = {
-    "POST": _insert,
-    "PATCH": _update,
-    "DELETE": _delete,
-}
-
-
-def _is_from_a_browser(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Those have rules of their own (``json_body``)."""
-    return any(name == b"origin" for name, _ in headers)
 
 
 async def _has_gone(receive: Receive) -> bool:
@@ -112,10 +77,3 @@ async def _answer(send: Send, status: int, body: bytes, types: bytes) -> None:
     headers: Any = (JSON, (b"content-length", b"%d" % len(body)), *([(TYPES, types)] if types else []))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _token(headers: list[tuple[bytes, bytes]]) -> Clock | None:
-    for name, value in headers:
-        if name == b"headrace-token":
-            return tokens.decode(value.decode("latin-1"))
-    return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Response
-from headrace_client import tokens
+from fastapi import APIRouter, Response
 
-from api.dependencies import Serving, answer, documented, json_body
+from api.dependencies import Answered, Serving, answer, documented
 from api.schemas import (
     DeleteRequest,
     RowsBody,
@@ -17,7 +16,6 @@ from api.schemas import (
     UpdateRequest,
     WriteAnswer,
 )
-from controller.deployment import WriteResult
 from domains.language.json_rows import json_value
 from domains.language.types import TableSchema
 
@@ -31,25 +29,21 @@ async def list_tables(deployment: Serving) -> Response:
 
 
 @router.post("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(RowsBody))
-async def insert(table: str, body: Annotated[RowsBody, Depends(json_body(RowsBody))], deployment: Serving) -> Response:
+async def insert(table: str, answered: Answered) -> Response:
     """Insert rows; `on_duplicate` says what becomes of those whose key is taken."""
-    return _written(await deployment.insert(table, body.rows, body.place, body.duplicate))
+    return answered
 
 
 @router.patch("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(UpdateRequest))
-async def update(
-    table: str, body: Annotated[UpdateRequest, Depends(json_body(UpdateRequest))], deployment: Serving
-) -> Response:
+async def update(table: str, answered: Answered) -> Response:
     """Change columns of the rows with this key."""
-    return _written(await deployment.update(table, body.key, body.set))
+    return answered
 
 
 @router.delete("/v1/tables/{table}/rows", response_model=WriteAnswer, openapi_extra=documented(DeleteRequest))
-async def delete(
-    table: str, body: Annotated[DeleteRequest, Depends(json_body(DeleteRequest))], deployment: Serving
-) -> Response:
+async def delete(table: str, answered: Answered) -> Response:
     """Delete the rows with this key."""
-    return _written(await deployment.delete(table, body.key))
+    return answered
 
 
 @router.get("/v1/tables/{table}/streams", response_model=StreamsAnswer)
@@ -70,20 +64,6 @@ async def forget_stream(table: str, stream: str, deployment: Serving) -> Respons
     """Forget a stream whose writer is done: its next number is 1."""
     await deployment.forget_stream(table, stream)
     return answer({"stream": stream, "number": 0})
-
-
-def _written(result: WriteResult) -> Response:
-    return answer(written(result))
-
-
-def written(result: WriteResult) -> dict[str, Any]:
-    """The body of a write's answer."""
-    shown: dict[str, Any] = {"rows_affected": result.rows_affected, "token": tokens.encode(result.clock)}
-    if result.first_id is not None:
-        shown["first_id"] = result.first_id
-    if result.repeated:
-        shown["repeated"] = True
-    return shown
 
 
 def _table(schema: TableSchema) -> dict[str, Any]:

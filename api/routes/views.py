@@ -1,4 +1,4 @@
-"""Views: look-ups (which the hot route usually answers before they come here), explanations, evictions."""
+"""Views: look-ups (documented here, answered by ``api/endpoints.py``), explanations, evictions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
-from api.dependencies import Looking, Serving, Token, answer, documented, json_body
-from api.lookups.lookups import parse_query
-from api.lookups.references import wanted_of
+from api.dependencies import TAKES_TOKEN, Answered, Serving, answer, documented, json_body
 from api.schemas import (
     EvictAnswer,
     ExplainAnswer,
@@ -46,32 +44,32 @@ async def list_views(deployment: Serving) -> Response:
     return answer({"views": [_view(info) for info in deployment.views()]})
 
 
-@router.get("/v1/views/{view}", response_model=PageAnswer, openapi_extra=PARAMETERS)
-async def page(view: str, request: Request, lookups: Looking, token: Token) -> Response:
+@router.get("/v1/views/{view}", response_model=PageAnswer, openapi_extra=PARAMETERS, dependencies=TAKES_TOKEN)
+async def page(view: str, answered: Answered) -> Response:
     """The rows of one view for these parameters; a miss is filled first."""
-    found = lookups.page(view, parse_query(request.scope["query_string"]), token)
-    return _typed(*(found if isinstance(found, tuple) else await found))
+    return answered
 
 
-@router.post("/v1/views/{view}/lookup", response_model=PagesAnswer, openapi_extra=documented(KeysRequest))
-async def lookup(
-    view: str, body: Annotated[KeysRequest, Depends(json_body(KeysRequest))], lookups: Looking, token: Token
-) -> Response:
+@router.post(
+    "/v1/views/{view}/lookup",
+    response_model=PagesAnswer,
+    openapi_extra=documented(KeysRequest),
+    dependencies=TAKES_TOKEN,
+)
+async def lookup(view: str, answered: Answered) -> Response:
     """The rows for each of many keys, in the order asked."""
-    return _typed(*await lookups.pages(view, body.keys, token))
+    return answered
 
 
-@router.post("/v1/lookups", response_model=LookupsAnswer, openapi_extra=documented(LookupsRequest))
-async def lookups_of_many(
-    body: Annotated[LookupsRequest, Depends(json_body(LookupsRequest))], lookups: Looking, token: Token
-) -> Response:
+@router.post(
+    "/v1/lookups", response_model=LookupsAnswer, openapi_extra=documented(LookupsRequest), dependencies=TAKES_TOKEN
+)
+async def lookups(answered: Answered) -> Response:
     """Several views at once: for each, the rows of its keys, which may be taken from answers of earlier ones.
 
     All that a page needs in one request.
     """
-    wanted = [wanted_of(each.view, list[Any](each.keys)) for each in body.lookups]
-    asked = lookups.many.ask_for(wanted, token)
-    return _typed(*await lookups.many.finish(asked, token))
+    return answered
 
 
 @router.get(
@@ -115,11 +113,6 @@ async def explain(view: str, request: Request, deployment: Serving) -> Response:
     if "text/plain" in request.headers.get("accept", ""):
         return Response(tree + "\n", media_type="text/plain")
     return answer({"view": view, "explain": tree})
-
-
-def _typed(body: bytes, types: bytes) -> Response:
-    headers = {"Headrace-Types": types.decode()} if types else None
-    return Response(body, media_type="application/json", headers=headers)
 
 
 def _view(info: ViewInfo) -> dict[str, Any]:
