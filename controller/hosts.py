@@ -15,6 +15,9 @@ from domains.errors import Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import Clock, Once, Operation, Refused, Written
+from domains.plan.sharding import physical
+from migrations.change import BASES
+from worker.protocol.schema_version import version_of
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 
@@ -38,6 +41,24 @@ class ReaderShard:
 
 Asked = tuple[ReaderShard, Sequence[BoundLookup]]
 """A request to a reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableTarget:
+    """A table as whoever writes to it knows it, worked out once until it is altered."""
+
+    schema: TableSchema
+    version: int
+    """Of the schema: a write says which one it was made for."""
+    shards: int
+    """The deployment's factor; the table may have fewer."""
+    domains: tuple[DomainIndex, ...]
+    """Those of its shards, by their numbers."""
+
+    @classmethod
+    def of(cls, schema: TableSchema, shards: int) -> TableTarget:
+        domains = tuple(physical(BASES, shard, shards) for shard in range(schema.shards or shards))
+        return cls(schema, version_of(schema), shards, domains)
 
 
 class SchemaChanged(Unavailable):
@@ -84,14 +105,14 @@ class Hosts(Protocol):
     async def evict(self, shard: ReaderShard, keys: tuple[Row, ...]) -> int:
         """How many of the keys were there."""
 
-    async def write(self, domain: DomainIndex, operation: Operation, schema: TableSchema) -> Written:
+    async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
         """Answered when the write is durable and every reader in its domain reflects it.
 
-        ``schema`` is that of the table when the operation was made; SchemaChanged where it is another by now.
+        The schema is that of the table when the operation was made; SchemaChanged where it is another by now.
         """
 
     async def write_once(
-        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once
+        self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once
     ) -> Written | Refused:
         """The same with a number, so that it may be sent again, and is, where it is not known to be done."""
 

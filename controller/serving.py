@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from controller.deployment import (
@@ -24,22 +25,20 @@ from controller.deployment import (
     WriteResult,
     numbered_upsert,
 )
-from controller.hosts import Asked, Hosts, SchemaChanged
+from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
 from controller.lookups.binding import Binding
 from controller.lookups.view_dump import held_lines
 from controller.lookups.view_lookup import ShardedLookup, ViewLookup
 from controller.statements.listing import info_of, table_of, view_of
 from controller.statements.selects import Selects
-from controller.statements.sequence import Statements, now
+from controller.statements.sequence import Statements
 from controller.statements.sharded_write import write_numbered, write_parts
 from domains.errors import BadRequest, ReadTimeout
 from domains.language.types import TableSchema
 from domains.plan.graph import NodeIndex
-from domains.plan.packets import Clock, Once, Operation, Written
-from domains.plan.sharding import physical
+from domains.plan.packets import Clock, Once, Operation
 from domains.plan.traits import is_reader
 from domains.store.streams import check_name
-from migrations.change import BASES
 from migrations.flow.explain import explain
 from migrations.flow.plan import State
 from migrations.flow.routing import split, split_numbered
@@ -65,6 +64,8 @@ class Serving(ABC):
         self.hosts = hosts
         self._loop = asyncio.get_running_loop()
         self._lookups: dict[str, ViewLookup] = {}
+        self._targets: dict[str, TableTarget] = {}
+        """Of the tables that were written to; empty again with each new state."""
         self._turn = 0
         """Writes so far: whose rows may go to any shard go to one after the other."""
         self._retired = [0, 0]
@@ -125,6 +126,7 @@ class Serving(ABC):
 
     def changed(self, before: State, after: State) -> None:
         """Look-ups of views that went, or that were given a reader, are to be prepared anew."""
+        self._targets.clear()
         for name in list(self._lookups):
             gone = after.planned.get(name) is not before.planned.get(name)
             if gone or after.flow.readers.get(name) != before.flow.readers.get(name):
@@ -138,6 +140,7 @@ class Serving(ABC):
         self._retired[1] += lookup.misses
 
     def retire_all(self) -> None:
+        self._targets.clear()
         for name in list(self._lookups):
             self.retire(name)
 
@@ -298,18 +301,31 @@ class Serving(ABC):
 
         Raises SchemaChanged where the table was altered since the operation was made: then nothing was done.
         """
-        state = self.state
-        shards, schema = state.shards, table_of(state, operation.table)
-        self._turn += 1
-        divided = split(operation, schema, shards, self._turn)
-
-        def write(shard: int, part: Operation) -> Awaitable[Written]:
-            return self.hosts.write(physical(BASES, shard, shards), part, schema)
-
-        if len(divided) > 1:
-            return await write_parts(divided, write)
-        written = await write(*divided.parts[0])
+        table = self._target(operation.table)
+        shard = 0
+        if len(table.domains) > 1:
+            self._turn += 1
+            divided = split(operation, table.schema, table.shards, self._turn)
+            if len(divided) > 1:
+                return await write_parts(
+                    divided, lambda shard, part: self.hosts.write(table.domains[shard], part, table)
+                )
+            ((shard, operation),) = divided.parts
+        written = await self.hosts.write(table.domains[shard], operation, table)
         return WriteResult(written.rows_affected, written.clock, written.first_id)
+
+    def _target(self, name: str) -> TableTarget:
+        """:raises NotFound: no such table; with the nearest name."""
+        found = self._targets.get(name.lower())
+        if found is None:
+            state = self.state
+            found = self._targets[name.lower()] = TableTarget.of(table_of(state, name), state.shards)
+        return found
+
+    @staticmethod
+    def now() -> str:
+        """The time that CURRENT_TIMESTAMP stands for, in UTC."""
+        return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
     async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
         """What the attempt answers; it is repeated where a table was altered between its making and its doing."""
@@ -318,6 +334,7 @@ class Serving(ABC):
             try:
                 return await attempt()
             except SchemaChanged:
+                self._targets.clear()
                 if self._loop.time() >= deadline:
                     raise
 
@@ -331,36 +348,35 @@ class Serving(ABC):
         if once is not None:
             if duplicate.act != "error":
                 raise numbered_upsert()
-            return await self.made_anew(lambda: self._insert_once(table_of(self.state, table), rows, once))
+            return await self.made_anew(lambda: self._insert_once(self._target(table), rows, once))
 
         def attempt() -> Awaitable[WriteResult]:
-            state = self.state
-            return self.write(insert_operation(table_of(state, table), rows, now(), duplicate, state.shards))
+            target = self._target(table)
+            return self.write(insert_operation(target.schema, rows, self.now(), duplicate, target.shards))
 
         return await self.made_anew(attempt)
 
-    async def _insert_once(self, schema: TableSchema, rows: Sequence[Mapping[str, Any]], once: Once) -> WriteResult:
+    async def _insert_once(self, table: TableTarget, rows: Sequence[Mapping[str, Any]], once: Once) -> WriteResult:
         check_name(once.stream)
-        shards = self.state.shards
-        parts = split_numbered(insert_operation(schema, rows, now()), schema, shards, once.number)
+        operation = insert_operation(table.schema, rows, self.now())
         return await write_numbered(
-            parts, lambda shard, part: self.hosts.write_once(physical(BASES, shard, shards), part, schema, once)
+            split_numbered(operation, table.schema, table.shards, once.number),
+            lambda shard, part: self.hosts.write_once(table.domains[shard], part, table, once),
         )
 
     async def streams(self, table: str) -> dict[str, int]:
-        schema, shards = table_of(self.state, table), self.state.shards
-        bases = [physical(BASES, shard, shards) for shard in range(schema.shards or shards)]
-        found = await asyncio.gather(*(self.hosts.streams(base, schema.name) for base in bases))
+        target = self._target(table)
+        found = await asyncio.gather(*(self.hosts.streams(base, target.schema.name) for base in target.domains))
         return {name: min(each.get(name, 0) for each in found) for name in sorted(set().union(*found))}
 
     async def forget_stream(self, table: str, stream: str) -> None:
         await self.insert(table, (), Once(stream, 0))
 
     async def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> WriteResult:
-        return await self.made_anew(lambda: self.write(update_operation(table_of(self.state, table), key, changes)))
+        return await self.made_anew(lambda: self.write(update_operation(self._target(table).schema, key, changes)))
 
     async def delete(self, table: str, key: Mapping[str, Any]) -> WriteResult:
-        return await self.made_anew(lambda: self.write(delete_operation(table_of(self.state, table), key)))
+        return await self.made_anew(lambda: self.write(delete_operation(self._target(table).schema, key)))
 
     # --- what there is ------------------------------------------------------------------------------------------
 

@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
-from controller.hosts import Asked, ReaderShard, SchemaChanged
-from domains.language.types import Row, TableSchema
+from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
+from domains.language.types import Row
 from domains.plan.graph import DomainIndex, Node
 from domains.plan.packets import Clock, Evicted, Once, Operation, Outcome, Refused, Written
 from worker.dataflow.reading_together import WantedKeys
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import NotHere, Streams
-from worker.protocol.schema_version import version_of
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 from worker.service.holds import Holds
@@ -132,27 +131,27 @@ class LocalHosts:
 
     # --- writes ---------------------------------------------------------------------------------------------
 
-    async def write(self, domain: DomainIndex, operation: Operation, schema: TableSchema) -> Written:
-        outcome = await self._written(domain, operation, schema, None)
+    async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
+        outcome = await self._written(domain, operation, table, None)
         assert isinstance(outcome, Written)
         return outcome
 
     async def write_once(
-        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once
+        self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once
     ) -> Written | Refused:
-        outcome = await self._written(domain, operation, schema, once)
+        outcome = await self._written(domain, operation, table, once)
         assert isinstance(outcome, (Written, Refused))
         return outcome
 
     async def _written(
-        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once | None
+        self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once | None
     ) -> Outcome:
         waiting, answer = self._answers.new()
         try:
-            self._dataflow.write_for(answer, domain, operation, version_of(schema), once)
+            self._dataflow.write_for(answer, domain, operation, table.version, once)
             return await waiting
         except NotHere as error:
-            raise SchemaChanged(schema.name) from error
+            raise SchemaChanged(table.schema.name) from error
 
     async def streams(self, domain: DomainIndex, table: str) -> dict[str, int]:
         found = self._dataflow.control(lambda hosted, _: streams_of(hosted, domain, table))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
 from typing import Any, assert_never
@@ -83,7 +82,7 @@ class Statements:
 
     async def _one(self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock) -> StatementResult:
         """One statement that is no definition; a write moves ``clock`` on, and reads wait for it."""
-        statement: Statement = prepared.interpret(self._deployment.state.catalog, params, now())
+        statement: Statement = prepared.interpret(self._deployment.state.catalog, params, self._deployment.now())
         match statement:
             case WriteStatement():
                 return await self._write(statement, clock)
@@ -159,11 +158,6 @@ def _say_which(error: HeadraceError, before: int, failed: int, all_of_them: int)
     others = ["those before are done and stay"] if before else []
     others += ["those after are not done"] if before + failed < all_of_them else []
     error.hint = "; ".join([*([error.hint] if error.hint else []), *others]) or None
-
-
-def now() -> str:
-    """The time that CURRENT_TIMESTAMP stands for, in UTC."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _column_row(schema: TableSchema, position: int) -> tuple[Any, ...]:

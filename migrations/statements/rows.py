@@ -101,7 +101,7 @@ def insert_operation(
                 updated = updated_columns(schema, duplicate, maker.given, shards)
             _check_gives(maker, updated, len(stored) + 1)
         stored += maker.rows(map(pick, run), now, len(stored) + 1)
-    return Insert(schema.name, tuple(stored), duplicate.act, assigned(schema, updated or ()))
+    return Insert(schema.name, tuple(stored), duplicate.act, assigned(schema, updated) if updated else ())
 
 
 def _check_gives(maker: RowMaker, updated: Sequence[int], number: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from controller.cluster.serving.connections import Connections, OutcomeUnknown, ReaderGone, ReaderMaps
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.domain_router import DomainRouter
-from controller.hosts import Asked, ReaderShard, SchemaChanged
+from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
 from domains.engine.clock import latest
 from domains.errors import HeadraceError, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
@@ -29,7 +29,6 @@ from worker.protocol.messages import (
     WriteRequest,
 )
 from worker.protocol.operations import HeldRequest, HeldRows, Hold, HoldRequest, ReleaseRequest
-from worker.protocol.schema_version import version_of
 from worker.reader_map import BoundLookup, Parts, ReaderLayout
 from worker.reader_map.layout import reader_id
 from worker.reader_map.merging import HeldRow
@@ -220,30 +219,30 @@ class ClusterHosts:
 
     # --- writes ---------------------------------------------------------------------------------------------
 
-    async def write(self, domain: DomainIndex, operation: Operation, schema: TableSchema) -> Written:
-        request = WriteRequest(domain, operation, version_of(schema))
+    async def write(self, domain: DomainIndex, operation: Operation, table: TableTarget) -> Written:
+        request = WriteRequest(domain, operation, table.version)
         answer: Written = await self._asking.ask(
             domain,
             lambda _: request,
             self._deadline(),
             repeatable=False,
-            outdated=lambda: self._altered(schema),
+            outdated=lambda: self._altered(table.schema),
         )
         self.acknowledged.note(answer)
         return answer
 
     async def write_once(
-        self, domain: DomainIndex, operation: Operation, schema: TableSchema, once: Once
+        self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once
     ) -> Written | Refused:
         """Sent again wherever the domain is by then, as its number lets it be done once."""
-        request = WriteRequest(domain, operation, version_of(schema), once)
+        request = WriteRequest(domain, operation, table.version, once)
         try:
             answer: Written | Refused = await self._asking.ask(
                 domain,
                 lambda _: request,
                 self._deadline(),
                 repeatable=True,
-                outdated=lambda: self._altered(schema),
+                outdated=lambda: self._altered(table.schema),
             )
         except TimeoutError as error:
             raise OutcomeUnknown(
