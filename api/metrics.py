@@ -24,7 +24,7 @@ BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 """Seconds. A hit takes tenths of a millisecond, a miss milliseconds, a wait for a token up to the read timeout."""
 
 LISTED = {"workers": ("worker",), "domains": ("domain",), "links": ("from", "to")}
-"""Lists of ``/v1/status``, each of whose entries is told by these fields. They become labels; whether something holds
+"""Lists of ``/v1/status``, whose entries are identified by these fields. They become labels; whether something holds
 (a domain is linked, a worker registered) is 1 or 0."""
 NAMED = {"tables": "table", "views": "view"}
 """Objects of ``/v1/status`` whose keys users have chosen. They become labels too: as parts of a metric's name, ``a-b``

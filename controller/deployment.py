@@ -186,7 +186,7 @@ class PreparedLookup(Protocol):
         """``try_pages`` of one key, quickly; None where it has to be asked (see ``lookups/binding.py``)."""
 
     def version(self, reading: MapReading) -> bytes | None:
-        """As long as it is the same, so are all answers that were read; None where that cannot be told."""
+        """As long as it is the same, so are all answers that were read; None where that is not known."""
 
     def markers(self, rows: Sequence[Row]) -> list[bytes] | None:
         """Where the states of these keys are, for :meth:`states`; None where that is not in one place."""

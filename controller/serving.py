@@ -225,7 +225,7 @@ class Serving(ABC):
         return page
 
     def _checked(self, token: Clock) -> Clock:
-        """A token is of this deployment, as far as can be told: those of one shard and of several look different."""
+        """A token is of this deployment, as far as its form shows: those of one shard and of several look different."""
         if self.state.shards > 1 and not all("@" in base for base in token):
             raise BadRequest("the token is of another deployment", hint='send the "token" of a write to this one')
         return token

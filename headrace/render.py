@@ -117,7 +117,7 @@ def _cost(view: Mapping[str, Any], order: Sort) -> float:
 
 
 def _alarms(status: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Whatever is not well, wherever in the status it stands; of ``memory`` it is said there."""
+    """All alarms, wherever in the status they are; those of ``memory`` are shown there."""
     for name, value in status.items():
         if isinstance(value, Mapping) and name != "memory":
             yield from _alarms(value)

@@ -38,7 +38,7 @@ DEFAULT_FILE = Path("headrace.toml")
 Size = Annotated[int, BeforeValidator(parse_size)]
 
 CLUSTER_SHARDS = 4
-"""Of a new cluster, unless it is told. They are what can be spread over workers, and cannot become more later."""
+"""The default of a new cluster. Shards are what can be spread over workers, and their number is fixed."""
 
 
 class SettingsError(HeadraceError):

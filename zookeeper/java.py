@@ -1,6 +1,6 @@
 """The Java that runs the bundled ZooKeeper, and the jars that it runs. Spark jobs look for their Java here, too.
 
-Both need the same one, out of the same package, and whoever lacks it is to be told the same.
+Both need the same one, out of the same package, and both report its lack in the same words.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ class KazooSession:
             raise
 
     async def _found(self, deadline: float) -> None:
-        """Wait until a ZooKeeper answers at one of the hosts; what is none is told at once, since kazoo would only try
-        again for ever."""
+        """Wait until a ZooKeeper answers at one of the hosts; another kind of server is an error at once, since kazoo
+        would try again for ever."""
         while True:
             found = await asyncio.gather(*(probe(host, port) for host, port in self._hosts.hosts))
             findings = [finding for finding, _ in found]

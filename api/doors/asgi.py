@@ -34,7 +34,8 @@ class AsgiDoor:
             await self._route(scope, receive, send)
         except RuntimeError:
             # What a handler raises is answered, so this came of sending. uvloop refuses to write to a connection that
-            # was closed a moment ago, before uvicorn has heard of it: nobody is there to be told, and nothing is wrong.
+            # was closed a moment ago, before uvicorn has heard of it: there is no client left to answer, and nothing is
+            # wrong.
             if scope["type"] != "http" or not await _has_gone(receive):
                 raise
 

@@ -116,9 +116,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._inside = False
         """The parser is within a request."""
         self._unreadable = False
-        """What arrived is no HTTP, and nothing after it will be; that is said when all before it is answered."""
+        """The bytes are not HTTP, and nothing after them will be; the error is sent after all earlier answers."""
         self._refused = False
-        """It is said. The client is to close the connection; what it sends meanwhile is dropped."""
+        """The error was sent. The client should close the connection; what it sends meanwhile is dropped."""
         self._ended = False
         """The client has said all that it will."""
         self._added: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
@@ -167,7 +167,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._expect_more()
 
     def _refuse(self) -> None:
-        if self.transport.is_closing():  # uvloop refuses to write to it, and nobody is there to be told.
+        if self.transport.is_closing():  # uvloop refuses to write to it, and there is no client left to answer.
             return
         body = error_body(UNREADABLE.code, UNREADABLE.message, UNREADABLE.hint)
         self._write_json(STATUSES[BadRequest], body, is_last=True)

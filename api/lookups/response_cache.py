@@ -67,7 +67,7 @@ class Kept:
     states: list[bytes | None] = field(default_factory=list)
     """Those of the keys."""
     told: bool = False
-    """Whether the look-up was told of the keys."""
+    """Whether the keys were reported to the look-up."""
     values: dict[Take, Values] = field(default_factory=dict)
     """Values that other look-ups took from the answer."""
 
@@ -91,7 +91,7 @@ class Kept:
         return True
 
     def is_to_tell(self) -> bool:
-        """Count that it is given once more: whether the look-up is to be told of the keys."""
+        """Count one more use: whether to report the keys to the look-up."""
         if self.lookup.again(self.keys, self.told):
             self.told = True
             return True

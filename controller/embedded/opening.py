@@ -52,7 +52,7 @@ class Opening:
             raise Cancelled("the start was given up")
 
     def give_up(self) -> None:
-        """Whoever opens hears of it at the next step."""
+        """The opener sees it at the next step."""
         self.stop.set()
 
     @property

@@ -23,7 +23,7 @@ KEPT_SAMPLE = 64
 """The same of answers that were kept (``api/lookups/response_cache.py``), whose keys have to be parsed for it: some 20
 µs. Where it matters, while memory is short, each eviction changes what is kept, and most answers are read anew."""
 SAMPLES_TOGETHER = 256
-"""Sampled keys are told this many at once: each time wakes the dataflow thread, for which a request waits 50 µs."""
+"""Sampled keys are reported this many at once: each time wakes the dataflow thread, for which a request waits 50 µs."""
 
 
 class ViewLookup:
@@ -104,7 +104,8 @@ class ViewLookup:
         return pages, list(compress(bounds, map(_is_missing, pages)))
 
     def try_integers(self, values: Sequence[int], reading: MapReading) -> Sequence[bytes] | None:
-        """Nothing is counted where something is missing, or the domain waits to be told of keys: it is asked again."""
+        """Nothing is counted where something is missing, or the domain waits for a report of keys: it is asked
+        again."""
         if not self._many or self._telling.owed:
             return None
         pages = self._integer_pages(values, reading)
@@ -123,7 +124,7 @@ class ViewLookup:
         return found
 
     def version(self, reading: MapReading) -> bytes | None:
-        """Stands as long as everything that was read here does; None where that cannot be told."""
+        """Stands as long as everything that was read here does; None where that is not known."""
         if self._client is None:
             return None
         return reading[self._client].version(self._version_key)
@@ -198,7 +199,7 @@ class ViewLookup:
         rows = [row for key in keys for row in self.binding.from_json(key).keys]
         self._sample(rows)
         if self._telling.owed:
-            self._telling.news(rows)  # They are told of already.
+            self._telling.news(rows)  # They are reported already.
 
     def _tell_of(self, values: Sequence[int], pages: Sequence[bytes | None]) -> None:
         telling = self._telling

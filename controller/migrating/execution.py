@@ -195,7 +195,7 @@ class Migration:
             self.ended.set()
 
     def broken_off(self) -> HeadraceError:
-        """What is told where the task is cancelled that carries it out."""
+        """The error when the task that carries it out is cancelled."""
         return Unavailable("the process that carries it out ends", hint="see whether it was done, ask again")
 
 

@@ -105,7 +105,7 @@ class LocalExecutor:
 
 
 class LocalBook:
-    """See :class:`Book`: the recipe in a file. ``changed`` is told of each new state: (before, after)."""
+    """See :class:`Book`: the recipe in a file. ``changed`` is called with each new state: (before, after)."""
 
     def __init__(
         self,

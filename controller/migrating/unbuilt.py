@@ -37,7 +37,8 @@ class UnbuiltPart:
 
 
 class Unbuilt:
-    """All parts that are not built yet, in the order in which they will be. ``built`` is told of the views of each."""
+    """All parts that are not built yet, in the order in which they will be. ``built`` is called with the views of
+    each."""
 
     def __init__(self, parts: Iterable[LatePart] = (), built: Callable[[Sequence[str]], None] = lambda views: None):
         self.parts = [UnbuiltPart(frozenset(part.nodes), part.views) for part in parts]

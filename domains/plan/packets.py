@@ -26,9 +26,9 @@ RequestId = NewType("RequestId", int)
 FIRST_DOMAIN = DomainIndex(0)
 DOMAINS_MAX = 65_536
 LANES_MAX = 64
-"""A link's id is (sender × DOMAINS_MAX + receiver) × LANES_MAX + lane: the same in every plan, and its ends can be told
-from it. The lane is how many links a path has crossed before. Two domains that feed each other would otherwise wait for
-each other's clocks for ever: a clock on one lane depends on those of lower lanes only."""
+"""A link's id is (sender × DOMAINS_MAX + receiver) × LANES_MAX + lane: the same in every plan, and it gives both ends.
+The lane is how many links a path has crossed before. Two domains that feed each other would otherwise wait for each
+other's clocks for ever: a clock on one lane depends on those of lower lanes only."""
 
 
 def link_between(sender: DomainIndex, receiver: DomainIndex, lane: int = 0) -> LinkId:
@@ -67,7 +67,7 @@ class Insert:
     rows: tuple[Row, ...]
     on_conflict: str = "error"
     """``error``, ``ignore`` (INSERT IGNORE), ``replace`` (REPLACE) or ``update`` (ON DUPLICATE KEY UPDATE);
-    or ``list``, which is ``error`` where every row that is refused is told of, not the first (:class:`Refused`)."""
+    or ``list``, which is ``error`` that names every refused row, not only the first (:class:`Refused`)."""
     assignments: tuple[tuple[int, Expression], ...] = ()
     """For ``update``: (position, expression over the old row ++ the row that was to be inserted)."""
 
@@ -141,7 +141,7 @@ class EvictMemory:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """Keys that were read: a sample, and others that were not told of lately. For the order of eviction."""
+    """Keys that were read: a sample, and others that were not reported lately. For the order of eviction."""
 
     reader: NodeIndex
     keys: tuple[Row, ...]

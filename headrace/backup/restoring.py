@@ -47,7 +47,7 @@ def restore(
 ) -> Restored:
     """Make the data directory of an embedded server, or with a deployment's name of a ``cluster``.
 
-    ``tell`` is told of each shard of a table and how many rows it has.
+    ``tell`` is called with each shard of a table and its number of rows.
 
     :raises NotFound: there is no such source. :raises AlreadyExists: there is something in the directory.
     :raises StorageFailure: it cannot be made. :raises ArchiveError: something is missing or damaged; then nothing is

@@ -24,7 +24,8 @@ from headrace.errors import Unavailable
 # Whether the server's packages are the ones that Python finds.
 #
 # They have plain names (``api``, ``worker``, …), and an application's package of the same name that comes first on
-# ``sys.path`` would be loaded in their place, and fail somewhere in the middle. It is said before anything is loaded.
+# ``sys.path`` would be loaded in their place, and fail somewhere in the middle. The error comes before anything is
+# loaded.
 
 PACKAGES = ("api", "controller", "domains", "migrations", "worker", "zookeeper")
 HERE = Path(__file__).resolve().parents[2]

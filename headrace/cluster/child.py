@@ -68,7 +68,7 @@ class PartProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._spawning = asyncio.Lock()
-        """A spawn that is cancelled half-way has two wait for its process, of whom one is told nonsense."""
+        """After a spawn that is cancelled half-way two tasks wait for its process, and one of them gets nonsense."""
         self._logged = 0
 
     @property

@@ -29,9 +29,8 @@ from zookeeper.server import size_of
 
 # What was decided when a cluster was begun: a later start has it as it is, and need not say it again.
 #
-# A start that says otherwise is refused: what it asks for cannot be had of the data that is there. But for
-# ZooKeeper's address, which may be another one later: what is in it says whether it is the same ZooKeeper
-# (``worker/belonging.py``).
+# A start that says otherwise is refused: the data that is there cannot have it. But for ZooKeeper's address, which may
+# be another one later: what is in it says whether it is the same ZooKeeper (``worker/belonging.py``).
 
 ZOOKEEPER = "zookeeper.address"
 """Beside ``zookeeper/``, which has the servers of the directory's own."""
@@ -51,7 +50,7 @@ def zookeeper_of(directory: Path) -> str | None:
 
 
 def whence(directory: Path, address: str | None) -> str:
-    """Where that address may come from, for whoever is told that nobody answers at it."""
+    """The sources of that address, for the error that nobody answers at it."""
     if address is None or zookeeper_of(directory) != address:
         return ""
     file = directory / ZOOKEEPER

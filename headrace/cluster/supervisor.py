@@ -34,7 +34,7 @@ WORKER_GRACE = 20.0
 CONTROLLER_GRACE = 5.0
 
 HOST = "127.0.0.1"
-"""The parts are for each other; only the api processes listen where they are told."""
+"""The parts are for each other; only the api processes listen at the given address."""
 
 PROGRAM = (sys.executable, "-m", "headrace")
 """The beginning of the parts' commands."""

@@ -191,8 +191,8 @@ class DrillCluster:
         return {name: int(part["pid"]) for name, part in self._record()["parts"].items()}
 
     def answers(self, api: str) -> int:
-        """How often an api process of this name has begun to answer. All of them answer at one address, so that it can
-        only be told by what it logs."""
+        """The number of times that an api process of this name has begun to answer. All of them answer at one address,
+        so only its log shows it."""
         log = self.data / "logs" / f"{api}.log"
         return log.read_text(errors="replace").count(ANSWERS) if log.exists() else 0
 

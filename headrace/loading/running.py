@@ -106,8 +106,8 @@ def stream_of(
     read: Callable[[int], None] = lambda _: None,
     name: str | None = None,
 ) -> str:
-    """``read`` hears of every so many bytes. ``name`` tells a second load of the same files from the first; it does not
-    stand for the digest, since other files under a name that was used would be skipped as done.
+    """``read`` is called every so many bytes. ``name`` tells a second load of the same files from the first; it does
+    not stand for the digest, since other files under a name that was used would be skipped as done.
 
     :raises LoadError: a file cannot be read.
     """

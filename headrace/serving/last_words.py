@@ -16,7 +16,7 @@ def is_unheard(error: Exception | None) -> bool:
 
 @contextmanager
 def perhaps_unheard() -> Iterator[None]:
-    """Around what is printed. All was done in order whether or not it can be told, and so the exit code says."""
+    """Around a print. Everything was done in order, whether or not it can be printed, and the exit code says so."""
     try:
         yield
     except OSError:

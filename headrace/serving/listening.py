@@ -64,8 +64,8 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_standard_error(settings: Settings) -> None:
-    """Ours from ``log_level`` on. Libraries are heard from warnings on: httpx has a line for each request, and what
-    uvicorn tells of its own life is told by us."""
+    """Ours from ``log_level`` on. Libraries are heard from warnings on: httpx has a line for each request, and our own
+    messages replace uvicorn's about its start and stop."""
     handler = logging.StreamHandler()
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if settings.log_format == "json" else plain)

@@ -31,7 +31,7 @@ from loadgen.bench import servers, table
 from loadgen.pace.errors import LoadRunError
 
 COLD_SECONDS = 30.0
-"""The last third is taken for the steady state, so that one which comes after 10 s can be told."""
+"""The last third is taken for the steady state, so that one which comes after 10 s is seen."""
 
 
 @dataclass(frozen=True, slots=True)

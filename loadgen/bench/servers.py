@@ -1,6 +1,6 @@
 """Servers to compare with, each on loopback, in a directory of its own, and ended with the ``with`` block.
 
-Settings are said on the command line and nothing is read from the system's configuration, so that a figure's settings
+Settings are given on the command line and nothing is read from the system's configuration, so that a figure's settings
 are all in this file. *Durable* is what Headrace does: an answer to a write is given when it is on disk. *Relaxed* is
 what the Noria evaluation gave MySQL: a thread pool, and no flush when a transaction ends.
 """

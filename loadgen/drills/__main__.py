@@ -1,4 +1,4 @@
-"""The process of a load. It is told what to do by lines of JSON on standard input, and answers each with one line.
+"""The process of a load. It reads its orders as lines of JSON from standard input, and answers each with one line.
 
 ``python -m loadgen.drills --url URL [--url …] --seed S --records FILE [--reads N] [--writes N]``
 

@@ -60,7 +60,7 @@ STEADY_PART = 3
 
 
 def settled_after(seconds: list[Second], times: float = 2.0) -> int | None:
-    """Seconds from the start until p95 is within ``times`` its steady value for good; None if that cannot be told.
+    """Seconds from the start until p95 is within ``times`` its steady value for good; None if that is not known.
 
     The steady value is the median of the last third of the run.
     """

@@ -182,7 +182,7 @@ class Target(Protocol):
 
 # Look-ups of one read that need one another's answers, and how they are asked by whoever cannot say so.
 #
-# A value of a look-up may stand for values in the answer of one before it in the same read. Headrace is told so, and
+# A value of a look-up may stand for values in the answer of one before it in the same read. Headrace takes it so, and
 # the read is one request. A database, or a cache before one, is asked in *rounds*, by the application that would have
 # to do it: first what needs nothing, then what needs only that, and so on.
 #

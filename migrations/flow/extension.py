@@ -237,7 +237,7 @@ class Extension:
         )
 
     def _settles_for_none(self, index: NodeIndex, kept: Kept) -> bool:
-        """Whether the partial state of a placed node is not needed. Before a node is placed that cannot be told: a link
+        """Whether the partial state of a placed node is not needed. This is not known before a node is placed: a link
         above it may part it from its base tables."""
         above = self.flow.ancestors(index) - {index}
         stateful = traits_of(self.flow.node(index).operator).own_state

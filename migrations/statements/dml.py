@@ -37,7 +37,7 @@ def write(parsed: Parsed, catalog: Catalog, params: tuple[Value, ...], now: str)
     for found in context.subqueries:
         _refuse_correlated(node, found, schema, catalog)
     selects = tuple(select_of(found, context.values) for found in context.subqueries)
-    # With empty answers too, so that what is wrong is said before any subquery runs.
+    # With empty answers too, so that errors come before any subquery runs.
     operation = _operation(context, [()] * len(selects))
     if not isinstance(operation, Delete):
         refuse_moving(schema, (position for position, _ in operation.assignments), catalog.shards)

@@ -210,7 +210,7 @@ def _tables(
             sources = [_source(place, each, Place(asked.runs)) for each in manifests]
             return tuple(_load(making, manifests, sources, asked, loaded))
         except ArchiveError as error:
-            # It may as well be the archive itself: then that is told by the next try.
+            # It may as well be the archive itself: then the next try reports it.
             _log.warning("the runs of shard %d are not used: %s", asked.shard, error)
             shutil.rmtree(making / "base", ignore_errors=True)
     return tuple(_load(making, manifests, [Source(place, each) for each in manifests], asked, loaded))

@@ -74,7 +74,8 @@ def _for_pyarrow(scheme: str, rest: str) -> str:
 
 
 def check_usable(url: str) -> None:
-    """Raises ArchiveUnusable: what cannot ever do is told at the start. What may be away for now is not waited for."""
+    """Raises ArchiveUnusable: what can never work is an error at the start. What may be away for now is not waited
+    for."""
     if url.partition("://")[0] in (*OBJECT_STORES, *SPARKS_NAMES, "gs", "abfss"):
         return  # To open it may be to ask it for its region.
     try:

@@ -36,7 +36,7 @@ _log = logging.getLogger("headrace.worker")
 
 Reader = tuple[DomainIndex, NodeIndex]
 Evict = Callable[[Sequence[Publish], Sequence[Reader], int], None]
-"""Told of keys that are holes, of readers whose keys all are, and of how many bytes more are to go."""
+"""Called with keys that are holes, readers whose keys all are, and the number of bytes still to free."""
 
 
 class Crowding:

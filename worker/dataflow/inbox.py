@@ -38,7 +38,7 @@ class Stopping(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Something for the dataflow thread to do, and who is told if it cannot be done."""
+    """An input for the dataflow thread, and the receiver of its error."""
 
     run: Run
     answer: Answerer

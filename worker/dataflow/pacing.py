@@ -38,11 +38,11 @@ USUAL_LOCK_SECONDS = sys.getswitchinterval()
 SLICE_SECONDS_MAX = 0.05
 REST_SECONDS = 0.00025
 """Between two slices: who wants the thread or the lock finds it free. Without it a third of the writes go on and
-the p99 of reads is five times a quiet server's; with half or twice of it, nothing could be told apart."""
+the p99 of reads is five times a quiet server's; half or twice of it made no measurable difference."""
 UNRESTED_SECONDS = 0.01
 """Slices until here follow one another: what is small is through."""
 STRETCH_SECONDS = 0.02
-"""How far it has come is told after so long, and whether it is cancelled asked."""
+"""Seconds between two reports of progress, each of which also checks for a cancel."""
 FIRST_ROWS = 250
 GROWTH = 4
 """How many times as many rows the next slice may have."""

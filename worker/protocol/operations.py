@@ -101,7 +101,7 @@ class ShardRebuilt:
     tables: tuple[RebuiltTable, ...]
 
 
-# What is said about a domain that is on its way from one worker to another.
+# Messages about a domain that is moving from one worker to another.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How far was acknowledged, kept beside the RocksDB in a file that a damaged log cannot take along.
+"""The acknowledged positions, kept beside the RocksDB in a file that a damaged log cannot take along.
 
 RocksDB opens past a hole in its log, and does not notice a log that was deleted. So every ``sync`` of the store notes
 afterwards, and before anybody is told, how far it reached: the sequence number of RocksDB, which counts every change,

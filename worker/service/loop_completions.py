@@ -17,7 +17,7 @@ Waiting = asyncio.Future[Outcome]
 
 
 class LoopCompletions:
-    """Of one event loop. Whoever waits may go away: what was begun is carried through, and nobody is told."""
+    """Of one event loop. A caller may go away: what was begun is carried through."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

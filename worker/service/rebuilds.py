@@ -37,7 +37,7 @@ class UnderWay:
             self.outcome = rebuild_shard(self._data, self._url, self.asked, self._loaded)
         except HeadraceError as error:
             self.outcome = error
-        except Exception as error:  # Whoever asks is to hear of it, and not to wait for ever.
+        except Exception as error:  # The caller gets an error instead of waiting for ever.
             self.outcome = StorageFailure(f"shard {self.asked.shard} cannot be rebuilt: {error!r}")
 
     def _loaded(self, rows: int) -> None:

@@ -186,7 +186,7 @@ def _check_later(directory: Path, own: Owner) -> None:
 
 
 def read_owner(directory: Path) -> Owner | None:
-    """The process that opened the shard last; None where nobody has, or where it cannot be told."""
+    """The process that opened the shard last; None where nobody has, or where it is not known."""
     try:
         given = opened(json.loads((directory / "owner.json").read_text("utf-8")))
         return Owner(**{field.name: given[field.name] for field in fields(Owner)})

@@ -1,4 +1,4 @@
-"""The controller that leads: it decides who hosts what, writes that down, and has it so, in rounds.
+"""The controller that leads: it decides who hosts what, writes that down, and carries it out, in rounds.
 
 ``candidate.py`` stands for election, ``leader.py`` leads, ``ledger.py`` writes decisions by compare-and-set,
 ``recovery.py`` makes what is there equal to what is decided (``reconcile.py`` finds the difference), ``fleet.py``

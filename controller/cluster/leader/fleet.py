@@ -77,7 +77,7 @@ class Watcher(Protocol):
         """Its connection broke and was made again: what was asked over the old one may be undone."""
 
     def broken(self, worker: str, domains: Mapping[DomainIndex, int]) -> None:
-        """Domains of these incarnations could not end a step there, and serve nothing. It is told at each heartbeat."""
+        """Domains of these incarnations could not end a step there, and serve nothing. Each heartbeat reports them."""
 
     def deposed(self, reason: str) -> None:
         """A worker follows a later leader."""

@@ -78,7 +78,7 @@ class WireHandle:
         return await self._connection.request(message)
 
     async def close(self) -> None:
-        # Not closed politely: whoever waits for an answer of a worker that hangs is to be told now.
+        # Not closed politely: callers that wait for an answer of a hung worker get the error now.
         self._connection.abort(ConnectionLost("the controller gave the worker up", sent=True))
         await self._connection.closed.wait()
 

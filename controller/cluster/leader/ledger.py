@@ -28,7 +28,7 @@ class StateLedger:
     def __init__(
         self, authority: ClusterAuthority, writer: str, deposed: Callable[[str], None] = lambda reason: None
     ) -> None:
-        """``writer`` is nobody else's name, and was nobody's before. ``deposed`` is told when somebody else has
+        """``writer`` is nobody else's name, and was nobody's before. ``deposed`` is called when another process has
         written, whoever finds it out."""
         self.state: ClusterState | None = None
         self._writer = writer

@@ -37,8 +37,8 @@ POLL_SECONDS = 0.1
 
 @contextmanager
 def turn(folding: set[str], id: str) -> Iterator[None]:
-    """Until the runs are decided nobody else may begin: two jobs on the same cores end later than one by one, and who
-    asks twice for the same shards is to hear of it."""
+    """Until the runs are decided nobody else may begin: two jobs on the same cores end later than one by one, and a
+    second request for the same shards gets an error."""
     if folding:
         raise Unavailable(
             f'rebuild "{next(iter(folding))}" folds the archive already', hint="see how far it is, or cancel it"

@@ -34,9 +34,9 @@ class RebuildMethod:
 
 
 async def choose_way(bulk: BulkSettings, by: By, archived: Mapping[DomainIndex, ArchivedShard]) -> RebuildMethod:
-    """``archived`` is what the workers say of the lost shards.
+    """``archived``: the workers' reports of the lost shards.
 
-    :raises BadRequest: Spark is asked for, and not to be had here.
+    :raises BadRequest: Spark is asked for, and not available here.
     :raises Unavailable: Spark is to do it and cannot be begun (no Java); says what to install. Nothing is decided.
     """
     rows = sum(each.rows for each in archived.values())

@@ -71,7 +71,7 @@ class Refills:
         self.due, self.attempts, self.slices, self.shown = True, 0, "", shown
 
     def notice(self, decided: ClusterState) -> None:
-        """Before anything is decided: what an earlier leader was asked for is told by what it decided."""
+        """Before anything is decided: an earlier leader's orders are in what it decided."""
         self.due = self.due or any(given.rebuild and given.rebuild.runs for given in decided.placement.values())
 
     def done(self) -> None:

@@ -58,7 +58,7 @@ class LeaderDoor(Protocol):
 
 WRITE_TIMEOUT = 10.0
 """Seconds for a write to be done or refused. A shard that is recovered is back in less than half of it, and a busy disk
-syncs in less; past it whoever waits had better be told that nothing is known."""
+syncs in less; past it the caller should hear that the outcome is unknown."""
 LEADER_PAUSE = 0.1
 """Seconds between two tries of what may be asked of any leader: an election takes some tens of these."""
 

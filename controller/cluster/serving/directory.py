@@ -31,7 +31,7 @@ CATCH_UP_SECONDS = 0.2
 _log = logging.getLogger("headrace.api")
 
 StateListener = Callable[[State, State], None]
-"""Told of each new state of the dataflow: (before, after)."""
+"""Called with each new state of the dataflow: (before, after)."""
 MovedListener = Callable[[], None]
 
 

@@ -36,8 +36,8 @@ PATIENCE = 4
 """A pause is such a part of what was waited already. With pauses that double, a request could wait twice as long as the
 domain was away, and one that moves is away for some 40 ms."""
 LINK_SECONDS = 0.5
-"""How long one waits to be told that a domain is linked before the directory is read again: what it announces ends the
-wait, and only where ZooKeeper is away nothing does."""
+"""Seconds to wait for the message that a domain is linked before the directory is read again: what it announces ends
+the wait, and only where ZooKeeper is away nothing does."""
 GRACE_SECONDS = 1.0
 
 

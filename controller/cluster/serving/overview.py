@@ -60,7 +60,7 @@ class Overview:
                     held[NodeIndex(int(index))] = (keys + own["keys"], size + own["bytes"])
         return graph_of(self._directory.state.flow, held)
 
-    # --- what is told -------------------------------------------------------------------------------------------
+    # --- the report -------------------------------------------------------------------------------------------
 
     def _workers(self) -> list[WorkerDescriptor]:
         return [worker for _, worker in sorted(self._directory.workers.items())]

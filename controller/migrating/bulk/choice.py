@@ -1,4 +1,4 @@
-"""Whether the full part of a migration is computed in bulk or fed in slices, and why: what everybody is told."""
+"""Whether the full part of a migration is computed in bulk or fed in slices, and why, for status and messages."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class JobFiles:
                 self._left.discard(url)
 
     async def clear(self, archive: str, kind: str, is_forsaken: Callable[[str], bool]) -> None:
-        """Remove the directories of this kind that are nobody's any more, which is told by their ids."""
+        """Remove the directories of this kind that have no owner any more, judged by their ids."""
         try:
             ids = await asyncio.to_thread(ids_of, archive, kind)
         except HeadraceError as error:

@@ -188,7 +188,7 @@ QUIET_SECONDS = 10.0
 """Before each way and again after it, since a shared machine is another one some minutes later."""
 POLL_SECONDS = 0.05
 STEPS = {"compute full states": "computed", "load full states": "loaded", "domain 0: replay it": "caught up"}
-"""How the steps of a bulk migration begin whose ends are told (``controller/migrating/bulk/building.py``)."""
+"""The beginnings of steps of a bulk migration whose ends are reported (``controller/migrating/bulk/building.py``)."""
 
 VIEW = """CREATE EXT VIEW Ranking{number} AS
 SELECT u.name, COUNT(*) AS votes FROM votes v JOIN stories s ON s.id = v.story JOIN users u ON u.id = s.author

@@ -115,7 +115,7 @@ class SparkJob:
 
     def _tell(self, line: str) -> None:
         assert self.process.stdin is not None
-        with suppress(OSError):  # It has died already: whoever waits hears of it.
+        with suppress(OSError):  # It has died already: the waiting caller gets the error.
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
 
@@ -173,7 +173,7 @@ class SparkJob:
             return self._result
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until something is told or the job ends; whether it has ended."""
+        """Wait until the job reports or ends; whether it has ended."""
         with self._changed:
             if not self._ended:
                 self._changed.wait(seconds)

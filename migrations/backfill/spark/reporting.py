@@ -210,7 +210,7 @@ INTERVAL = 0.5
 
 
 class Reporter:
-    """Writes lines. ``facts`` are told with each progress."""
+    """Writes lines. ``facts`` are sent with each progress."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
