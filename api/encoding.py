@@ -55,7 +55,7 @@ def parse(body: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the request's body is not JSON: {error}") from error
     if _may_nest_deep(body) and _nests_deeper(value, NESTING_MAX):
-        raise BadRequest(f"the request's body nests deeper than {NESTING_MAX} levels", hint="values are no lists")
+        raise BadRequest(f"the request's body nests deeper than {NESTING_MAX} levels", hint="values are not lists")
     return value
 
 
@@ -118,4 +118,6 @@ def sql_value(value: Any) -> Any:
     named = named_value(value)
     if named is not None:
         return named
-    raise BadRequest("an object among the parameters is no value", hint='write {"BLOB": "YWI="} or {"DECIMAL": "0.10"}')
+    raise BadRequest(
+        "an object among the parameters is not a value", hint='write {"BLOB": "YWI="} or {"DECIMAL": "0.10"}'
+    )

@@ -145,7 +145,7 @@ class ArchivedPositions:
 def numbered_upsert() -> BadRequest:
     return BadRequest(
         '"once" goes with "on_duplicate": "error" only',
-        hint="what is sent twice by ignore or update is as if sent once",
+        hint="a row that is sent twice by ignore or update counts as sent once",
     )
 
 

@@ -18,10 +18,10 @@ def parse_size(text: object) -> int:
     found = SIZE.fullmatch(str(text).strip())
     unit = UNITS.get(found[2].upper()) if found else None
     if found is None or unit is None or (unit == 1 and "." in found[1]):
-        raise ValueError(f'"{text}" is no size; write it like 512MB, 1.5GB or 1GiB')
+        raise ValueError(f'"{text}" is not a size; write it like 512MB, 1.5GB or 1GiB')
     size = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
     if size == 0:
-        raise ValueError(f'"{text}" is no size; it must be more than 0 bytes')
+        raise ValueError(f'"{text}" is not a size; it must be more than 0 bytes')
     return size
 
 

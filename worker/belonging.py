@@ -82,5 +82,5 @@ def claim(directory: Path, deployment: str, id: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Raises OSError, and ValueError where it is not what was written."""
+    """Raises OSError, and ValueError where it differs from what was written."""
     return opened(json.loads(path.read_text("utf-8")))

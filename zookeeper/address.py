@@ -52,7 +52,7 @@ def _host(text: str, whole: str) -> tuple[str, int]:
         or not 0 < int(port) < 65536
     ):
         raise AuthorityError(
-            f'"{whole}" is no address of ZooKeeper', hint="write it like host:2181 or host1:2181,host2:2181/path"
+            f'"{whole}" is not an address of ZooKeeper', hint="write it like host:2181 or host1:2181,host2:2181/path"
         )
     return host, int(port)
 

@@ -67,7 +67,7 @@ def java_at_once(user: str = BUNDLED_ZOOKEEPER, otherwise: str = _ELSE) -> Path:
             said, _ = process.communicate(timeout=VERSION_SECONDS)
         except subprocess.TimeoutExpired:
             raise ServerFailed(
-                f'"{path}" has not said in {VERSION_SECONDS:g} s which Java it is', hint="check JAVA_HOME and PATH"
+                f'"{path}" has not said its version of Java in {VERSION_SECONDS:g} s', hint="check JAVA_HOME and PATH"
             ) from None
         finally:
             if process.returncode is None:
@@ -100,7 +100,9 @@ def _new_enough(path: Path, output: bytes, user: str, otherwise: str) -> Path:
     found = re.search(rb'version "(?:1\.)?(\d+)', output)
     if found is None:
         said = output.decode(errors="replace").strip().split("\n")[0][:200]
-        raise ServerFailed(f'"{path}" does not say which Java it is, but: {said}', hint="check JAVA_HOME and PATH")
+        raise ServerFailed(
+            f'"{path}" does not name its version of Java, but says: {said}', hint="check JAVA_HOME and PATH"
+        )
     version = int(found[1])
     if version < JAVA_MINIMUM:
         raise ServerFailed(

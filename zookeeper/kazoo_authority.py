@@ -118,7 +118,7 @@ class KazooSession:
             await self.close()
             raise AuthorityUnavailable(
                 f'ZooKeeper at "{self.address}" gives no session within {START_SECONDS:g} s',
-                hint="has it a quorum? its log tells",
+                hint="does it have a quorum? see its log",
             ) from None
         except BaseException:
             await self.close()
@@ -137,7 +137,7 @@ class KazooSession:
                 wrong = Finding.STRANGER if Finding.STRANGER in findings else Finding.SILENT
                 host, port = self._hosts.hosts[findings.index(wrong)]
                 raise NotZooKeeper(
-                    f'what answers at "{joined(host, port)}" is no ZooKeeper',
+                    f'what answers at "{joined(host, port)}" is not ZooKeeper',
                     hint="check --zookeeper; ZooKeeper's usual port is 2181",
                 )
             if late:

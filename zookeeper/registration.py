@@ -25,7 +25,7 @@ EVERYWHERE = ("", "0.0.0.0", "::")
 def check_name(name: str, what: str) -> str:
     """The name itself. Raises ValueError where it could not be one."""
     if not NAME.fullmatch(name):
-        raise ValueError(f'"{name}" is no name of a {what}: use up to 64 letters, digits, ".", "_" and "-"')
+        raise ValueError(f'"{name}" is not a name of a {what}: use up to 64 letters, digits, ".", "_" and "-"')
     return name
 
 

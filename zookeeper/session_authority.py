@@ -109,7 +109,7 @@ class SessionElection:
             except AuthorityUnavailable:
                 await self._session.until_connected()
             except (AuthorityError, NoNode) as error:
-                _log.error("cannot stand for leader: %s", error)
+                _log.error("cannot take part in the election of a leader: %s", error)
                 await asyncio.sleep(REPEAT_SECONDS)
 
     async def _look(self, fired: asyncio.Event) -> bool:
@@ -237,7 +237,7 @@ class SessionAuthority:
             format, id = given["format"], str(given["id"])
         except (ValueError, KeyError, TypeError):
             raise ForeignDeployment(
-                f'"{self._path}" in ZooKeeper at "{self._session.address}" is no deployment of Headrace',
+                f'"{self._path}" in ZooKeeper at "{self._session.address}" is not a deployment of Headrace',
                 hint="choose another name with --deployment",
             ) from None
         if format != FORMAT:
@@ -253,7 +253,7 @@ class SessionAuthority:
         try:
             id = self._id_in(await self._session.get(self._path))
         except NoNode:
-            raise self._lost("is there no more") from None
+            raise self._lost("is gone") from None
         if id != self._id:
             raise self._lost("is another one now")
 
@@ -357,7 +357,7 @@ class SessionAuthority:
         try:
             names = sorted(await self._session.children(f"{self._path}/{folder}"))
         except NoNode:
-            raise self._lost("is there no more") from None
+            raise self._lost("is gone") from None
         found = await asyncio.gather(*(self._description(kind, f"{folder}/{name}") for name in names))
         return {name: each for name, each in zip(names, found, strict=True) if each is not None}
 

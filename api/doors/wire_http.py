@@ -42,7 +42,7 @@ from api.statuses import STATUSES, error_body
 from domains.errors import BadRequest
 
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
-UNREADABLE = BadRequest("what arrived is no HTTP request", hint="see /docs for all calls")
+UNREADABLE = BadRequest("the bytes are not an HTTP request", hint="see /docs for all calls")
 HEADS = 4096
 """Blocks of headers that are remembered, and request lines: a client has one for each length of a body. About 2 MB."""
 HEAD_MAX = 2048

@@ -73,7 +73,7 @@ def damaged_files(place: Place, contents: BackupContents) -> Iterator[ArchiveErr
         if place.size(file) is None:
             yield SegmentMissing(f'"{place.shown(file)}" is missing from the back-up')
         elif place.digest(file) != digest:
-            yield SegmentCorrupt(f'"{place.shown(file)}" is not what was backed up: its digest is another')
+            yield SegmentCorrupt(f'"{place.shown(file)}" differs from what was backed up: its digest does not match')
 
 
 LATEST = "latest"
@@ -163,7 +163,7 @@ def _position(manifest: ShardManifest, cut: Cut, time: str | None) -> int:
         since = min(segment.closed for segment in manifest.segments)
         raise ArchiveGap(
             f'the archive of "{manifest.base}" does not reach back to {time or cut.time}',
-            hint=f"it can be had from {since} on, position {manifest.begin}; --archive-retention keeps more",
+            hint=f"it goes back to {since} on, position {manifest.begin}; --archive-retention keeps more",
         )
     return position
 

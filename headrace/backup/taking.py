@@ -83,7 +83,7 @@ def back_up_stopped(data: Path, dest: str, tell: Told = lambda text: None) -> Ba
     recipe = data / "recipe.json"
     if not recipe.is_file():
         raise NotFound(
-            f'"{data}" is no data directory of a server',
+            f'"{data}" is not the data directory of a server',
             hint="a cluster is backed up while it runs, by --url of one of its api processes",
         )
     shards = shards_of(data)

@@ -72,7 +72,7 @@ def compare(baseline: Mapping[str, float], now: Mapping[str, float]) -> list[Com
     if unknown:
         raise BadRequest(
             f"the baseline has no ratio of {', '.join(unknown)}",
-            hint="take it anew: headrace bench --guard --out headrace/bench/baseline.json",
+            hint="take a new one: headrace bench --guard --out headrace/bench/baseline.json",
         )
     return [Compared(name, baseline[name], ratio) for name, ratio in now.items()]
 
@@ -84,7 +84,7 @@ def baseline() -> dict[str, float]:
         ratios = json.loads(text)["ratios"]
         return {str(name): float(ratio) for name, ratio in ratios.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadRequest("headrace/bench/baseline.json is no baseline of ratios") from error
+        raise BadRequest("headrace/bench/baseline.json is not a baseline of ratios") from error
 
 
 def best_of(measure: Callable[[], float], enough: float) -> float:

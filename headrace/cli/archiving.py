@@ -32,7 +32,7 @@ def rebuild(
     archive: Archive = None,
     shard: Annotated[list[int] | None, typer.Option(metavar="N", help="Which shards; all, if not given.")] = None,
     token: Annotated[
-        str | None, typer.Option(help="The last token that a write answered: what is missing up to it is named.")
+        str | None, typer.Option(help="The token of the last write: lost positions up to it are named.")
     ] = None,
     as_json: AsJson = False,
     spark_master: SparkMaster = None,

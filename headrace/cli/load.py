@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Table = Annotated[str, typer.Argument(help="The base table.")]
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="CSV, JSON lines or Parquet, in this order.")]
-Kind = Annotated[Format | None, typer.Option(help="What the files are, where their names do not tell.")]
+Kind = Annotated[Format | None, typer.Option(help="The files' format, if their names do not say.")]
 Delimiter = Annotated[
     str | None, typer.Option(metavar="CHARACTER", help=r"Between fields of CSV; a tab (\t) in .tsv, else a comma.")
 ]
@@ -55,7 +55,8 @@ Threshold = Annotated[
     str, typer.Option(metavar="SIZE", help="Let Spark read several files that are larger than this in all.")
 ]
 Scratch = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Where Spark's workers and this command reach what was read.")
+    Path | None,
+    typer.Option(metavar="DIR", help="A directory for prepared rows that Spark's workers and this command reach."),
 ]
 
 
@@ -175,7 +176,7 @@ def _delimiter(given: str | None) -> str | None:
     if given == r"\t":
         return "\t"
     if given is not None and (len(given) != 1 or not given.isascii() or given in '"\r\n'):
-        raise BadRequest(f'"{given}" is no delimiter', hint=r"give one character of ASCII, or \t for a tab")
+        raise BadRequest(f'"{given}" is not a delimiter', hint=r"give one character of ASCII, or \t for a tab")
     return given
 
 

@@ -22,7 +22,7 @@ ALL = "all"
 def drill(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which drill, or all of them.")] = None,
     rounds: Annotated[int, typer.Option(metavar="N", help="How often the fault is done.", min=1, max=10_000)] = 1,
-    seed: Annotated[int | None, typer.Option(help="Of what is left to chance; printed, if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed of all random choices; printed if not given.")] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where JSON and pictures go.")] = Path("drills"),
     data: Annotated[
         Path | None,
@@ -79,7 +79,7 @@ Warmup = Annotated[float, typer.Option(metavar="SECONDS", help="Load before that
 InFlight = Annotated[
     int, typer.Option(metavar="N", help="Requests under way at most; more of them queue.", min=1, max=4096)
 ]
-Seed = Annotated[int, typer.Option(help="Of arrivals and of what is asked for.")]
+Seed = Annotated[int, typer.Option(help="The seed of arrivals and requests.")]
 DataScale = Annotated[
     float, typer.Option(metavar="SCALE", help="How much data the target has (or is primed with).", min=0.001, max=100)
 ]

@@ -148,9 +148,9 @@ def status(
     only: Annotated[
         str | None, typer.Option("--filter", metavar="TEXT", help="Only views with this in their name.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that the server tells of itself, as tables.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Everything the server reports, as tables.")] = False,
     watch: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.1, help="Show it anew every so often, until Ctrl-C.")
+        float | None, typer.Option(metavar="SECONDS", min=0.1, help="Repeat at this interval until Ctrl-C.")
     ] = None,
     as_json: AsJson = False,
     url: Url = None,

@@ -58,7 +58,7 @@ def cluster_of(url: str) -> dict[str, Any]:
     with connect(url) as server:
         shown = server.status()
     if "cluster" not in shown:
-        raise BadRequest(f"the server at {url} is no cluster, and has no workers")
+        raise BadRequest(f"the server at {url} is not a cluster, and has no workers")
     cluster: dict[str, Any] = shown["cluster"]
     return cluster
 
@@ -79,7 +79,7 @@ def rebuild(
     shards: Annotated[list[int] | None, typer.Argument(metavar="SHARD", help="Which shards.")] = None,
     lost: Annotated[bool, typer.Option("--lost", help="All that are lost.")] = False,
     token: Annotated[
-        str | None, typer.Option(help="The last token that a write answered: what is missing up to it is named too.")
+        str | None, typer.Option(help="The token of the last write: lost positions up to it are named too.")
     ] = None,
     by: Annotated[
         By,
@@ -151,7 +151,7 @@ class Operation:
         except (ConnectionFailed, Unavailable, NotFound) as error:
             raise Unavailable(
                 f"the leader that was asked is lost: {error.message}",
-                hint="what it had given up the next one rebuilds; ask again for what stays unplaced",
+                hint="the next leader rebuilds what was given up; ask again for shards that stay unplaced",
             ) from error
 
 

@@ -56,7 +56,7 @@ ArchiveInterval = Annotated[float | None, typer.Option(metavar="SECONDS", help=s
 ArchiveRetention = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("archive_retention"))]
 SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help=setting_help("spark_master"))]
 SparkConf = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark's own; may stand several times.")
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark's own; may be given several times.")
 ]
 SparkMemory = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("spark_memory"))]
 SparkThreshold = Annotated[int | None, typer.Option(metavar="ROWS", help=setting_help("spark_threshold"))]

@@ -83,13 +83,13 @@ class LeaderClient:
         if leader is None:
             raise no_leader("none was ever heard of")
         if not self._leads(leader):  # One that hangs takes connections still.
-            raise no_leader(f'"{leader.name}" did last, and leads no more')
+            raise no_leader(f'"{leader.name}" did last, and no longer leads')
         url = f"http://{joined(leader.host, leader.port)}{path}"
         asking = asyncio.ensure_future(self._http.request(method, url, json=body))
         try:
             while not (await asyncio.wait([asking], timeout=LOOK_SECONDS))[0]:
                 if not self._leads(leader):  # It hangs, or is cut off: it would never answer.
-                    raise _lost(leader, "another leads now" if self._directory.led else "it leads no more")
+                    raise _lost(leader, "another leads now" if self._directory.led else "it no longer leads")
             answer = asking.result()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise no_leader(f'controller "{leader.name}" does not answer') from error

@@ -80,7 +80,7 @@ async def _make_room(authority: KazooAuthority, id: str) -> None:
     if there:
         raise AlreadyExists(
             f'there is a deployment "{name}" in ZooKeeper, and {", ".join(there)} are there',
-            hint="stop all its processes first; who was killed is gone when its session ends",
+            hint="stop all its processes first; a killed process is gone when its session ends",
         )
     if authority.deployment_id != id:
         await authority.become(id)
@@ -116,7 +116,7 @@ def _read(settings: Settings, path: Path) -> tuple[str, ClusterState]:
     except OSError as error:
         raise BadRequest(f'cannot read "{path}": {error.strerror or error}') from error
     except (ValueError, KeyError, TypeError) as error:
-        raise BadRequest(f'"{path}" is no file that headrace state has written') from error
+        raise BadRequest(f'"{path}" was not written by headrace state') from error
     if format != FORMAT:
         raise BadRequest(f'"{path}" has format {format}, and this version reads {FORMAT}')
     if deployment != settings.deployment:

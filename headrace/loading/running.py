@@ -298,7 +298,7 @@ def _size_of(file: Path) -> int:
         raise LoadError(f'cannot read file "{file}": {error.strerror}') from error
     if not S_ISREG(found.st_mode):
         raise LoadError(
-            f'"{file}" is no regular file, and a load reads its files twice: for their digest, and for their rows',
+            f'"{file}" is not a regular file, and a load reads its files twice: for their digest, and for their rows',
             hint="write what comes out of a pipe into a file first",
         )
     return found.st_size

@@ -201,7 +201,7 @@ def format_of(file: Path) -> Format:
     kind = FORMATS.get(suffixes[-1]) if suffixes else None
     if kind is None:
         hint = f"names end in {', '.join(FORMATS)}, or say it by --format csv, jsonl or parquet"
-        raise LoadError(f'what is in file "{file}" cannot be told from its name', hint=hint)
+        raise LoadError(f'the format of file "{file}" cannot be told from its name', hint=hint)
     return kind
 
 
@@ -247,7 +247,7 @@ def _header(file: Path, delimiter: str) -> tuple[list[str], bool]:
         start.decode()
     except UnicodeDecodeError as error:
         hint = "convert the file, for example by iconv -f UTF-16 -t UTF-8"
-        raise LoadError("its first line is no UTF-8", hint=hint) from error
+        raise LoadError("its first line is not UTF-8", hint=hint) from error
     options = pc.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda _: "skip")
     names: list[str] = pc.read_csv(pa.BufferReader(start), pc.ReadOptions(use_threads=False), options).column_names
     return names, only
@@ -278,7 +278,7 @@ def _misfit(file: Path, number: int, row: Any) -> SourceRow:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 # --- Parquet ------------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def _check_type(file: Path, field: pa.Field) -> None:
     kind = field.type
     if pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind) or pa.types.is_interval(kind):
         raise LoadError(
-            f'file "{file}": column "{field.name}" is {kind}, for which there is no type in SQL here',
+            f'file "{file}": column "{field.name}" is {kind}, which has no SQL type here',
             hint=f"leave it out by --map {field.name}=, or write it as text or a number",
         )
 

@@ -140,7 +140,7 @@ def _taken(this: BenchRound, source: Path, path: Path) -> dict[str, Any]:
     """The one result that a run has written, with the round's name in it."""
     found = list(source.glob("*.json"))
     if not found:
-        raise LoadRunError("headrace loadgen has measured nothing", hint="it said why above")
+        raise LoadRunError("headrace loadgen has measured nothing", hint="the reason is above")
     result: dict[str, Any] = json.loads(found[0].read_text("utf-8"))
     result["name"] = this.name
     result["durable"] = this.durable
@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-scale", type=float, default=1.0)
     parser.add_argument("--runtime", type=float, default=20.0, help="seconds a rate")
     parser.add_argument("--turns", type=int, default=3, help="how often each round is measured")
-    parser.add_argument("--again", action="store_true", help="measure what was measured before, too")
+    parser.add_argument("--again", action="store_true", help="also measure rounds that were measured before")
     parser.add_argument("--table", action="store_true", help="measure nothing; write the table of what there is")
     given = parser.parse_args(arguments)
     failed = False

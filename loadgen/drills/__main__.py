@@ -61,7 +61,7 @@ async def obey(load: DrillLoad, order: dict[str, Any], file: Path) -> dict[str, 
             check_copy(load.marked, load.ledger, base, findings)
             return {"findings": findings.to_json()}
         case unknown:
-            raise ValueError(f"nobody knows what {unknown!r} is")
+            raise ValueError(f"unknown order: {unknown!r}")
     return {}
 
 

@@ -97,7 +97,7 @@ def open_target(url: str) -> Target:
         parts = urlsplit(url if "://" in url or url.startswith("null:") else f"http://{url}")
         port = parts.port
     except ValueError as error:
-        raise LoadRunError(f'"{url}" is no URL of a target: {error}', hint=f"known are {KNOWN}") from error
+        raise LoadRunError(f'"{url}" is not the URL of a target: {error}', hint=f"known are {KNOWN}") from error
     match parts.scheme:
         case "null":
             return NullTarget()

@@ -68,7 +68,7 @@ def _group_expression(block: SelectBlock, node: exp.Expr) -> Expression:
             raise SqlError(f"GROUP BY {node.this}: the SELECT list has {len(items)} items")
         node = items[int(node.this) - 1]
         if any(isinstance(part, exp.Star) for part in own_nodes(node)) and not is_aggregate(node):
-            raise SqlError("GROUP BY a position where * stands", hint="name the columns")
+            raise SqlError("GROUP BY the position of a *", hint="name the columns")
     elif isinstance(node, exp.Column) and not node.table and block.scope.find(node.name) is None:
         node = block.item(node.name) or node
     return block.translate(node, "GROUP BY")

@@ -54,10 +54,10 @@ def _with_ctes(clause: exp.With, context: QueryContext) -> QueryContext:
     for cte in clause.expressions:
         name = cte.alias
         if name.lower() in names:
-            raise SqlError(f'the name "{name}" stands twice in WITH')
+            raise SqlError(f'the name "{name}" is used twice in WITH')
         names.add(name.lower())
         if not isinstance(cte.this, exp.Query):
-            raise Unsupported(f'WITH "{name}" that is no SELECT')
+            raise Unsupported(f'WITH "{name}" that is not a SELECT')
         relation = plan_query(cte.this, context)
         context = context.with_cte(name, named_columns(relation, [c.name for c in cte.args["alias"].columns], name))
     return context

@@ -146,7 +146,7 @@ def _round(e: Call, texts: Sequence[str]) -> str:
     if len(e.arguments) > 1:
         wanted = e.arguments[1]
         if not isinstance(wanted, Constant) or not isinstance(wanted.value, int):
-            raise Unsupported("ROUND to digits that are no constant, which the judge does not know")
+            raise Unsupported("ROUND to digits that are not constant, which the judge does not know")
         digits = wanted.value
     type = numeric_type(e.arguments[0].type)
     if type.kind is Kind.DOUBLE:
@@ -159,7 +159,7 @@ def _round(e: Call, texts: Sequence[str]) -> str:
 def _truncate(e: Call, texts: Sequence[str]) -> str:
     wanted, type = e.arguments[1], numeric_type(e.arguments[0].type)
     if not isinstance(wanted, Constant) or not isinstance(wanted.value, int) or type.kind is Kind.DOUBLE:
-        raise Unsupported("TRUNCATE of a DOUBLE, or to digits that are no constant, which the judge does not know")
+        raise Unsupported("TRUNCATE of a DOUBLE, or to digits that are not constant, which the judge does not know")
     digits, text = max(-20, min(wanted.value, 30)), texts[0]
     return f"CAST(IF({text} < 0, ceil({text}, {digits}), floor({text}, {digits})) AS {spark_type(e.type)})"
 
@@ -235,7 +235,7 @@ _FORMATS = {
 def _date_format(e: Call, texts: Sequence[str]) -> str:
     wanted = e.arguments[1]
     if not isinstance(wanted, Constant) or not isinstance(wanted.value, str):
-        raise Unsupported("DATE_FORMAT with a format that is no constant, which the judge does not know")
+        raise Unsupported("DATE_FORMAT with a format that is not a constant, which the judge does not know")
     parts, rest = [], wanted.value
     while rest:
         if rest[0] == "%" and len(rest) > 1:

@@ -105,7 +105,7 @@ def scalars(arguments: Sequence[Argument]) -> tuple[Value, ...]:
     values: list[Value] = []
     for number, argument in enumerate(arguments, 1):
         if isinstance(argument, tuple):
-            raise BadRequest(f"parameter {number} is a list", hint="lists stand for IN (?) in SELECT only")
+            raise BadRequest(f"parameter {number} is a list", hint="lists are for IN (?) in SELECT only")
         values.append(argument)
     return tuple(values)
 

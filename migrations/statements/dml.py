@@ -141,7 +141,7 @@ def _refuse_correlated(node: exp.Expr, subquery: exp.Expr, schema: TableSchema, 
         if (column.table.lower() == name and name not in own) if column.table else column.name.lower() in outer:
             raise Unsupported(
                 f'correlated subquery in {node.key.upper()}: "{written}" is of the written row',
-                hint="WHERE key IN (SELECT …), with a subquery that stands by itself",
+                hint="WHERE key IN (SELECT …), with a subquery that does not use the row",
             )
 
 

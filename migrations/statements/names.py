@@ -24,7 +24,7 @@ def checked(name: str, what: str) -> str:
             f'{what} name "{name[:LONGEST_NAME]}…" has {len(name)} characters', hint=f"at most {LONGEST_NAME}"
         )
     if not name or name != name.strip():
-        raise SqlError(f'"{name}" is no name for a {what}', hint="a name is not empty and has no spaces at its ends")
+        raise SqlError(f'"{name}" is not a name for a {what}', hint="a name is not empty and has no spaces at its ends")
     return name
 
 
@@ -49,7 +49,7 @@ def new_relation_name(node: exp.Expr, what: str) -> str:
     """
     name = checked(relation_name(node), what)
     if "/" in name or name in (".", ".."):
-        raise SqlError(f'"{name}" is no name for a {what}', hint="a path over HTTP could not name it")
+        raise SqlError(f'"{name}" is not a name for a {what}', hint="a path over HTTP could not name it")
     if name.lower().startswith(AD_HOC_PREFIX):
         raise SqlError(f'the name "{name}" is reserved', hint=f'views of ad-hoc SELECTs start with "{AD_HOC_PREFIX}"')
     return name

@@ -227,4 +227,4 @@ def _check_exact(given: Any, value: Value, schema: TableSchema, position: int) -
     else:
         kept = True
     if not kept:
-        raise TypeViolation(f'{given!r} is no value of column "{column.name}" ({column.type}): it would be rounded')
+        raise TypeViolation(f'{given!r} is not a value of column "{column.name}" ({column.type}): it would be rounded')

@@ -87,7 +87,7 @@ def _pattern(node: exp.Expr, setting: Setting) -> str | None:
         return None
     pattern = value_of(scalar(written, Scope(()), setting))
     if not isinstance(pattern, str):
-        raise SqlError("the pattern of LIKE is no text", hint="SHOW … LIKE 'pattern'")
+        raise SqlError("the pattern of LIKE is not a text", hint="SHOW … LIKE 'pattern'")
     return pattern
 
 

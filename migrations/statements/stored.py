@@ -39,7 +39,7 @@ def _assignment(
     item: exp.Expr, schema: TableSchema, scope: Scope, setting: Setting, now: str
 ) -> tuple[int, Expression]:
     if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-        raise SqlError(f'"{text_of(item)[:60]}" is no assignment', hint="write column = expression")
+        raise SqlError(f'"{text_of(item)[:60]}" is not an assignment', hint="write column = expression")
     if item.this.table:
         scope.resolve(item.this)
     position = column_position(schema, item.this.name, item.this)

@@ -103,7 +103,7 @@ def answered(
         if isinstance(node, exp.In):
             return _membership(node, rows, scope, setting)
         if len(rows) > 1:
-            raise SqlError("a subquery that stands for a value gives more than one row", hint="add LIMIT 1")
+            raise SqlError("a subquery that is used as a value gives more than one row", hint="add LIMIT 1")
         return constant_of(_only(rows[0])) if rows else literals.NOTHING
 
     return replacement

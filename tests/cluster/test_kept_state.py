@@ -111,9 +111,9 @@ async def test_files_that_are_none(ensemble: Ensemble, tmp_path: Path) -> None:
         await kept_state.restore(settings, path)
     good = {"format": 1, "deployment": "main", "id": "1", "state": ""}
     for content, says in (
-        ("", "is no file that headrace state has written"),
-        ("[]", "is no file that headrace state has written"),
-        (json.dumps({**good, "state": "é"}), "is no file that headrace state has written"),
+        ("", "was not written by headrace state"),
+        ("[]", "was not written by headrace state"),
+        (json.dumps({**good, "state": "é"}), "was not written by headrace state"),
         (json.dumps({**good, "format": 2}), "has format 2"),
         (json.dumps({**good, "deployment": "other"}), 'is of deployment "other", not of "main"'),
     ):

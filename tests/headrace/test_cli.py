@@ -138,9 +138,12 @@ def test_errors_of_the_server(url: str) -> None:
         (["sql", "SELECT 1", "-f", "x.sql"], "SQL was given twice"),
         (["sql", "-f", "absent.sql"], 'cannot read "absent.sql"'),
         (["status", "--config", "absent.toml"], 'cannot read the settings file "absent.toml"'),
-        (["status", "--url", "localhost:8080"], '"localhost:8080" is no URL of a server\nhint: write it like http://'),
+        (
+            ["status", "--url", "localhost:8080"],
+            '"localhost:8080" is not the URL of a server\nhint: write it like http://',
+        ),
         (["serve", "--port", "99999"], 'setting "port" from the command line'),
-        (["worker", "--zookeeper", "a:x:y"], '"a:x:y" is no address of ZooKeeper'),
+        (["worker", "--zookeeper", "a:x:y"], '"a:x:y" is not an address of ZooKeeper'),
     ],
 )
 def test_wrong_use(arguments: list[str], says: str, headrace: Headrace) -> None:

@@ -106,7 +106,7 @@ async def test_a_leader_that_hangs_and_is_not_succeeded(monkeypatch: pytest.Monk
 
     door = client(hang)
     async with asyncio.timeout(60):
-        with pytest.raises(LeaderLost, match="leads no more"):
+        with pytest.raises(LeaderLost, match="no longer leads"):
             await door.run(ENTRY, "x")
         with pytest.raises(NoLeader, match='"c1" did last'):
             await door.run(ENTRY, "x")

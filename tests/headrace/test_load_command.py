@@ -57,8 +57,8 @@ def test_every_option_is_documented() -> None:
     [
         (["--map", "nothing"], '"nothing" maps no column'),
         (["--map", "a=b", "--map", "=c"], '"=c" maps no column'),
-        (["--delimiter", ";;"], '";;" is no delimiter'),
-        (["--delimiter", "§"], '"§" is no delimiter'),
+        (["--delimiter", ";;"], '";;" is not a delimiter'),
+        (["--delimiter", "§"], '"§" is not a delimiter'),
     ],
 )
 def test_mistakes_on_the_command_line(arguments: list[str], message: str) -> None:

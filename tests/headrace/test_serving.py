@@ -115,7 +115,7 @@ def test_data_directory_unwritable(launch_fake: Launch) -> None:
 def test_settings_of_serve(launch_fake: Launch, tmp_path: Path) -> None:
     code, _, err = launch_fake("--memory-limit", "lots", wait=False).finish()
     assert code == 1
-    assert '"lots" is no size' in err
+    assert '"lots" is not a size' in err
     config = tmp_path / "other.toml"
     config.write_text(f'data = "{tmp_path / "of the file"}"\nlog_level = "debug"')
     process = launch_fake("--data", str(tmp_path / "given"), "--config", str(config), HEADRACE_MEMORY_LIMIT="1MiB")

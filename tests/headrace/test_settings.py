@@ -52,8 +52,8 @@ def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
         ("zzz = 1", "known are data, host"),
         ("port =", "is not TOML"),
         ("port = 99999", 'setting "port" from "headrace.toml"'),
-        ('memory_limit = "lots"', '"lots" is no size; write it like 512MB'),
-        ("memory_limit = 1.5", "is no size"),
+        ('memory_limit = "lots"', '"lots" is not a size; write it like 512MB'),
+        ("memory_limit = 1.5", "is not a size"),
     ],
 )
 def test_wrong_files(text: str, says: str) -> None:
@@ -82,7 +82,7 @@ def test_sizes(text: str | int, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "MB", "-1MB", "1XB", "1e3", "0", "0.1B", "1 M B", 0, -5])
 def test_no_sizes(text: str | int) -> None:
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
 
 

@@ -121,7 +121,7 @@ WRONG = {
     "SELECT /*+ PARTIAL_BY */ id FROM stories WHERE title = ?": "wants the names",
     "SELECT /*+ PARTIAL_BY() */ id FROM stories WHERE title = ?": "wants the names",
     "SELECT /*+ PARTIAL_BY(stories.title) */ id FROM stories WHERE title = ?": "wants the names",
-    "SELECT /*+ PARTIAL_BY(title) PARTIAL_BY(id) */ id FROM stories WHERE title = ? AND id = ?": "stands twice",
+    "SELECT /*+ PARTIAL_BY(title) PARTIAL_BY(id) */ id FROM stories WHERE title = ? AND id = ?": "is there twice",
     "SELECT id FROM (SELECT /*+ PARTIAL_BY(id) */ id FROM stories) x WHERE id = ?": "in a subquery",
     "SELECT id FROM stories WHERE id = :id UNION SELECT /*+ PARTIAL_BY(id) */ id FROM users WHERE id = :id": (
         "in a subquery"

@@ -266,8 +266,8 @@ WRONG: list[tuple[str, tuple[Any, ...], type[HeadraceError], str]] = [
         Unsupported,
         "an ad-hoc SELECT that reads a view with parameters in a subquery or UNION",
     ),
-    ("SELECT id + ? FROM stories", ([1],), BadRequest, "a list stands where a single value is wanted"),
-    ("SELECT id FROM stories WHERE NOT id IN (?)", ([],), BadRequest, "a list stands where a single value is wanted"),
+    ("SELECT id + ? FROM stories", ([1],), BadRequest, "a list is given for a single value"),
+    ("SELECT id FROM stories WHERE NOT id IN (?)", ([],), BadRequest, "a list is given for a single value"),
 ]
 
 

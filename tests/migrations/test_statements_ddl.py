@@ -141,14 +141,14 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     (
         "CREATE TABLE ` t` (a INT)",
         SqlError,
-        '" t" is no name for a table (a name is not empty and has no spaces at its ends)',
+        '" t" is not a name for a table (a name is not empty and has no spaces at its ends)',
     ),
     (
         "CREATE TABLE `a/b` (a INT)",
         SqlError,
-        '"a/b" is no name for a table (a path over HTTP could not name it)',
+        '"a/b" is not a name for a table (a path over HTTP could not name it)',
     ),
-    ("CREATE VIEW `..` AS SELECT 1", SqlError, '".." is no name for a view (a path over HTTP could not name it)'),
+    ("CREATE VIEW `..` AS SELECT 1", SqlError, '".." is not a name for a view (a path over HTTP could not name it)'),
     (
         "CREATE TABLE adhoc_1 (a INT)",
         SqlError,

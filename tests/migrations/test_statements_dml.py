@@ -277,7 +277,7 @@ WRONG: list[tuple[str, tuple[Any, ...], type[HeadraceError], str]] = [
         "INSERT INTO votes VALUES (?, 1)",
         ([1, 2],),
         BadRequest,
-        "parameter 1 is a list (lists stand for IN (?) in SELECT only)",
+        "parameter 1 is a list (lists are for IN (?) in SELECT only)",
     ),
     ("INSERT INTO votes VALUES (?, 1)", ({},), BadRequest, "parameter 1 is of the type dict"),
     ("INSERT INTO votes VALUES (:x, 1)", (), Unsupported, 'the named parameter ":x" (parameters are written ?)'),

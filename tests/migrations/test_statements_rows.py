@@ -104,8 +104,8 @@ WRONG_KEYS: list[tuple[Any, Any, type[HeadraceError], str]] = [
     ({"id": 1}, [], BadRequest, '"set" is not an object'),
     ({"ids": 1}, {"title": "x"}, UnknownName, 'unknown column "stories.ids" (did you mean "id"?)'),
     ({"id": 1}, {"titel": "x"}, UnknownName, 'unknown column "stories.titel" (did you mean "title"?)'),
-    ({"id": 7.5}, {"title": "x"}, TypeViolation, '7.5 is no value of column "id" (INT): it would be rounded'),
-    ({"score": "1.005"}, {"title": "x"}, TypeViolation, "'1.005' is no value of column \"score\" (DECIMAL(6,2))"),
+    ({"id": 7.5}, {"title": "x"}, TypeViolation, '7.5 is not a value of column "id" (INT): it would be rounded'),
+    ({"score": "1.005"}, {"title": "x"}, TypeViolation, "'1.005' is not a value of column \"score\" (DECIMAL(6,2))"),
     ({"id": "x"}, {"title": "x"}, TypeViolation, "'x' does not fit type INT of column \"id\""),
     ({"id": 1}, {"author": "x"}, TypeViolation, "'x' does not fit type INT of column \"author\""),
 ]

@@ -306,7 +306,7 @@ async def test_names_and_hosts_that_nobody_could_use(tmp_path: Path, monkeypatch
     for told, says in (
         (Told("a", tmp_path / "data", host="0.0.0.0"), 'cannot reach this process at "0.0.0.0"'),
         (Told("a", tmp_path / "data", advertise="::"), 'cannot reach this process at "::"'),
-        (Told("", tmp_path / "data"), "is no name of a worker"),
+        (Told("", tmp_path / "data"), "is not a name of a worker"),
     ):
         with pytest.raises(BadRequest, match=says):
             async with running(told, authority):

@@ -150,7 +150,7 @@ async def test_a_deployment_of_another_format_is_left_alone(kind: Kind) -> None:
 def test_names_that_are_none(name: str) -> None:
     from zookeeper.memory import MemoryZooKeeper
 
-    with pytest.raises(ValueError, match="is no name of a deployment"):
+    with pytest.raises(ValueError, match="is not a name of a deployment"):
         MemoryZooKeeper().authority(name)
 
 
@@ -162,7 +162,7 @@ async def test_a_deployment_that_was_made_anew_is_another_one(kind: Kind, caplog
     await kind.raw(one, "set", "/headrace/main", b'{"format": 1, "id": "anew"}')
     await kind.raw(one, "delete", "/headrace/main/workers/a")
     candidacy = other.candidate(controller("c"))
-    await until(lambda: "cannot register again" in caplog.text and "cannot stand for leader" in caplog.text)
+    await until(lambda: "cannot register again" in caplog.text and "cannot take part in the election" in caplog.text)
     assert 'deployment "main" in ZooKeeper at' in caplog.text
     assert (await one.workers(), await one.candidates(), await one.leader()) == ({}, {}, None)
     with pytest.raises(ForeignDeployment, match="is another one now"):

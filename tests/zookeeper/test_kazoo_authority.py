@@ -71,7 +71,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_addresses(text: str, address: Address | None) -> None:
     if address is None:
-        with pytest.raises(AuthorityError, match="is no address of ZooKeeper"):
+        with pytest.raises(AuthorityError, match="is not an address of ZooKeeper"):
             parse_address(text)
         return
     assert parse_address(text) == address
@@ -102,7 +102,7 @@ async def test_something_else_listens(answer: bytes | None, hasty: None) -> None
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        with pytest.raises(NotZooKeeper, match=f'what answers at "127.0.0.1:{port}" is no ZooKeeper'):
+        with pytest.raises(NotZooKeeper, match=f'what answers at "127.0.0.1:{port}" is not ZooKeeper'):
             await KazooAuthority(f"127.0.0.1:{port}", "main").start()
 
 

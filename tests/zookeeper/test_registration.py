@@ -40,7 +40,7 @@ async def test_what_is_gone_from_zookeeper_is_an_error_that_says_so() -> None:
     authority = await started(server, 1)
     server.forget()
     for ask in (authority.read, authority.workers, authority.candidates):
-        with pytest.raises(ForeignDeployment, match="is there no more"):
+        with pytest.raises(ForeignDeployment, match="is gone"):
             await ask()
     await authority.close()
 

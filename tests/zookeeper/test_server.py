@@ -42,7 +42,7 @@ async def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ('java version "1.8.0_412"', "is Java 8"),
         ('openjdk version "16.0.2" 2021-07-20', "is Java 16"),
-        ("Segmentation fault", "does not say which Java it is, but: Segmentation fault"),
+        ("Segmentation fault", "does not name its version of Java, but says: Segmentation fault"),
     ],
 )
 async def test_old_java(said: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ async def test_java_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(zookeeper.java, "VERSION_SECONDS", 0.1)
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "sleep 600; true")))
     async with asyncio.timeout(60):
-        with pytest.raises(ServerFailed, match=r"has not said in 0\.1 s which Java it is"):
+        with pytest.raises(ServerFailed, match=r"has not said its version of Java in 0\.1 s"):
             await zookeeper.java.java()
 
 

@@ -318,7 +318,7 @@ def unpack(data: bytes) -> Any:
             data, use_list=False, strict_map_key=False, ext_hook=_extended, unicode_errors="surrogatepass"
         )
     except _MISTAKES as error:
-        raise ProtocolError("what was received is not msgpack") from error
+        raise ProtocolError("the received bytes are not msgpack") from error
 
 
 # --- the table of classes ---------------------------------------------------------------------------------------

@@ -42,9 +42,9 @@ def opened(body: bytes) -> tuple[int, Any]:
     """Number and packed message of a frame's content, for ``codec.unpack_object``. ProtocolError if it is none."""
     envelope = codec.unpack(body)
     if type(envelope) is not tuple or len(envelope) != 2 or type(envelope[0]) is not int:
-        raise ProtocolError("what was received is no message of headrace")
+        raise ProtocolError("the received bytes are not a message of headrace")
     if abs(envelope[0]) > NUMBER_MAX:  # An integer of any length has no text, and an error is to name it.
-        raise ProtocolError("what was received is no message of headrace")
+        raise ProtocolError("the received bytes are not a message of headrace")
     return envelope
 
 

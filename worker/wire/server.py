@@ -80,7 +80,7 @@ class Accepted(Connection):
     def _check_hello(self, packed: Any) -> None:
         """Before anything is decoded: another version may call other things the same."""
         if type(packed) is not tuple or len(packed) < 2 or packed[0] != "Hello" or type(packed[1]) is not str:
-            raise ProtocolError("the first message is no greeting", hint="only processes of headrace connect here")
+            raise ProtocolError("the first message is not a greeting", hint="only processes of headrace connect here")
         if packed[1] != PROTOCOL:
             raise ProtocolError(
                 f'the other side speaks "{packed[1][:80]}", and this one "{PROTOCOL}"',

@@ -68,7 +68,7 @@ def _plain(value: Any) -> str:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, UUID):
         return str(value)
-    raise BadRequest(f"a {type(value).__name__} is no SQL value")
+    raise BadRequest(f"a {type(value).__name__} is not an SQL value")
 
 
 def _in_utc(value: datetime) -> datetime:

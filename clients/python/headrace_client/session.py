@@ -70,7 +70,7 @@ class Session:
             raise ConnectionFailed(message, hint="connect with a longer timeout") from error
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise ConnectionFailed(
-                f'"{self.url}" is no URL of a server', hint="write it like http://127.0.0.1:8080"
+                f'"{self.url}" is not the URL of a server', hint="write it like http://127.0.0.1:8080"
             ) from error
         except httpx.HTTPError as error:
             raise ConnectionFailed(f"the connection to {self.url} failed: {error}") from error

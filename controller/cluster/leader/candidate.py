@@ -112,7 +112,7 @@ class Candidate:
                 try:
                     await self._stand(election, stop)
                 except AuthorityError as error:
-                    _log.warning("cannot stand for leader: %s", error)
+                    _log.warning("cannot take part in the election of a leader: %s", error)
                     await asyncio.wait([stop], timeout=FOLLOW_SECONDS)
                 finally:
                     await _quietly(election)

@@ -120,7 +120,7 @@ class Leader:
             if steering.done():
                 steering.result()
         except Deposed as error:
-            _log.warning("leads no more: %s", error)
+            _log.warning("no longer leads: %s", error)
         finally:
             self.calm.end()
             begun = [steering, *ends, *([] if self._clearing is None else [self._clearing])]
@@ -198,7 +198,7 @@ class Leader:
                 self.disturb(f'domain {domain} at worker "{worker}" could not end a step')
 
     def deposed(self, reason: str) -> None:
-        _log.warning("leads no more: %s", reason)
+        _log.warning("no longer leads: %s", reason)
         self._over.set()
 
     @property

@@ -121,7 +121,7 @@ class StableEpoch:
         """The number of the present time of calm, when there is one. Raises Deposed where there will be none."""
         while not self._is_calm:
             if self.ended:
-                raise Deposed("this controller leads no more", hint="ask again; another takes over")
+                raise Deposed("this controller no longer leads", hint="ask again; another takes over")
             self._changed.clear()
             await self._changed.wait()
         return self.number

@@ -321,7 +321,9 @@ class Recovery:
         for domain, report in there.items():
             strange = strange_tables(self._replica.tables, report)
             if strange:
-                error = HeadraceError(f'it has the table "{strange[0]}", which the recipe never had: restore a back-up')
+                error = HeadraceError(
+                    f'it has the table "{strange[0]}", which was never in the recipe: restore a back-up'
+                )
                 closed[domain] = self._refuse(self._host(domain), domain, error)
             else:
                 work.append((domain, table_steps(self._replica.state, domain, report)))

@@ -99,7 +99,7 @@ def check_same_tables(decided: dict[str, int], cut: dict[str, int]) -> None:
     for base in sorted(decided.keys() | cut.keys()):
         if base not in cut:
             raise NotServed(
-                f'"{base}" is hosted by nobody now, or was dropped meanwhile, so it was not archived',
+                f'"{base}" has no host now, or was dropped meanwhile, so it was not archived',
                 hint="try again; GET /v1/status shows who hosts what",
             )
         if decided.get(base) != cut[base]:
@@ -118,7 +118,10 @@ async def archive_cluster(directory: Directory, connections: Connections) -> Arc
         await directory.refresh()
         decided = directory.cluster
         if not directory.connected or decided is None:
-            raise NotServed("ZooKeeper does not tell what is decided now, so nothing is archived", hint="try again")
+            raise NotServed(
+                "ZooKeeper does not answer, so the present tables are not known, and nothing is archived",
+                hint="try again",
+            )
         if directory.damage is not None:
             raise directory.damage
         if decided.recipe != directory.recipe:

@@ -77,7 +77,7 @@ class ReaderGone(Unavailable):
 def no_leader(why: str) -> NoLeader:
     return NoLeader(
         f"no controller leads: {why}",
-        hint="reads and writes of what is there go on; changes are taken again when a controller leads",
+        hint="reads and writes go on; changes are taken again when a controller leads",
     )
 
 
@@ -128,7 +128,7 @@ class Connections:
     def keep(self, workers: Iterable[WorkerDescriptor]) -> None:
         """Give up the connections to all others: what was asked over them is answered by nobody."""
         for gone in self._open.keys() - set(workers):
-            error = ConnectionLost(f'worker "{gone.name}" is there no more')
+            error = ConnectionLost(f'worker "{gone.name}" is gone')
             self._open.pop(gone).abort(error)
 
     async def close(self) -> None:

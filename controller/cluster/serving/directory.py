@@ -128,7 +128,7 @@ class Directory:
                 self.connected = True
             except AuthorityError as error:
                 if self.connected:
-                    _log.warning("ZooKeeper does not tell; what is known of the cluster is kept: %s", error)
+                    _log.warning("ZooKeeper does not answer; the last known state of the cluster is kept: %s", error)
                 self.connected = False
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._wanted.set)
             finally:

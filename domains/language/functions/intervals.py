@@ -141,7 +141,7 @@ def _type_by_format(arguments: tuple[Expression, ...]) -> SqlType:
     if not names_time(form.value):
         return DATE
     if not names_day(form.value):
-        raise Unsupported("STR_TO_DATE of a time of day", hint="there is no TIME type: read a day as well")
+        raise Unsupported("STR_TO_DATE of a time of day", hint="there is no TIME type: use a format with a day")
     return DATETIME
 
 

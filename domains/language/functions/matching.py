@@ -108,7 +108,7 @@ def _compiled(pattern: str) -> Callable[[str], bool] | HeadraceError:
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError):
-        return SqlError(f'"{pattern}" is no regular expression: {reason}')
+        return SqlError(f'"{pattern}" is not a regular expression: {reason}')
     return Unsupported(
         f'the regular expression "{pattern}": {reason}',
         hint="references to groups, looking ahead or behind, and atomic groups are not done: they may take for ever",

@@ -123,7 +123,7 @@ def check(filesystem: pyarrow.fs.FileSystem, root: str, segment: Segment) -> Non
     if size < segment.bytes:
         raise SegmentTruncated(f'the segment "{segment.file}" has {size} bytes of {segment.bytes}', hint=_RESTORE)
     if found.hexdigest() != segment.digest:
-        raise SegmentCorrupt(f'the segment "{segment.file}" is not what was written', hint=_RESTORE)
+        raise SegmentCorrupt(f'the segment "{segment.file}" differs from what was written', hint=_RESTORE)
 
 
 _RESTORE = "restore it from a back-up; a damaged segment is never skipped"

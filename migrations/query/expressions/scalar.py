@@ -289,7 +289,7 @@ def _placeholder(node: exp.Expr, scope: Scope, setting: Setting) -> Expression:
     if setting.placeholder is None:
         raise Unsupported(
             f"a parameter in {setting.place}",
-            hint="parameters stand in WHERE, joined by AND, as column = ?, column IN (?), column < ? and the like",
+            hint="write parameters in WHERE, joined by AND, as column = ?, column IN (?), column < ? and the like",
         )
     return setting.placeholder(node)
 
@@ -321,7 +321,7 @@ def _refusal(node: exp.Expr) -> SqlError | Unsupported:
     if isinstance(node, exp.Tuple):
         return SqlError("a row of values can only be compared with a row")
     if isinstance(node, (exp.Star, exp.Column)):
-        return SqlError("* can only stand in the SELECT list and in COUNT(*)")
+        return SqlError("* is only allowed in the SELECT list and in COUNT(*)")
     construct, hint = _REFUSED.get(type(node), (f'"{text_of(node)[:60]}"', None))
     return Unsupported(construct, hint=hint)
 

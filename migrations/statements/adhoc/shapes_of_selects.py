@@ -105,7 +105,7 @@ def exact_arguments(
             exact = _exact_list(argument if isinstance(argument, tuple) else (argument,), parameter.type)
         else:
             if isinstance(argument, tuple):
-                raise BadRequest(f'parameter "{parameter.name}" is a list', hint="lists stand for IN (?) only")
+                raise BadRequest(f'parameter "{parameter.name}" is a list', hint="lists are for IN (?) only")
             exact = _exact(argument, parameter.type)
         if exact is None or found.get(index, exact) != exact:
             return None
@@ -334,9 +334,7 @@ def _write(node: exp.Expr, value: Argument) -> None:
         return
     parent = node.parent
     if not isinstance(parent, exp.In) or not value:
-        raise BadRequest(
-            "a list stands where a single value is wanted", hint="lists stand for IN (?), and are not empty"
-        )
+        raise BadRequest("a list is given for a single value", hint="lists are for IN (?), and are not empty")
     others = [literal_node(part) for part in value]
     nodes = [other for each in parent.expressions for other in (others if each is node else [each])]
     parent.set("expressions", nodes)

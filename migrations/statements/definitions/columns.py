@@ -141,7 +141,7 @@ def _sizes(declared: exp.DataType) -> list[int]:
     for part in declared.expressions:
         text = part.name
         if not text.isdigit() or len(text) > 10:
-            raise SqlError(f'"{text[:20]}" is no size of a type')
+            raise SqlError(f'"{text[:20]}" is not a size of a type')
         sizes.append(int(text))
     return sizes
 
