@@ -95,46 +95,22 @@ def _one_of(lookup: Any, place: int) -> LookupText:
     return wanted_of(view, keys)
 
 
-# The prepared look-up of each view that is asked, made once.
-
-MAX_PREPARED = 4096
-"""Prepared look-ups kept. A name counts once for each way of writing it in upper and lower case, so that without a
-bound a client could fill the memory with spellings; a recipe with more views than this works, a little slower."""
-
 Found = TypeVar("Found")
 Typed = tuple[bytes, bytes]
 """An answer's body, and the columns that JSON has no type for (``ViewInfo.types``)."""
 
 
-class PreparedViews:
-    """Those of one deployment, by the names that requests have for them."""
+def known(deployment: Deployment, view: str) -> PreparedLookup | None:
+    """The view's look-up; None where it is not known *yet*."""
+    try:
+        return deployment.prepare(view)
+    except NotFound:
+        return None
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
-        self._prepared: dict[str, PreparedLookup] = {}
 
-    def __len__(self) -> int:
-        return len(self._prepared)
-
-    def get(self, view: str) -> PreparedLookup:
-        """Raises NotFound with the nearest name."""
-        found = self._prepared.get(view)
-        if found is None or found.stale:
-            self._prepared.pop(view, None)
-            found = self._deployment.prepare(view)
-            if len(self._prepared) >= MAX_PREPARED:
-                self._prepared.clear()
-            self._prepared[view] = found
-        return found
-
-    def types(self, view: str) -> bytes | None:
-        """Those of its columns; None where it is not known yet."""
-        found = if_known(lambda: self.get(view))
-        return None if found is None else found.types
-
-    def stayed(self, view: str, types: bytes | None) -> bool:
-        """Whether these are its types still: what was awaited meanwhile may else be of a view that was replaced."""
-        return types is None or self.types(view) == types
+def have_stayed(before: PreparedLookup | None, now: PreparedLookup | None) -> bool:
+    """Whether the columns have the same types: what was awaited may be of a view that was replaced meanwhile."""
+    return before is None or (now is not None and now.types == before.types)
 
 
 def if_known(read: Callable[[], Found]) -> Found | None:
@@ -189,9 +165,8 @@ class LookupAnswers:
 class ManyLookups:
     """Answers requests for look-ups of several views of one deployment."""
 
-    def __init__(self, deployment: Deployment, prepared: PreparedViews) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
-        self._prepared = prepared
         self._kept = ResponseCache()
         self._referring: dict[bytes, LookupText] = {}
 
@@ -222,18 +197,19 @@ class ManyLookups:
     async def finish(self, asked: LookupAnswers, token: Clock | None) -> Typed:
         """The body, once what is missing is filled, side by side, and then what refers to it."""
         while asked.late:
-            types = [self._prepared.types(each.view) for each in asked.late]
+            before = [known(self._deployment, each.view) for each in asked.late]
             if token is not None or any(each.missed is None for each in asked.late):
                 coming = (self._deployment.pages(each.view, each.keys, token=token) for each in asked.late)
                 whole: Sequence[Sequence[bytes]] = await gather(*coming)
             else:
                 whole = await self._filled(asked.late)
-            if not all(self._prepared.stayed(each.view, known) for each, known in zip(asked.late, types, strict=True)):
+            now = [known(self._deployment, each.view) for each in asked.late]
+            if not all(map(have_stayed, before, now)):
                 asked.late = [each._replace(missed=None) for each in asked.late]
                 continue
             for late, pages in zip(asked.late, whole, strict=True):
                 asked.answers[late.place] = listed(pages)
-                asked.sources[late.place] = self._prepared.get(late.view)
+                asked.sources[late.place] = self._deployment.prepare(late.view)
             # Of those that wait, the first refers only to answers that are there by now: so this comes to an end.
             asked = self._further(asked, asked.waiting, awaited=token is not None)
         return self.typed(asked)
@@ -339,14 +315,14 @@ class ManyLookups:
     def _keys(self, wanted: LookupText, values: Sequence[Values]) -> list[Any]:
         if not wanted.references:
             return wanted.keys
-        if_known(lambda: wanted.check_lists(self._prepared.get(wanted.view).info))
+        if_known(lambda: wanted.check_lists(self._deployment.prepare(wanted.view).info))
         return wanted.filled(values)
 
     def _read_keys(
         self, place: int, name: Name | None, view: str, keys: list[Any], asked: LookupAnswers, reading: MapReading
     ) -> None:
         """The same by its keys; what it is kept by, if it can be."""
-        lookup = asked.sources[place] = self._prepared.get(view)
+        lookup = asked.sources[place] = self._deployment.prepare(view)
         short = lookup.try_short(keys[0], reading) if len(keys) == 1 else None
         if short is not None:
             answer = b"[[" + short.page + b"]]"
@@ -395,47 +371,49 @@ class LookupCalls:
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
-        self._prepared = PreparedViews(deployment)
-        self.many = ManyLookups(deployment, self._prepared)
+        self.many = ManyLookups(deployment)
 
     def page(
         self, view: str, parameters: Mapping[str, Sequence[str]], token: Clock | None
     ) -> Typed | Coroutine[Any, Any, Typed]:
         """The body ``{"rows":[…]}`` if the answer is there. Else what awaits it: it fills a hole, or waits until the
         view has reached the token, or is known."""
-        lookup = None if token is not None else if_known(lambda: self._prepared.get(view))
+        lookup = None if token is not None else known(self._deployment, view)
         if lookup is None:
-            return self._awaited(view, lambda: self._deployment.page(view, parameters, token=token))
+            return self._rows(view, lambda: self._deployment.page(view, parameters, token=token))
         found = lookup.try_page(parameters)
         if isinstance(found, bytes):
             return b'{"rows":[' + found + b"]}", lookup.types
-        return self._awaited(view, lambda: self._deployment.fill_page(lookup, found, parameters))
+        return self._rows(view, lambda: self._deployment.fill_page(lookup, found, parameters))
 
-    async def _awaited(self, view: str, rows: Callable[[], Awaitable[bytes]]) -> Typed:
+    async def _rows(self, view: str, page: Callable[[], Awaitable[bytes]]) -> Typed:
         while True:
-            types = self._prepared.types(view)
-            body = b'{"rows":[' + await rows() + b"]}"
-            if self._prepared.stayed(view, types):
-                return body, self._prepared.types(view) or b""
+            before = known(self._deployment, view)
+            found = await page()
+            now = known(self._deployment, view)
+            if have_stayed(before, now):
+                return b'{"rows":[' + found + b"]}", now.types if now else b""
 
     def try_numbers(self, view: str, body: bytes) -> Typed | None:
-        """The same as ``pages``, if each of the body's keys is a whole number and all rows are there; else None."""
+        """What ``pages`` gives, if the body's keys are a whole number each and all their rows are there; else None."""
         values = parse_numbers(body)
-        if values is None:
+        lookup = None if values is None else known(self._deployment, view)
+        if values is None or lookup is None:
             return None
-        pages = if_known(lambda: in_one_state(lambda reading: self._prepared.get(view).try_integers(values, reading)))
-        return None if pages is None else (_results(pages), self._prepared.get(view).types)
+        pages = in_one_state(lambda reading: lookup.try_integers(values, reading))
+        return None if pages is None else (_results(pages), lookup.types)
 
     async def pages(self, view: str, keys: list[Any], token: Clock | None) -> Typed:
         """The body ``{"results":[[…],…]}`` for many keys, in their order. Only the misses are awaited."""
         while True:
-            types = self._prepared.types(view)
+            before = known(self._deployment, view)
             body = await self._pages(view, keys, token)
-            if self._prepared.stayed(view, types):
-                return body, self._prepared.types(view) or b""
+            now = known(self._deployment, view)
+            if have_stayed(before, now):
+                return body, now.types if now else b""
 
     async def _pages(self, view: str, keys: list[Any], token: Clock | None) -> bytes:
-        lookup = None if token is not None else if_known(lambda: self._prepared.get(view))
+        lookup = None if token is not None else known(self._deployment, view)
         if lookup is None:
             return _results(await self._deployment.pages(view, keys, token=token))
         found, holes = in_one_state(lambda reading: lookup.try_pages(keys, reading))

@@ -161,9 +161,12 @@ class FakeDeployment:
         return results, clock
 
     def prepare(self, view: str) -> FakeLookup:
-        lookup = FakeLookup(self, self._view(view))
-        self.lookups.append(lookup)
-        return lookup
+        info = self._view(view)
+        kept = next((each for each in self.lookups if each.info is info and not each.stale), None)
+        if kept is None:
+            kept = FakeLookup(self, info)
+            self.lookups.append(kept)
+        return kept
 
     async def page(self, view: str, text: Mapping[str, Sequence[str]], *, token: Clock | None = None) -> bytes:
         await self._reached(token)

@@ -74,6 +74,15 @@ async def test_a_miss_is_bound_looked_for_and_counted_once(
     assert done["bound"] == (0 if view == "ById" and call != "pages" else 1)
 
 
+async def test_a_view_is_prepared_once_however_it_is_spelled_until_it_is_replaced(deployment: LocalDeployment) -> None:
+    first = deployment.prepare("ById")
+    assert deployment.prepare("BYID") is deployment.prepare("byid") is first
+    await deployment.execute("DROP VIEW ById; CREATE EXT VIEW ById AS SELECT word FROM t WHERE id = ?")
+    again = deployment.prepare("ById")
+    assert (first.stale, again.stale) == (True, False)
+    assert [column.name for column in again.info.columns] == ["word"]
+
+
 async def test_a_view_that_is_replaced_between_miss_and_fill_answers_as_it_is_now(deployment: LocalDeployment) -> None:
     lookups = LookupCalls(deployment)
     await deployment.page("ById", {"id": ["1"]})

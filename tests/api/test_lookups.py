@@ -4,12 +4,11 @@ from urllib.parse import parse_qs, urlencode
 
 import httpx
 import pytest
-from fake_deployment import FakeDeployment
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api.encoding import parse, parse_numbers, serialize
-from api.lookups.lookups import MAX_PREPARED, PreparedViews, parse_keys, parse_query
+from api.lookups.lookups import parse_keys, parse_query
 from domains.errors import BadRequest
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -51,28 +50,6 @@ def test_integers_are_exact_whatever_their_size(number: int) -> None:
 def test_numbers_past_the_range_of_a_double_are_refused() -> None:
     with pytest.raises(BadRequest):
         parse(b'{"n": 1e999, "long": 1234567890123456789012}')
-
-
-async def test_a_dropped_view_is_prepared_anew() -> None:
-    deployment = FakeDeployment()
-    await deployment.execute("CREATE TABLE t (id BIGINT); CREATE VIEW v AS SELECT id FROM t WHERE id = ?")
-    views = PreparedViews(deployment)
-    first = views.get("v")
-    assert views.get("v") is first
-    await deployment.execute("DROP VIEW v; CREATE VIEW v AS SELECT id AS other FROM t WHERE id = ?")
-    again = views.get("v")
-    assert again is not first
-    assert again.info.columns[0].name == "other"
-
-
-async def test_spellings_do_not_fill_the_memory() -> None:
-    deployment = FakeDeployment()
-    name = "abcdefghijklmn"
-    await deployment.execute(f"CREATE TABLE t (id BIGINT); CREATE VIEW {name} AS SELECT id FROM t WHERE id = ?")
-    views = PreparedViews(deployment)
-    for number in range(MAX_PREPARED + 10):
-        views.get("".join(c.upper() if number >> i & 1 else c for i, c in enumerate(name)))
-    assert len(views) <= MAX_PREPARED
 
 
 NUMBERS = [
