@@ -163,6 +163,8 @@ class Database:
         except Exception as error:
             raise _failure_of_open(path, error) from error
         self._get: Callable[[Any], Any] = self._db.get
+        self.sequence: Callable[[], int] = self._db.latest_sequence_number
+        """How many changes of keys there have been since the database was made, those of this moment's writes aside."""
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -266,10 +268,6 @@ class Database:
         except StorageFailure as error:
             found.append({"since": "", "error": str(error)})
         return found
-
-    def sequence(self) -> int:
-        """How many changes of keys there have been since the database was made, those of this moment's writes aside."""
-        return int(self._db.latest_sequence_number())
 
     # --- writing ------------------------------------------------------------------------------------------------
 

@@ -51,13 +51,14 @@ class TableIndexes:
     schema: TableSchema
     all: list[SecondaryIndex] = field(default_factory=list)
     next_number: int = 0
-    _accesses: dict[Columns, Access | None] = field(default_factory=dict)
+    known: dict[Columns, Access | None] = field(default_factory=dict)
+    """The accesses that were asked for."""
 
     def access(self, columns: Columns) -> Access | None:
         """The way in by these columns, in whatever order they come; None: there is none but a scan."""
-        if columns not in self._accesses:
-            self._accesses[columns] = self._choose(columns)
-        return self._accesses[columns]
+        if columns not in self.known:
+            self.known[columns] = self._choose(columns)
+        return self.known[columns]
 
     def _choose(self, columns: Columns) -> Access | None:
         """The whole primary key, else a whole index, else first columns: of the primary key, whose rows stand side by
@@ -99,21 +100,21 @@ class TableIndexes:
             row_encoder(columns, [self.schema.columns[at].type for at in columns]),
         )
         self.all.append(index)
-        self._accesses.clear()
+        self.known.clear()
         return index
 
     def remove(self, index: SecondaryIndex) -> None:
         self.all.remove(index)
-        self._accesses.clear()
+        self.known.clear()
 
     def finish(self, index: SecondaryIndex) -> None:
         """The index holds every row now."""
         index.ready = True
-        self._accesses.clear()
+        self.known.clear()
 
     def alter(self, schema: TableSchema) -> None:
         self.schema = schema
-        self._accesses.clear()
+        self.known.clear()
 
     def to_json(self) -> dict[str, Any]:
         return {"next": self.next_number, "all": [index.to_json() for index in self.all]}

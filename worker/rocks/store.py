@@ -194,9 +194,11 @@ class RocksStore:
         pending = self._pending
         for name, sequence, deltas in log:
             self._tables[name].advance(sequence, deltas if self._keep_log else None)
-        touched = [table for table in self._tables.values() if table.staged]
-        for table in touched:
-            table.stage_counters()
+        touched: list[RocksTable] = []
+        for table in self._tables.values():
+            if table.staged:
+                table.stage_counters()
+                touched.append(table)
         if not pending:
             return
         try:

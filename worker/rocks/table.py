@@ -104,8 +104,9 @@ class RocksTable:
     def find(self, columns: Columns, key: Row) -> list[Delta]:
         assert not self._pending, "look-up with uncommitted staged deltas"
         access = self.indexes.access(columns)
-        if access is None:
-            return self._search(columns, key)
+        return self._search(columns, key) if access is None else self._find(access, key)
+
+    def _find(self, access: Access, key: Row) -> list[Delta]:
         prefix = access.start + access.encode(key)
         if access.single:
             content = self._database.get(prefix)
@@ -115,14 +116,14 @@ class RocksTable:
 
     def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
         assert not self._pending, "look-up with uncommitted staged deltas"
-        access = self.indexes.access(columns)
+        access = self.indexes.known.get(columns) or self.indexes.access(columns)
         if access is None:
-            return [self.find(columns, key) for key in keys]
+            return [self._search(columns, key) for key in keys]
         known = self._cache.answers(columns).get
         answers = [known(key) for key in keys]
         missing = [key for key, rows in zip(keys, answers, strict=True) if rows is None]
         if missing:
-            found = self._find_stored(access, columns, missing)
+            found = self._find_stored(access, missing)
             # A new row's keys are looked for, and not there: nobody will ask for that again.
             kept_empty = columns not in self._unique
             for key, rows in zip(missing, found, strict=True):
@@ -140,9 +141,9 @@ class RocksTable:
         prefixes = [access.start + access.encode(key) for key in keys]
         return [len(entries) for entries in self._database.prefixed(prefixes, access.end, most)]
 
-    def _find_stored(self, access: Access, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
+    def _find_stored(self, access: Access, keys: Sequence[Row]) -> list[list[Delta]]:
         if len(keys) < 2:
-            return [self.find(columns, key) for key in keys]
+            return [self._find(access, key) for key in keys]
         start, encode = access.start, access.encode
         prefixes = [start + encode(key) for key in keys]
         if access.single:
