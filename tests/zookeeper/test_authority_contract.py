@@ -140,7 +140,7 @@ async def test_a_missing_deployment_is_an_error_that_names_those_there_are(kind:
 
 async def test_a_deployment_of_another_format_is_left_alone(kind: Kind) -> None:
     (one,) = await started(kind)
-    for content, says in ((json.dumps({"format": 2, "id": "x"}), "format 2"), ("{}", "no deployment of Headrace")):
+    for content, says in ((json.dumps({"format": 2, "id": "x"}), "format 2"), ("{}", "not a deployment of Headrace")):
         await kind.raw(one, "set", "/headrace/main", content.encode())
         with pytest.raises(ForeignDeployment, match=says):
             await kind.authority().start(create=True)
