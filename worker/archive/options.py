@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from domains.plan.packets import Clock
+if TYPE_CHECKING:  # The command line reads these options and waits for no engine.
+    from domains.plan.packets import Clock
 
 INTERVAL = 60.0
 """Seconds between two passes: what a lost disk may take with it, and the resolution of restoring to a time. With less
