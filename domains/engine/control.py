@@ -14,7 +14,8 @@ from domains.archive.blocks import decode_block
 from domains.engine.clock import Origins
 from domains.engine.domain import Domain, Step
 from domains.engine.lifecycle.backfill import Backfill, scalar_state
-from domains.engine.lifecycle.replay import Replay, ReplayPhase, load
+from domains.engine.lifecycle.life import Life
+from domains.engine.lifecycle.replay import Replay, load
 from domains.engine.upqueries import IngressSources
 from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Vertex
@@ -124,6 +125,8 @@ def _add_nodes(domain: Domain, command: AddNodes, step: Step) -> None:
     building = _mark_building([vertex for vertex in added if vertex.index in command.held] if command.held else added)
     if building:
         _prepare_backfill(domain, building, step, bulk=command.bulk)
+    elif command.held and domain.life.state is Life.ACTIVE:
+        domain.life.to(Life.HELD)
 
 
 def _index_base(domain: Domain, node: Node) -> None:
@@ -155,7 +158,6 @@ def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step, *, bul
     Nothing is fed before the first ``Feed``. By then all domains of the migration have their nodes, so what is sent
     always meets its ingress; and a packet for an ingress that is not there is one for a node that was removed.
     """
-    assert domain.backfill is None, "one migration at a time"
     bases: dict[Vertex, None] = {}
     full: dict[Vertex, None] = {}
     above = [parent for vertex in building for parent in vertex.parents]
@@ -172,7 +174,7 @@ def _prepare_backfill(domain: Domain, building: list[Vertex], step: Step, *, bul
             vertex.feeds_building = True
             above.extend(vertex.parents)
     in_order = sorted(bases, key=lambda v: v.rank)
-    domain.backfill = (Replay if bulk else Backfill)(domain.store, in_order, list(full))
+    domain.backfill = (Replay if bulk else Backfill)(domain.store, in_order, domain.life, list(full))
     scalars = [index for vertex in building if (index := scalar_state(vertex)) is not None]
     for index in scalars:
         index.conceal()
@@ -200,31 +202,37 @@ def _build_index(domain: Domain, command: BuildIndex) -> Progress:
 
 
 def _feed(domain: Domain, limit: int, step: Step) -> Progress:
+    match domain.life.state:
+        case Life.ACTIVE | Life.HELD | Life.FOLLOWING:
+            return DONE
+        case Life.BUILDING | Life.FEEDING:
+            return _slice(domain, limit, step)
+        case Life.LOADING | Life.READING | Life.READY | Life.REPLAYING as state:
+            raise AssertionError(f"what is loaded in bulk is fed: {state.value}")
+        case state:
+            assert_never(state)
+
+
+def _slice(domain: Domain, limit: int, step: Step) -> Progress:
     backfill = domain.backfill
-    if backfill is None or backfill.finished:
-        return DONE
-    assert isinstance(backfill, Backfill), "what is loaded in bulk is not fed"
+    assert backfill is not None
     if not backfill.begun:
         domain.begin_backfill(step)
-    return _slice(domain, backfill, limit, step)
-
-
-def _slice(domain: Domain, backfill: Backfill | Replay, limit: int, step: Step) -> Progress:
+    if domain.life.is_complete:
+        return DONE
     before = backfill.rows
     sources = backfill.slice(limit)
     act = domain.building_pass(step)
     for vertex, rows in sources:
         act.inject_output(vertex, rows)
     act.run()
-    return Progress(backfill.rows - before, backfill.finished)
+    return Progress(backfill.rows - before, domain.life.is_complete)
 
 
 def _load_state(domain: Domain, command: LoadState, step: Step) -> Progress:
     vertex = domain.vertices[command.node]
-    backfill = domain.backfill
     assert vertex.building, f"{vertex} is not being built"
-    assert isinstance(backfill, Replay), "state is loaded in bulk only"
-    assert backfill.phase is ReplayPhase.LOADING, "a state came after the replay had begun"
+    assert domain.life.state is Life.LOADING, f"a state came when none is loaded: {domain.life.state.value}"
     items = decode_block(command.items)
     rows = load(vertex, items)
     if isinstance(vertex.operator, ReaderOperator):
@@ -234,26 +242,34 @@ def _load_state(domain: Domain, command: LoadState, step: Step) -> Progress:
 
 
 def _start_replay(domain: Domain, command: StartReplay) -> Progress:
-    replay = domain.backfill
-    if replay is None:
-        return DONE
-    assert isinstance(replay, Replay), "what is fed in slices is not replayed"
-    rows = replay.start(command.positions, command.limit)
-    return Progress(rows, replay.phase is not ReplayPhase.READING)
+    match domain.life.state:
+        case Life.ACTIVE | Life.HELD | Life.READY | Life.REPLAYING | Life.FOLLOWING:
+            return DONE
+        case Life.LOADING | Life.READING:
+            assert isinstance(domain.backfill, Replay)
+            rows = domain.backfill.start(command.positions, command.limit)
+            return Progress(rows, domain.life.state is not Life.READING)
+        case Life.BUILDING | Life.FEEDING as state:
+            raise AssertionError(f"what is fed in slices is replayed: {state.value}")
+        case state:
+            assert_never(state)
 
 
 def _follow(domain: Domain, limit: int, step: Step) -> Progress:
-    replay = domain.backfill
-    if replay is None or replay.finished:
-        return DONE
-    assert isinstance(replay, Replay), "what is fed in slices is not replayed"
-    if not replay.begun:
-        domain.begin_backfill(step)
-    return _slice(domain, replay, limit, step)
+    match domain.life.state:
+        case Life.ACTIVE | Life.HELD | Life.FOLLOWING:
+            return DONE
+        case Life.READY | Life.REPLAYING:
+            return _slice(domain, limit, step)
+        case Life.BUILDING | Life.FEEDING | Life.LOADING | Life.READING as state:
+            raise AssertionError(f"replayed before the log was read: {state.value}")
+        case state:
+            assert_never(state)
 
 
 def _activate(domain: Domain, step: Step) -> None:
-    assert domain.backfill is None or domain.backfill.finished, "activated before the backfill was complete"
+    assert domain.life.is_complete, f"activated before the backfill was complete: {domain.life.state.value}"
+    domain.life.to(Life.ACTIVE)
     domain.backfill = None
     domain.held.clear()
     for vertex in domain.vertices:
@@ -285,7 +301,8 @@ def _remove_nodes(domain: Domain, command: RemoveNodes, step: Step) -> None:
                 del domain.parked[packet]
                 if isinstance(packet, Read):
                     step.replies.append(Reply(packet.request, Filled()))
-    if domain.backfill is not None and not any(vertex.building for vertex in domain.vertices):
+    if domain.life.state is not Life.ACTIVE and not any(vertex.building for vertex in domain.vertices):
+        domain.life.to(Life.HELD if domain.held else Life.ACTIVE)
         domain.backfill = None
         for vertex in domain.vertices:
             vertex.feeds_building = False

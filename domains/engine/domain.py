@@ -17,8 +17,7 @@ from typing import assert_never
 from domains.engine.clock import Clocks
 from domains.engine.eviction import entry_pattern
 from domains.engine.forward import ForwardPass
-from domains.engine.lifecycle.backfill import Backfill
-from domains.engine.lifecycle.replay import Replay
+from domains.engine.lifecycle.life import LifeCycle, StateBuild
 from domains.engine.links import Links
 from domains.engine.memory import evict_least_used, indexes_at
 from domains.engine.pulls import Pull
@@ -122,7 +121,9 @@ class Domain:
         self.links = Links(self.clocks, index, incarnation)
         self.ingresses = Ingresses()
         self.parked: dict[Read | Upquery, set[Hole]] = {}
-        self.backfill: Backfill | Replay | None = None
+        self.life = LifeCycle()
+        self.backfill: StateBuild | None = None
+        """From ``BUILDING`` or ``LOADING`` until ``Activate``."""
         self.index_cursors: dict[tuple[str, Columns], bytes] = {}
         """How far the indexes of base tables that are being built have come."""
         self.held: set[NodeIndex] = set()
@@ -196,7 +197,7 @@ class Domain:
 
     def log_needed(self, table: str) -> int | None:
         """The position after which a table's log is still needed here; None where all of it may be trimmed."""
-        return self.backfill.needs(table) if isinstance(self.backfill, Replay) else None
+        return None if self.backfill is None else self.backfill.needs(table)
 
     def accounted_bytes(self) -> int:
         """The bytes of all state and readers, as accounted."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
+from itertools import pairwise, product
 
 import pytest
 
 from domains.archive.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_block
+from domains.engine.control import perform
+from domains.engine.lifecycle.life import TRANSITIONS, Life, LifeCycle
 from domains.engine.lifecycle.replay import Later, Replay, exported, load, rows_of_state
 from domains.language.types import Row
 from domains.plan.commands import Activate, AddNodes, Feed, Follow, LoadState, StartReplay
@@ -239,7 +242,7 @@ def test_rows_that_come_before_the_load_are_refused() -> None:
     flow.insert("votes", (2, 7))
     bulk.start(positions)
     assert bulk.follow()
-    with pytest.raises(AssertionError, match="rows came before the states"):
+    with pytest.raises(AssertionError, match="from loading to replaying"):
         flow.settle()
 
 
@@ -282,3 +285,60 @@ def test_a_block_has_every_value_as_it_was() -> None:
     assert decode_block(encode_block(decimals)) == decimals
     assert str(decode_block(encode_block(decimals))[0][0][0]) == "1.50"
     assert [len(block) for block in blocks_of(range(2 * BLOCK_ITEMS + 1))] == [BLOCK_ITEMS, BLOCK_ITEMS, 1]
+
+
+# --- the table of a domain's life ---------------------------------------------------------------------------------
+
+
+IN_SLICES = (Life.ACTIVE, Life.BUILDING, Life.FEEDING, Life.FOLLOWING, Life.ACTIVE)
+IN_BULK = (Life.ACTIVE, Life.LOADING, Life.READING, Life.READY, Life.REPLAYING, Life.FOLLOWING, Life.ACTIVE)
+
+
+def test_a_life_has_these_transitions_and_no_others() -> None:
+    built = {*pairwise(IN_SLICES), *pairwise(IN_BULK), *((Life.HELD, one) for one in TRANSITIONS[Life.ACTIVE])}
+    again = {(Life.ACTIVE, Life.ACTIVE), (Life.ACTIVE, Life.HELD)}
+    taken_back = {(one, after) for one in Life for after in (Life.ACTIVE, Life.HELD)}
+    for before, after in product(Life, Life):
+        life = LifeCycle()
+        life.state = before
+        if (before, after) in built | again | taken_back:
+            life.to(after)
+            assert life.state is after
+        else:
+            with pytest.raises(AssertionError, match=f"from {before.value} to {after.value}"):
+                life.to(after)
+            assert life.state is before
+
+
+def test_a_bulk_migration_goes_through_its_life() -> None:
+    flow = joined()
+    domain, bulk = flow.simulation.domains[0], Bulk(flow)
+    seen = [domain.life.state]
+    bulk.add()
+    seen.append(domain.life.state)
+    for command in (Activate(), Feed(10), Follow(10)):
+        with pytest.raises(AssertionError):
+            perform(domain, command)
+        assert domain.life.state is Life.LOADING
+    positions = bulk.load()
+    bulk.start(positions)
+    seen.append(domain.life.state)
+    bulk.follow()
+    seen.append(domain.life.state)
+    bulk.activate()
+    seen.append(domain.life.state)
+    assert seen == [Life.ACTIVE, Life.LOADING, Life.READY, Life.FOLLOWING, Life.ACTIVE]
+
+
+def test_a_migration_in_slices_goes_through_its_life() -> None:
+    flow = joined()
+    simulation, domain = flow.simulation, flow.simulation.domains[0]
+    seen = [domain.life.state]
+    for step in flow.plan().steps:
+        command = Feed(1) if isinstance(step.command, Feed) else step.command
+        finished = False
+        while not finished:
+            finished = simulation.command(step.domain, command)
+            if domain.life.state is not seen[-1]:
+                seen.append(domain.life.state)
+    assert tuple(seen) == IN_SLICES

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from domains.engine.forward import ForwardPass
+from domains.engine.lifecycle.life import Life, LifeCycle, StateBuild, feed_whole
 from domains.language.types import Delta, Row
 from domains.operators.aggregate import GroupIndex
-from domains.operators.edges import BaseOperator
 from domains.operators.operator import Vertex
 from domains.plan.graph import Columns
 from domains.plan.traits import traits_of
@@ -35,29 +35,23 @@ FAN_OUT = 1_000
 """Rows of the largest table to one of another, on average: joining so many is some milliseconds."""
 
 
-class Backfill:
+class Backfill(StateBuild):
     """The cursors of one migration's backfill in one domain."""
 
-    def __init__(self, store: Store, bases: Iterable[Vertex], full: Sequence[Vertex] = ()) -> None:
-        self._store = store
-        self.full = full
-        """Vertices whose state was full before; all of it is fed when the backfill begins."""
-        self.begun = False
-        self._bases: dict[str, list[Vertex]] = {}
-        for vertex in bases:
-            assert isinstance(vertex.operator, BaseOperator)
-            self._bases.setdefault(vertex.operator.table, []).append(vertex)
+    def __init__(self, store: Store, bases: Iterable[Vertex], life: LifeCycle, full: Sequence[Vertex] = ()) -> None:
+        life.to(Life.BUILDING)
+        super().__init__(store, bases, life, full)
         self._waiting = in_order({table: store.table(table).row_count for table in self._bases})
         self._cursor: bytes | None = None
         self._done: set[str] = set()
-        self.rows = 0
-        """Base rows fed so far."""
 
     def begin(self, building: Iterable[Vertex], new_pass: Callable[[], ForwardPass]) -> None:
-        """What was full before is fed whole; what is there over no input is born. Only the first call does anything."""
+        """What was full before is fed whole; what is there over no input is born."""
         if self.begun:
             return
-        self.begun = True
+        self._life.to(Life.FEEDING)
+        if not self._waiting:
+            self._life.to(Life.FOLLOWING)
         feed_whole(self.full, new_pass)
         for vertex in building:
             index = scalar_state(vertex)
@@ -66,9 +60,8 @@ class Backfill:
                 birth.inject(vertex, index.bear())
                 birth.run()
 
-    @property
-    def finished(self) -> bool:
-        return self.begun and not self._waiting
+    def needs(self, table: str) -> int | None:
+        return None
 
     def visible(self, table: str, row: Row) -> bool:
         """Whether a stored row has been fed. Tables that feed nothing here are not looked up here either."""
@@ -79,11 +72,9 @@ class Backfill:
         return self._store.table(table).before(row, self._cursor)
 
     def unseen(self, table: str) -> bool:
-        """Whether no row of the table has been fed."""
         return table not in self._done and (table not in self._waiting[:1] or self._cursor is None)
 
     def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
-        """The part of stored rows, found by ``columns`` at ``key``, that building vertices see."""
         del columns, key
         return rows if table in self._done else [delta for delta in rows if self.visible(table, delta[0])]
 
@@ -98,37 +89,20 @@ class Backfill:
         self.rows += len(rows)
         if self._cursor is None:
             self._done.add(self._waiting.pop(0))
+            if not self._waiting:
+                self._life.to(Life.FOLLOWING)
         return self._to_bases(table, rows)
 
     def passed(self, table: str, deltas: Sequence[Delta]) -> list[tuple[Vertex, list[Delta]]]:
-        """Of an update to ``table``, what the building vertices may see of it."""
         if table not in self._bases:
             return []
         return self._to_bases(table, [delta for delta in deltas if self.visible(table, delta[0])])
-
-    def _to_bases(self, table: str, rows: list[Delta]) -> list[tuple[Vertex, list[Delta]]]:
-        if not rows:
-            return []
-        return [
-            (vertex, vertex.operator.cut(rows))
-            for vertex in self._bases[table]
-            if isinstance(vertex.operator, BaseOperator)
-        ]
 
 
 def in_order(rows: Mapping[str, int]) -> list[str]:
     """Tables in the order in which they are fed, by how many rows they have."""
     bound = max(rows.values(), default=0) // FAN_OUT
     return sorted(rows, key=lambda table: (rows[table] >= bound, -rows[table], table))
-
-
-def feed_whole(full: Sequence[Vertex], new_pass: Callable[[], ForwardPass]) -> None:
-    """Pass on all rows of vertices with full state, in one pass."""
-    act = new_pass()
-    for vertex in full:
-        index = next(iter(vertex.indexes.values()))
-        act.inject_output(vertex, [delta for key in index.keys() for delta in index.get(key) or ()])  # noqa: SIM118
-    act.run()
 
 
 def scalar_state(vertex: Vertex) -> GroupIndex | None:

@@ -35,11 +35,10 @@ The log is needed from the replayed position on (``needs``); whoever trims it as
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from typing import Any
 
 from domains.engine.forward import ForwardPass
-from domains.engine.lifecycle.backfill import feed_whole
+from domains.engine.lifecycle.life import Life, LifeCycle, StateBuild, feed_whole
 from domains.language.types import Delta, Row
 from domains.operators.aggregate import GroupIndex
 from domains.operators.edges import BaseOperator, ReaderOperator
@@ -112,14 +111,6 @@ GAIN = 2
 slices longer, and never keeps a replay from its end."""
 
 
-class ReplayPhase(Enum):
-    LOADING = "loading"
-    READING = "reading"
-    REPLAYING = "replaying"
-    FOLLOWING = "following"
-    """Caught up: updates go on as they come."""
-
-
 class Later:
     """What the log has after the replayed position of one table, net, by the columns that look-ups ask by.
 
@@ -172,19 +163,12 @@ class Later:
         return len(next(iter(self._by.values())))
 
 
-class Replay:
-    """One migration's bulk backfill in one domain. The same to the domain as
-    :class:`~domains.engine.lifecycle.backfill.Backfill`."""
+class Replay(StateBuild):
+    """One migration's bulk backfill in one domain. To what is loaded, ``full`` is empty before the begin."""
 
-    def __init__(self, store: Store, bases: Iterable[Vertex], full: Sequence[Vertex] = ()) -> None:
-        self._store = store
-        self.full = full
-        """Vertices whose state runs already: to what is loaded they are empty, and they are fed whole at the begin."""
-        self.begun = False
-        self._bases: dict[str, list[Vertex]] = {}
-        for vertex in bases:
-            assert isinstance(vertex.operator, BaseOperator)
-            self._bases.setdefault(vertex.operator.table, []).append(vertex)
+    def __init__(self, store: Store, bases: Iterable[Vertex], life: LifeCycle, full: Sequence[Vertex] = ()) -> None:
+        life.to(Life.LOADING)
+        super().__init__(store, bases, life, full)
         self.positions = {table: store.position(table) for table in self._bases}
         """The replayed position of each table; before ``start``, that at which the log began to be kept."""
         self._read: dict[str, int] = {}
@@ -193,37 +177,27 @@ class Replay:
         self._turn = 0
         self._written = 0
         """Rows that came since the last slice."""
-        self.phase = ReplayPhase.LOADING
-        self.rows = 0
-        """Log rows replayed so far."""
 
     def begin(self, building: Iterable[Vertex], new_pass: Callable[[], ForwardPass]) -> None:
-        """The first slice of the log, or the first rows over a link. Only the first call does anything."""
-        assert self.phase is not ReplayPhase.LOADING, "rows came before the states that they change were loaded"
+        """Rows that came before all domains have read their logs would change states that are not there."""
         if self.begun:
             return
-        self.begun = True
+        self._life.to(Life.REPLAYING)
         feed_whole(self.full, new_pass)
 
-    @property
-    def finished(self) -> bool:
-        return self.phase is ReplayPhase.FOLLOWING
-
     def needs(self, table: str) -> int | None:
-        """The position after which the table's log is needed; None where it is not."""
-        return None if self.finished else self.positions.get(table)
+        return None if self._life.state is Life.FOLLOWING else self.positions.get(table)
 
     # --- reading the log for look-ups ---------------------------------------------------------------------------
 
     def start(self, positions: Mapping[str, int], limit: int) -> int:
         """Read on in the logs after these positions, by table, at most some ``limit`` rows; how many it were.
 
-        Complete when the phase is REPLAYING. The first call says that all states are loaded.
+        The first call says that all states are loaded.
         """
-        if self.phase is ReplayPhase.LOADING:
+        if self._life.state is Life.LOADING:
             self._begin_reading(positions)
-        if self.phase is not ReplayPhase.READING:
-            return 0
+        assert self._life.state is Life.READING, "the log has been read"
         rows, limit = 0, self._enough(limit)
         for table, later in self._later.items():
             while rows < limit and (entries := self._store.log(table, self._read[table], ENTRIES_READ)):
@@ -232,11 +206,11 @@ class Replay:
                     rows += len(deltas)
                     self._read[table] = sequence
         if rows < limit:
-            self.phase = ReplayPhase.REPLAYING
+            self._life.to(Life.READY)
         return rows
 
     def _begin_reading(self, positions: Mapping[str, int]) -> None:
-        self.phase = ReplayPhase.READING
+        self._life.to(Life.READING)
         for table, kept in self.positions.items():
             position = positions[table]
             assert kept <= position <= self._store.position(table), f'"{table}" is to be replayed from {position}'
@@ -248,14 +222,12 @@ class Replay:
                 self._read[table] = position
 
     def unseen(self, table: str) -> bool:
-        """Whether no row of the table is seen: the states were made of all tables."""
-        return False
+        return False  # The states were made of all tables.
 
     def seen(self, table: str, columns: Columns, key: Row, rows: list[Delta]) -> list[Delta]:
-        """The part of stored rows, found by ``columns`` (positions in the stored row), that building vertices see."""
-        if self.phase is ReplayPhase.FOLLOWING:
+        if self._life.state is Life.FOLLOWING:
             return rows
-        assert self.phase is ReplayPhase.REPLAYING, f'"{table}" is looked up before its log was read'
+        assert self._life.state is Life.REPLAYING, f'"{table}" is looked up before its log was read'
         return self._later[table].before(columns, key, rows)
 
     # --- replaying ----------------------------------------------------------------------------------------------
@@ -265,7 +237,7 @@ class Replay:
 
         All tables have moved when this returns, so what it answers is to be fed in one pass.
         """
-        assert self.phase in (ReplayPhase.REPLAYING, ReplayPhase.FOLLOWING), "followed before the log was read"
+        assert self._life.state is Life.REPLAYING, "followed before the log was read"
         fed: list[tuple[Vertex, list[Delta]]] = []
         tables = list(self._bases)
         rows, limit = 0, self._enough(limit)
@@ -279,7 +251,7 @@ class Replay:
         if all(self.positions[table] == self._store.position(table) for table in tables):
             assert not any(map(len, self._later.values())), "caught up, and something of the log is left"
             self._later.clear()
-            self.phase = ReplayPhase.FOLLOWING
+            self._life.to(Life.FOLLOWING)
         return fed
 
     def _enough(self, limit: int) -> int:
@@ -303,26 +275,17 @@ class Replay:
         return taken
 
     def passed(self, table: str, deltas: Sequence[Delta]) -> list[tuple[Vertex, list[Delta]]]:
-        """Of an update to ``table``, which is in its log already, what the building vertices may see of it."""
         if table not in self._bases or not deltas:
             return []
-        if self.phase is ReplayPhase.FOLLOWING:
+        state = self._life.state
+        if state is Life.FOLLOWING:
             self.positions[table] = self._store.position(table)
             return self._to_bases(table, list(deltas))
-        if self.phase is not ReplayPhase.LOADING:
+        if state is not Life.LOADING:
             self._written += len(deltas)
-        if self.phase is ReplayPhase.REPLAYING and table in self._later:
+        if state in (Life.READY, Life.REPLAYING) and table in self._later:
             self._later[table].add(deltas)
         return []
-
-    def _to_bases(self, table: str, rows: list[Delta]) -> list[tuple[Vertex, list[Delta]]]:
-        if not rows:
-            return []
-        return [
-            (vertex, vertex.operator.cut(rows))
-            for vertex in self._bases[table]
-            if isinstance(vertex.operator, BaseOperator)
-        ]
 
 
 def ways_looked_up(bases: Iterable[Vertex]) -> list[Columns] | None:
