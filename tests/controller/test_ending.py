@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from controller.cluster.lost_shards.rebuild_way import LAST, Rebuilding, RebuildMethod
+from controller.cluster.lost_shards.rebuild_way import LAST, TRANSITIONS, Rebuilding, RebuildMethod, RebuildStage
 from controller.migrating.execution import Migration
 from controller.migrating.executor import Interrupted
 from controller.migrating.migrator import Migrator
@@ -63,9 +64,26 @@ async def test_whoever_waits_hears_of_a_task_that_is_cancelled(made: Any) -> Non
         await task
 
 
-@pytest.mark.parametrize(("decided", "what"), [(True, "the next one goes on with it"), (False, "nothing is given up")])
-def test_a_rebuild_that_is_broken_off_says_what_becomes_of_it(decided: bool, what: str) -> None:
-    assert what in Rebuilding("7-r1", "", "running", decided=decided).broken_off().message
+@pytest.mark.parametrize("stage", RebuildStage)
+def test_a_rebuild_that_is_broken_off_says_what_becomes_of_it(stage: RebuildStage) -> None:
+    decided = stage in (RebuildStage.LOADING, RebuildStage.FILLING)
+    what = "the next one goes on with it" if decided else "nothing is given up"
+    assert what in Rebuilding("7-r1", "", "running", stage=stage).broken_off().message
+
+
+def test_a_rebuild_has_these_transitions_and_no_others() -> None:
+    choosing, _, deciding, loading, filling = RebuildStage
+    by_spark, by_worker = pairwise(RebuildStage), pairwise((choosing, deciding, loading))
+    possible = {*by_spark, *by_worker, (loading, loading), (filling, filling)}
+    assert TRANSITIONS.keys() == {*RebuildStage}
+    for before, after in product(RebuildStage, RebuildStage):
+        one = Rebuilding("7-r1", "", "running", stage=before)
+        if (before, after) in possible:
+            one.to(after)
+            assert one.stage is after
+        else:
+            with pytest.raises(AssertionError, match=f"from {before.value} to {after.value}"):
+                one.to(after)
 
 
 class Executor:
@@ -147,7 +165,8 @@ def test_a_rebuild_is_not_shown_behind_where_it_was() -> None:
         one.show(JobProgress(rows, total))
         shares.append(one.share())
     assert shares == sorted(shares)
-    one.next()
+    one.folded()
+    one.to(RebuildStage.LOADING)
     assert one.share() == 1 / 3
     one.fill("build full states")
     assert (one.done, one.within) == (LAST, 0.0)

@@ -20,9 +20,11 @@ import inspect
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from enum import Enum
+from typing import Any, assert_never, cast
 
 from domains.errors import HeadraceError
+from domains.transitions import moved
 from worker.protocol.messages import Done, Hello, Welcome
 from worker.wire import codec
 from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault
@@ -49,11 +51,29 @@ def refuse_all(connection: Connection, message: Any) -> Any:
     raise ProtocolError(f'"{type(message).__name__}" is not asked for here')
 
 
+class ConnectionStage(Enum):
+    OPENING = "opening"
+    """Until the other side has greeted."""
+    OPEN = "open"
+    CLOSING = "closing"
+    """Nothing is taken or said any more; what was said before may be on its way."""
+    CLOSED = "closed"
+
+
+TRANSITIONS = {
+    ConnectionStage.OPENING: (ConnectionStage.OPEN, ConnectionStage.CLOSING, ConnectionStage.CLOSED),
+    ConnectionStage.OPEN: (ConnectionStage.CLOSING, ConnectionStage.CLOSED),
+    ConnectionStage.CLOSING: (ConnectionStage.CLOSED,),
+    ConnectionStage.CLOSED: (),
+}
+
+
 class Connection(asyncio.Protocol):
     """Made by ``connect`` or ``serve``. All methods are for the event loop's thread."""
 
     def __init__(self, handler: Handler, *, silence: float, beats: bool) -> None:
         self.handler = handler
+        self.stage = ConnectionStage.OPENING
         self.peer: Hello | Welcome | None = None
         """The process on the other side, once it has greeted."""
         self.error: HeadraceError | None = None
@@ -87,7 +107,13 @@ class Connection(asyncio.Protocol):
         return f"{self.peer.name} at {place}" if self.peer is not None else place
 
     def is_open(self) -> bool:
-        return self.error is None
+        return self.stage is ConnectionStage.OPEN or self.stage is ConnectionStage.OPENING
+
+    def greeted(self, peer: Hello | Welcome) -> None:
+        """It may have ended while the greeting was on its way to whoever waits for it."""
+        self.peer = peer
+        if self.is_open():
+            self.stage = moved(TRANSITIONS, self.stage, ConnectionStage.OPEN)
 
     # --- saying -----------------------------------------------------------------------------------------------
 
@@ -112,7 +138,7 @@ class Connection(asyncio.Protocol):
 
     def tell(self, message: object) -> None:
         """Say something that has no answer. On a connection that has ended it is lost, like anything on its way."""
-        if self.error is None:
+        if self.is_open():
             self._write(framed(0, message))
 
     def close(self) -> None:
@@ -142,10 +168,20 @@ class Connection(asyncio.Protocol):
         self.bytes_out += len(data)
         self._transport.write(data)
 
+    def _close(self, error: HeadraceError, after: ConnectionStage = ConnectionStage.CLOSING) -> bool:
+        """Whether this ends it; the first error stays."""
+        match self.stage:
+            case ConnectionStage.OPENING | ConnectionStage.OPEN:
+                self.stage, self.error = moved(TRANSITIONS, self.stage, after), error
+                return True
+            case ConnectionStage.CLOSING | ConnectionStage.CLOSED:
+                return False
+            case stage:
+                assert_never(stage)
+
     def _end(self, error: HeadraceError) -> None:
-        if self.error is not None:
+        if not self._close(error):
             return
-        self.error = error
         self._flush()
         if self._transport is not None:
             self._transport.close()
@@ -153,11 +189,10 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: HeadraceError, number: int = 0) -> None:
         """End the connection for what came over it, and say so."""
-        if self.error is None:
+        if self._close(error):
             _log.warning("the connection of %s ends: %s", self, error)
             self._write(framed(-number, error))
             self._flush()
-            self.error = error
             assert self._transport is not None
             # To close with bytes unread would reset the connection, and the other side might not see why.
             if not self._transport.is_closing():
@@ -174,15 +209,17 @@ class Connection(asyncio.Protocol):
         self._watch = self._loop.call_later(self._silence / 4, self._watch_silence, self._heard)
 
     def connection_lost(self, exception: Exception | None) -> None:
-        if self.error is None:
-            reason = f": {exception}" if exception else ""
-            self.error = ConnectionLost(f"the connection of {self} was lost{reason}")
+        reason = f": {exception}" if exception else ""
+        lost = ConnectionLost(f"the connection of {self} was lost{reason}")
+        if not self._close(lost, ConnectionStage.CLOSED):
+            self.stage = moved(TRANSITIONS, self.stage, ConnectionStage.CLOSED)
+        error = self.error or lost
         if self._watch is not None:
             self._watch.cancel()
         for number, future in list(self._waiting.items()):
             if not future.done():
-                hint = self.error.hint
-                future.set_exception(ConnectionLost(self.error.message, hint=hint, sent=number <= self._flushed))
+                sent = number <= self._flushed
+                future.set_exception(ConnectionLost(error.message, hint=error.hint, sent=sent))
         self._waiting.clear()
         self.closed.set()
         for callback in self.on_lost:
@@ -203,7 +240,7 @@ class Connection(asyncio.Protocol):
         if now - self._heard > self._silence and not late:
             self.abort(ConnectionLost(f"nothing was heard of {self} for {self._silence:g} s"))
             return
-        if self._beats and now - self._heard > period / 2 and self.error is None:
+        if self._beats and now - self._heard > period / 2 and self.is_open():
             self._write(BEAT)
         self._watch = self._loop.call_later(period, self._watch_silence, now)
 
@@ -302,7 +339,7 @@ class Connection(asyncio.Protocol):
         future.add_done_callback(done)
 
     def _reply(self, number: int, answer: Any, message: Any) -> None:
-        if self.error is not None:
+        if not self.is_open():
             return
         try:
             frame = framed(-number, Done() if answer is None else answer)
@@ -357,7 +394,7 @@ async def connect(
     if not isinstance(welcome, Welcome):
         connection.close()
         raise ProtocolError(f'"{host}:{port}" answers a greeting with "{type(welcome).__name__}"')
-    connection.peer = welcome
+    connection.greeted(welcome)
     return connection
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from domains.errors import Unavailable
 from worker.protocol.messages import Hello, Role, Welcome
-from worker.wire.connection import Connection, Handler
+from worker.wire.connection import Connection, ConnectionStage, Handler
 from worker.wire.errors import ConnectionLost, ProtocolError, WrongDeployment
 from worker.wire.frames import FRAME_MAX, GREETING_MAX
 from worker.wire.vocabulary import PROTOCOL
@@ -54,7 +54,7 @@ class Accepted(Connection):
         self._loop.call_later(self.server.greeting_seconds, self._check_greeted)
 
     def _check_greeted(self) -> None:
-        if self.peer is None:
+        if self.stage is ConnectionStage.OPENING:
             self._refuse(ProtocolError("no greeting came", hint="only processes of headrace connect here"))
 
     def pause_writing(self) -> None:
@@ -73,7 +73,7 @@ class Accepted(Connection):
             self._transport.resume_reading()
 
     def _read(self, packed: Any) -> Any:
-        if self.peer is None:
+        if self.stage is ConnectionStage.OPENING:
             self._check_hello(packed)
         return super()._read(packed)
 
@@ -88,7 +88,7 @@ class Accepted(Connection):
             )
 
     def _answer(self, number: int, message: Any) -> None:
-        if self.peer is not None:
+        if self.stage is not ConnectionStage.OPENING:
             super()._answer(number, message)
             return
         assert isinstance(message, Hello)
@@ -102,12 +102,13 @@ class Accepted(Connection):
                 number,
             )
             return
-        self.peer = self.hello = message
+        self.hello = message
+        self.greeted(message)
         self._cutter.limit = FRAME_MAX
         self._reply(number, Welcome(server.name, server.incarnation), message)
 
     def _notice(self, message: Any) -> None:
-        if self.peer is None:
+        if self.stage is ConnectionStage.OPENING:
             raise ProtocolError("a greeting is a request", hint="only processes of headrace connect here")
         super()._notice(message)
 

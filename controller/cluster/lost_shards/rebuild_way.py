@@ -6,13 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from enum import Enum
+from typing import Any, ClassVar, assert_never
 
 from controller.cluster.leader.building import BulkSettings
 from controller.deployment import BackfillStatus, MigrationStatus
 from controller.migrating.execution import Migration
 from domains.errors import BadRequest, Cancelled, HeadraceError, Unavailable
 from domains.plan.graph import DomainIndex
+from domains.transitions import moved
 from migrations.backfill.job import JobProgress
 from migrations.backfill.runner import Folder
 from migrations.backfill.threshold import By
@@ -84,27 +86,65 @@ LAST = 2
 """The steps of a rebuild by Spark before that one."""
 
 
+class RebuildStage(Enum):
+    CHOOSING = "choosing"
+    """What is lost, where it goes and who folds it."""
+    FOLDING = "folding"
+    DECIDING = "deciding"
+    LOADING = "loading"
+    """It is decided, or the write that decides it is under way. From then on a cancel only has full states fed in
+    slices."""
+    FILLING = "filling"
+
+
+TRANSITIONS = {
+    RebuildStage.CHOOSING: (RebuildStage.FOLDING, RebuildStage.DECIDING),
+    RebuildStage.FOLDING: (RebuildStage.DECIDING,),
+    RebuildStage.DECIDING: (RebuildStage.LOADING,),
+    RebuildStage.LOADING: (RebuildStage.LOADING, RebuildStage.FILLING),
+    RebuildStage.FILLING: (RebuildStage.FILLING,),
+}
+"""LOADING again: another change of the state came first, and it is decided anew. FILLING again: in another way, or
+after a round that was broken off."""
+
+
 @dataclass(slots=True)
 class Rebuilding(Migration):
     kind: ClassVar[str] = "rebuild"
-    decided: bool = False
-    """From then on a cancel only has full states fed in slices."""
+    stage: RebuildStage = RebuildStage.CHOOSING
     filling: Migration | None = None
     """The bulk build of full states, while one is under way."""
     rebuilt: list[dict[str, Any]] = field(default_factory=list)
     """The answer of ``RebuildOperations``."""
 
+    @property
+    def decided(self) -> bool:
+        match self.stage:
+            case RebuildStage.CHOOSING | RebuildStage.FOLDING | RebuildStage.DECIDING:
+                return False
+            case RebuildStage.LOADING | RebuildStage.FILLING:
+                return True
+            case stage:
+                assert_never(stage)
+
+    def to(self, after: RebuildStage) -> None:
+        """Raises AssertionError where that cannot follow."""
+        self.stage = moved(TRANSITIONS, self.stage, after)
+
     def begin(self, way: RebuildMethod) -> None:
+        self.to(RebuildStage.DECIDING if way.folder is None else RebuildStage.FOLDING)
         self.steps = (FOLD_AND_LOAD,) if way.folder is None else (FOLD, LOAD, FILL)
         self.step, self.done = self.steps[0], 0
         self.backfill = BackfillStatus(way.by, way.why, rows_total=way.rows)
 
-    def next(self) -> None:
+    def folded(self) -> None:
+        self.to(RebuildStage.DECIDING)
         self.done, self.within = self.done + 1, 0.0
         self.step = self.steps[self.done]
 
     def fill(self, what: str) -> None:
         """The present step, which is the last."""
+        self.to(RebuildStage.FILLING)
         self.steps = (*self.steps[:LAST], what)
         self.done, self.within, self.step = LAST, 0.0, what
 

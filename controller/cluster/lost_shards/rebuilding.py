@@ -30,7 +30,7 @@ from controller.cluster.leader.port import LeaderPort
 from controller.cluster.lost_shards import fencing
 from controller.cluster.lost_shards.fencing import heard_at_last
 from controller.cluster.lost_shards.rebuild_runs import fold_lost, runs_of, turn
-from controller.cluster.lost_shards.rebuild_way import LAST, WORKER, Rebuilding, RebuildMethod, choose_way
+from controller.cluster.lost_shards.rebuild_way import WORKER, Rebuilding, RebuildMethod, RebuildStage, choose_way
 from controller.cluster.lost_shards.refilling import Refills
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.migrating.bulk.job_files import JobFiles
@@ -229,7 +229,7 @@ class RebuildOperations:
         async with runs_of(self._bulk.archive, self._files, self._leader.ledger, shown) as runs:
             with turn(self._outcomes.folding, shown.id):
                 await self._fold(way, runs, archived, shown)
-                shown.next()
+                shown.folded()
                 hosts = self._hosts(wanted)  # That took its time: others may be there now, and know other positions.
                 await self._archived(hosts)
                 await self._give_up(hosts, heard, runs, shown)
@@ -326,7 +326,7 @@ class RebuildOperations:
             # In here: ZooKeeper may have been waited for, too.
             self._check_still_lost(hosts)
             shown.check()
-            shown.decided = True
+            shown.to(RebuildStage.LOADING)
             epoch = before.epoch + 1
             given = {}
             for domain, worker in hosts.items():
@@ -357,7 +357,7 @@ class RebuildOperations:
             await asyncio.sleep(pause)
             rows = sum(self._outcomes.rows.get(domain, 0) for domain in wanted)
             left = (asyncio.get_running_loop().time() - began) * max(0, total - rows) / rows if rows else None
-            if shown.done < LAST:
+            if shown.stage is RebuildStage.LOADING:
                 shown.show(JobProgress(rows, total, seconds_left=left))
             for domain in wanted:
                 if domain in self._outcomes.failed:

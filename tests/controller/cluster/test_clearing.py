@@ -9,7 +9,7 @@ import pytest
 
 from controller.cluster.leader.building import PAUSE_SECONDS, keep_clear
 from controller.cluster.lost_shards.rebuild_runs import runs_of
-from controller.cluster.lost_shards.rebuild_way import Rebuilding
+from controller.cluster.lost_shards.rebuild_way import Rebuilding, RebuildStage
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.migrating.bulk import job_files
 from controller.migrating.bulk.job_files import RUNS, STAGING, JobFiles, url_of
@@ -124,7 +124,7 @@ def test_nothing_goes_while_nobody_knows_what_is_decided(files: Files) -> None:
     book.is_in_doubt = True
 
     async def scenario(leader: Any) -> None:
-        shown = Rebuilding("8-r1", "", "running", decided=True)
+        shown = Rebuilding("8-r1", "", "running", stage=RebuildStage.LOADING)
         async with runs_of(ARCHIVE, leader.files, leader.ledger, shown):
             files.put(RUNS, "8-r1")
         await asyncio.sleep(1.0)
@@ -141,10 +141,10 @@ def test_nothing_goes_while_nobody_knows_what_is_decided(files: Files) -> None:
     clearing(book, scenario)
 
 
-@pytest.mark.parametrize("decided", [True, False])
-def test_an_owner_removes_what_no_decision_names(files: Files, decided: bool) -> None:
+@pytest.mark.parametrize("stage", [RebuildStage.DECIDING, RebuildStage.LOADING])
+def test_an_owner_removes_what_no_decision_names(files: Files, stage: RebuildStage) -> None:
     async def broken_off(leader: Any) -> None:
-        async with runs_of(ARCHIVE, leader.files, leader.ledger, Rebuilding("8-r1", "", "running", decided=decided)):
+        async with runs_of(ARCHIVE, leader.files, leader.ledger, Rebuilding("8-r1", "", "running", stage=stage)):
             files.put(RUNS, "8-r1", "8-r2", "9-r1")
             raise ZeroDivisionError
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from domains.errors import ConstraintViolation, HeadraceError, LimitExceeded, Un
 from domains.plan.commands import AddNodes, Progress
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Written
+from domains.transitions import moved
 from worker.protocol.messages import (
     Done,
     Pages,
@@ -30,6 +32,7 @@ from worker.protocol.messages import (
     WriteRequest,
 )
 from worker.wire import Connection, WireServer, codec, connect, frames, greeting, serve
+from worker.wire.connection import TRANSITIONS, ConnectionStage
 from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault, WrongDeployment
 from worker.wire.frames import BEAT, framed, opened
 
@@ -99,6 +102,34 @@ async def alive(server: WireServer) -> None:
 
 
 # --- asking -------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_has_these_transitions_and_no_others() -> None:
+    opening, is_open, closing, closed = ConnectionStage
+    possible = {(opening, is_open), (is_open, closing), (closing, closed)}
+    possible |= {(opening, closing), (opening, closed), (is_open, closed)}
+    for before, after in product(ConnectionStage, ConnectionStage):
+        if (before, after) in possible:
+            assert moved(TRANSITIONS, before, after) is after
+        else:
+            with pytest.raises(AssertionError, match=f"from {before.value} to {after.value}"):
+                moved(TRANSITIONS, before, after)
+
+
+async def test_a_connection_opens_with_the_greeting_and_ends_once(server: WireServer) -> None:
+    link = await connect("127.0.0.1", server.port, HELLO)
+    (accepted,) = server.connections
+    assert (link.stage, accepted.stage) == (ConnectionStage.OPEN, ConnectionStage.OPEN)
+    link.close()
+    assert link.stage is ConnectionStage.CLOSING
+    reason = link.error
+    link.abort(ConnectionLost("again"))
+    assert link.error is reason
+    await link.closed.wait()
+    await accepted.closed.wait()
+    assert (link.stage, accepted.stage) == (ConnectionStage.CLOSED, ConnectionStage.CLOSED)
+    with pytest.raises(AssertionError, match="from closed to closed"):
+        link.connection_lost(None)
 
 
 async def test_answers_come_in_any_order(link: Connection, worker: Worker) -> None:
