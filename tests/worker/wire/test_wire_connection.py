@@ -333,7 +333,7 @@ STRANGERS = [
     (b"POST / HTTP/1.1\r\n\r\n" + bytes(4 << 20), "over the limit"),  # It is told although it is still sending.
     ((5000).to_bytes(4, "big"), "over the limit of 4096"),
     (b"\x00\x00\x00\x05hello", "not msgpack"),
-    (b"\x00\x00\x00\x01\x07", "no message"),
+    (b"\x00\x00\x00\x01\x07", "not a message"),
     (framed(1, Ping(1)), "no greeting"),
     (framed(0, HELLO), "greeting is a request"),
     (framed(-1, HELLO), "not asked"),
