@@ -47,95 +47,142 @@ class SettingsError(HeadraceError):
     code = "bad_setting"
 
 
+PARTS = ("controller", "worker", "api")
+"""The commands that start a part of a cluster; ``up`` starts them all."""
+
+
+class Flag:
+    """The commands that take a setting as a flag, and what their help calls its value.
+
+    The command line makes the flags of this (``headrace/cli/serving.py``), so a setting is declared once.
+    """
+
+    def __init__(self, *commands: str, value: str | None = None) -> None:
+        self.commands = commands
+        self.value = value
+
+
+def flag_of(name: str) -> Flag:
+    """Of a setting; the ``url`` that client commands call has an option of its own in each of them."""
+    return next((each for each in Settings.model_fields[name].metadata if isinstance(each, Flag)), Flag())
+
+
 class Settings(BaseSettings):
-    """All settings. Each is also a flag of the commands that it concerns: ``serve``; those that call a server
-    (``url``); a cluster's parts, ``controller``, ``worker`` and ``api``; and ``up``, which starts them all."""
+    """All settings, in the order in which help lists them."""
 
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid")
 
-    data: Path = Field(default=Path("headrace-data"), description="directory for tables, logs and readers")
-    host: str = Field(default="127.0.0.1", description="address to listen on; 0.0.0.0 for all")
-    port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    memory_limit: Size = Field(default=512_000_000, description="bytes of state and readers, obeyed by evicting")
-    domains: int = Field(default=1, ge=1, le=64, description="domains that the graph is split over")
-    disk_reserve: Size = Field(
+    data: Annotated[Path, Flag("serve", "up", "worker", value="DIR")] = Field(
+        default=Path("headrace-data"), description="directory for tables, logs and readers"
+    )
+    host: Annotated[str, Flag("serve", "up", *PARTS)] = Field(
+        default="127.0.0.1", description="address to listen on; 0.0.0.0 for all"
+    )
+    port: Annotated[int, Flag("serve", "up", "api")] = Field(
+        default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one"
+    )
+    memory_limit: Annotated[Size, Flag("serve", "up", "worker", value="SIZE")] = Field(
+        default=512_000_000, description="bytes of state and readers, obeyed by evicting"
+    )
+    domains: Annotated[int, Flag("serve", value="N")] = Field(
+        default=1, ge=1, le=64, description="domains that the graph is split over"
+    )
+    disk_reserve: Annotated[Size, Flag("serve", "up", "worker", value="SIZE")] = Field(
         default=DISK_RESERVE, description="bytes of the disk that stay free: with less, writes are refused"
     )
-    shards: int | None = Field(
+    shards: Annotated[int | None, Flag("serve", "up", "controller", value="N")] = Field(
         default=None, ge=1, le=SHARDS_MAX, description="shards of every table and view; decided at the first start"
     )
-    state: Literal["partial", "full"] = Field(
+    state: Annotated[Literal["partial", "full"], Flag("serve", value="KIND")] = Field(
         default="partial", description="partial: views hold what is asked for; full: all of it, to compare with"
     )
-    read_timeout: float = Field(default=5.0, gt=0, le=3600, description="seconds that a read waits for its answer")
-    max_body_size: Size = Field(default=MAX_BODY_BYTES, description="greatest request body in bytes")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="what is logged: debug, info, warning, error"
+    read_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
+        default=5.0, gt=0, le=3600, description="seconds that a read waits for its answer"
     )
-    log_format: Literal["text", "json"] = Field(
+    max_body_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=MAX_BODY_BYTES, description="greatest request body in bytes"
+    )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("serve", "up", *PARTS, value="LEVEL")] = (
+        Field(default="info", description="what is logged: debug, info, warning, error")
+    )
+    log_format: Annotated[Literal["text", "json"], Flag("serve", "up", *PARTS, value="FORMAT")] = Field(
         default="text", description="how a line of the log is written: text, json"
     )
-    slow_request: float = Field(
+    slow_request: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
         default=1.0, ge=0, le=3600, description="seconds from which on a request is logged as slow; 0 logs none"
     )
-    archive: str | None = Field(
+    archive: Annotated[str | None, Flag("serve", "up", "controller", "worker", value="URL")] = Field(
         default=None, description="directory or URL (s3://…, hdfs://…) that base tables are archived under"
     )
-    archive_interval: float = Field(
+    archive_interval: Annotated[float, Flag("serve", "up", "controller", "worker", value="SECONDS")] = Field(
         default=INTERVAL, ge=0.1, le=86_400, description="seconds between two archivings: what a lost disk may cost"
     )
-    archive_retention: float = Field(
+    archive_retention: Annotated[float, Flag("serve", "up", "controller", "worker", value="SECONDS")] = Field(
         default=RETENTION, ge=0, description="seconds for which every archived position can be gone back to"
     )
-    archive_segment_rows: int = Field(
+    archive_segment_rows: Annotated[int, Flag("serve", "up", "worker", value="N")] = Field(
         default=SEGMENT_ROWS, ge=1_000, le=100_000_000, description="rows to an archived segment, at most and about"
     )
-    spark_master: str | None = Field(
+    spark_master: Annotated[str | None, Flag("serve", "up", "controller", value="URL")] = Field(
         default=None,
         description="where Spark jobs run: local[N], spark://host:port, or none; every core here, if not given",
     )
-    spark_conf: list[str] = Field(default=[], description="a setting of Spark's own, as key=value; several are allowed")
-    spark_threshold: int = Field(
+    spark_conf: Annotated[list[str], Flag("serve", "up", "controller", value="KEY=VALUE")] = Field(
+        default=[], description="a setting of Spark's own, as key=value; may be given several times"
+    )
+    spark_threshold: Annotated[int, Flag("serve", "up", "controller", value="ROWS")] = Field(
         default=SPARK_THRESHOLD,
         ge=0,
         description="base rows above which a full view is computed from the archive, by Spark or by a process here",
     )
-    spark_memory: Size = Field(default=DRIVER_MEMORY, description="bytes of the heap of a Spark job")
+    spark_memory: Annotated[Size, Flag("serve", "up", "controller", value="SIZE")] = Field(
+        default=DRIVER_MEMORY, description="bytes of the heap of a Spark job"
+    )
     url: str = Field(default="http://127.0.0.1:8080", description="the server that client commands call")
 
     # A part of a cluster.
-    zookeeper: str | None = Field(default=None, description="ZooKeeper's servers: host:port,host:port/path")
-    zookeeper_auth: str | None = Field(
+    zookeeper: Annotated[str | None, Flag("up", *PARTS, value="HOSTS")] = Field(
+        default=None, description="ZooKeeper's servers: host:port,host:port/path"
+    )
+    zookeeper_auth: Annotated[str | None, Flag("up", *PARTS, value="NAME:PASSWORD")] = Field(
         default=None, description="name:password that keeps others out of what we keep in ZooKeeper"
     )
-    deployment: str = Field(default="main", description="name of the cluster in ZooKeeper")
-    session_timeout: float = Field(
+    deployment: Annotated[str, Flag("up", *PARTS, value="NAME")] = Field(
+        default="main", description="name of the cluster in ZooKeeper"
+    )
+    session_timeout: Annotated[float, Flag("up", *PARTS, value="SECONDS")] = Field(
         default=SESSION_TIMEOUT, ge=0.5, le=60, description="seconds until ZooKeeper takes a silent process for dead"
     )
-    name: str | None = Field(
+    name: Annotated[str | None, Flag(*PARTS)] = Field(
         default=None, description="name of this process in its cluster; host and port, if not given"
     )
-    advertise: str | None = Field(
+    advertise: Annotated[str | None, Flag("controller", "worker", value="HOST")] = Field(
         default=None, description="host under which the others reach this process; host, if not given"
     )
-    controller_port: int = Field(
+    controller_port: Annotated[int, Flag("controller")] = Field(
         default=7070, ge=0, le=65535, description="port of a controller's control interface; 0 takes a free one"
     )
-    worker_port: int = Field(
+    worker_port: Annotated[int, Flag("worker")] = Field(
         default=7071, ge=0, le=65535, description="port on which a worker is reached by the others; 0 takes a free one"
     )
-    quorum: int = Field(
+    quorum: Annotated[int, Flag("controller", value="N")] = Field(
         default=1, ge=1, le=1000, description="workers that must be there when a new deployment is placed"
     )
-    dead_after: float = Field(
+    dead_after: Annotated[float, Flag("up", "controller", value="SECONDS")] = Field(
         default=2.0, ge=0.5, le=60, description="seconds until the leader takes a silent worker for dead"
     )
 
     # A whole cluster on one machine.
-    workers: int = Field(default=3, ge=1, le=64, description="worker processes to start")
-    controllers: int = Field(default=2, ge=1, le=9, description="controller processes to start, of which one leads")
-    apis: int = Field(default=1, ge=1, le=64, description="api processes to start, behind one port")
-    zookeepers: Literal[1, 3] | None = Field(
+    workers: Annotated[int, Flag("up", value="N")] = Field(
+        default=3, ge=1, le=64, description="worker processes to start"
+    )
+    controllers: Annotated[int, Flag("up", value="N")] = Field(
+        default=2, ge=1, le=9, description="controller processes to start, of which one leads"
+    )
+    apis: Annotated[int, Flag("up", value="N")] = Field(
+        default=1, ge=1, le=64, description="api processes to start, behind one port"
+    )
+    zookeepers: Annotated[Literal[1, 3] | None, Flag("up", value="N")] = Field(
         default=None,
         description="ZooKeeper servers to start: 1, or 3 of which one may fail; decided at the first start",
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+from pydantic import BeforeValidator
 
 from headrace.serving.last_words import perhaps_unheard
-from headrace.settings import Settings, load
+from headrace.settings import CLUSTER_SHARDS, Settings, flag_of, load
 from headrace.sizes import format_size
 
 # Commands that share options: one says its own, and is declared with those of all others of its kind.
@@ -32,65 +34,77 @@ def declare(command: Callable[..., None], options: Sequence[Parameter], *, like:
     command.__name__, command.__doc__ = like.__name__, like.__doc__
 
 
-SIZES = ("memory_limit", "disk_reserve", "max_body_size", "spark_memory")
-"""Settings in bytes."""
+DEFAULTS = {("serve", "shards"): 1, ("up", "shards"): CLUSTER_SHARDS, ("controller", "shards"): CLUSTER_SHARDS}
+"""What counts where a setting is not given, and depends on the command."""
 
 
-def setting_help(name: str, *, default: object = None) -> str:
-    """The help of a setting's flag; ``default`` where a command has another than the setting."""
+def setting_help(name: str, command: str = "") -> str:
+    """What a setting's flag says of itself."""
     field = Settings.model_fields[name]
-    if default is None:
-        default = format_size(field.default) if name in SIZES else field.default
-    description = field.description or ""
-    return f"{description[:1].upper()}{description[1:]}." + (
-        f" [dim]default: {default}[/]" if default is not None else ""
-    )
+    text = field.description or ""
+    if name == "memory_limit" and command != "serve":
+        text = f"per worker: {text}"
+    default = DEFAULTS.get((command, name), field.default)
+    shown = format_size(default) if _is_size(name) else default
+    return f"{text[:1].upper()}{text[1:]}." + (f" [dim]default: {shown}[/]" if default not in (None, []) else "")
+
+
+def setting_option(name: str, command: str = "") -> Any:
+    return typer.Option(metavar=flag_of(name).value, help=setting_help(name, command))
+
+
+def _is_size(name: str) -> bool:
+    return any(isinstance(each, BeforeValidator) for each in Settings.model_fields[name].metadata)
+
+
+def _flag_type(name: str) -> Any:
+    """What typer checks; the rest is checked by the class of the settings, wherever a value comes from."""
+    kind: Any = Settings.model_fields[name].annotation
+    if NoneType in get_args(kind):  # It may be left out, as every flag.
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    if get_origin(kind) is Literal:
+        kind = type(get_args(kind)[0])
+    return str if _is_size(name) else kind
+
+
+def takes_settings(own: Callable[..., None]) -> Callable[..., None]:
+    """A command with a flag for each setting that names it, ``--config``, and the options of its own.
+
+    ``own`` has the settings for its first parameter.
+    """
+
+    def command(**given: Any) -> None:
+        flags = {name: given.pop(name) for name in [*given] if name in Settings.model_fields}
+        own(load(given.pop("config"), **flags), **given)
+
+    options = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[_flag_type(name) | None, setting_option(name, own.__name__)],
+        )
+        for name in Settings.model_fields
+        if own.__name__ in flag_of(name).commands
+    ]
+    config = Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=Config)
+    declare(command, [*options, config, *options_of(own)[1:]], like=own)
+    return command
 
 
 Config = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Settings as TOML. [dim]default: headrace.toml if it is there[/]")
 ]
 
-Archive = Annotated[str | None, typer.Option(metavar="URL", help=setting_help("archive"))]
-ArchiveInterval = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("archive_interval"))]
-ArchiveRetention = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("archive_retention"))]
-SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help=setting_help("spark_master"))]
-SparkConf = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark's own; may be given several times.")
-]
-SparkMemory = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("spark_memory"))]
-SparkThreshold = Annotated[int | None, typer.Option(metavar="ROWS", help=setting_help("spark_threshold"))]
-DiskReserve = Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("disk_reserve"))]
-LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help=setting_help("log_level"))]
-LogFormat = Annotated[str | None, typer.Option(metavar="FORMAT", help=setting_help("log_format"))]
-SlowRequest = Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("slow_request"))]
-ArchiveSegmentRows = Annotated[int | None, typer.Option(metavar="N", help=setting_help("archive_segment_rows"))]
+Archive = Annotated[str | None, setting_option("archive")]
+ArchiveRetention = Annotated[float | None, setting_option("archive_retention")]
+SparkMaster = Annotated[str | None, setting_option("spark_master")]
+SparkConf = Annotated[list[str] | None, setting_option("spark_conf")]
+SparkMemory = Annotated[str | None, setting_option("spark_memory")]
 
 
-def serve(
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))] = None,
-    host: Annotated[str | None, typer.Option(help=setting_help("host"))] = None,
-    port: Annotated[int | None, typer.Option(help=setting_help("port"))] = None,
-    memory_limit: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("memory_limit"))] = None,
-    disk_reserve: DiskReserve = None,
-    domains: Annotated[int | None, typer.Option(metavar="N", help=setting_help("domains"))] = None,
-    shards: Annotated[int | None, typer.Option(metavar="N", help=setting_help("shards", default=1))] = None,
-    state: Annotated[str | None, typer.Option(metavar="KIND", help=setting_help("state"))] = None,
-    read_timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help=setting_help("read_timeout"))] = None,
-    max_body_size: Annotated[str | None, typer.Option(metavar="SIZE", help=setting_help("max_body_size"))] = None,
-    archive: Archive = None,
-    archive_interval: ArchiveInterval = None,
-    archive_retention: ArchiveRetention = None,
-    archive_segment_rows: ArchiveSegmentRows = None,
-    spark_threshold: SparkThreshold = None,
-    spark_master: SparkMaster = None,
-    spark_conf: SparkConf = None,
-    spark_memory: SparkMemory = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
-    slow_request: SlowRequest = None,
-    config: Config = None,
-) -> None:
+@takes_settings
+def serve(settings: Settings) -> None:
     """Run a server with its data in one directory, until Ctrl-C.
 
     Examples:
@@ -101,31 +115,6 @@ def serve(
     """
     # Late: it loads the engine, for which the other commands need not wait.
     from headrace.serving.server import Running, serve
-
-    settings = load(
-        config,
-        data=data,
-        host=host,
-        port=port,
-        memory_limit=memory_limit,
-        disk_reserve=disk_reserve,
-        domains=domains,
-        shards=shards,
-        state=state,
-        read_timeout=read_timeout,
-        max_body_size=max_body_size,
-        archive=archive,
-        archive_interval=archive_interval,
-        archive_retention=archive_retention,
-        archive_segment_rows=archive_segment_rows,
-        spark_threshold=spark_threshold,
-        spark_master=spark_master,
-        spark_conf=spark_conf,
-        spark_memory=spark_memory,
-        log_level=log_level,
-        log_format=log_format,
-        slow_request=slow_request,
-    )
 
     def started(running: Running) -> None:
         typer.echo(f"headrace answers at {running.url} (documentation at {running.url}/docs)")

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.cluster import Auth, Deployment, ZooKeeper, part_settings
-from headrace.cli.serving import Config, setting_help
+from headrace.cli.cluster import Auth, Deployment, ZooKeeper, check_part
+from headrace.cli.serving import Config, setting_option
 from headrace.errors import NotFound, Unavailable
 from headrace.settings import load
 from zookeeper.authority import go_on_without
@@ -17,7 +17,7 @@ from zookeeper.errors import AuthorityError
 
 # ``headrace accept-loss`` and ``acknowledge-loss``: go on where acknowledged writes cannot be read any more.
 
-Data = Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))]
+Data = Annotated[Path | None, setting_option("data")]
 
 
 def accept_loss(data: Data = None, config: Config = None) -> None:
@@ -83,8 +83,8 @@ def state(
     """
     from headrace.cluster import kept_state  # Late: it loads the planner.
 
-    given = {"zookeeper": zookeeper, "zookeeper_auth": zookeeper_auth, "deployment": deployment}
-    settings = part_settings(config, False, given)
+    settings = load(config, zookeeper=zookeeper, zookeeper_auth=zookeeper_auth, deployment=deployment)
+    check_part(settings)
     act = kept_state.restore if restore else kept_state.save
     try:
         kept = asyncio.run(act(settings, file))

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from headrace.cli import app
-from headrace.settings import Settings, SettingsError, load
+from headrace.settings import PARTS, Settings, SettingsError, flag_of, load
 from headrace.sizes import format_size, parse_size
 
 ROOT = Path(__file__).parents[2]
@@ -112,3 +112,22 @@ def test_each_setting_has_the_flags_that_are_documented() -> None:
         assert variable == name.upper()
         for command in re.findall(r"`([\w ]+)`", where):
             assert flag in options(command), f"headrace {command} has no {flag}"
+
+
+def test_flags_have_the_types_of_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Settings] = []
+    monkeypatch.setattr("headrace.serving.server.serve", lambda settings, started: given.append(settings))
+    words = "serve --data d --port 7 --memory-limit 1GiB --read-timeout 0.5 --state full --shards 3"
+    app([*words.split(), "--spark-conf", "a.b=1", "--spark-conf", "c.d=2"], standalone_mode=False)
+    (settings,) = given
+    assert (settings.data, settings.port, settings.memory_limit) == (Path("d"), 7, 2**30)
+    assert (settings.read_timeout, settings.state, settings.shards) == (0.5, "full", 3)
+    assert settings.spark_conf == ["a.b=1", "c.d=2"]
+
+
+def test_a_setting_is_a_flag_of_the_commands_that_it_names() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name in Settings.model_fields:
+        for command in ("serve", "up", *PARTS):
+            is_flag = any(option.name == name for option in commands[command].params)
+            assert is_flag == (command in flag_of(name).commands), (command, name)
