@@ -67,6 +67,11 @@ def flag_of(name: str) -> Flag:
     return next((each for each in Settings.model_fields[name].metadata if isinstance(each, Flag)), Flag())
 
 
+def is_size(name: str) -> bool:
+    """Whether a setting is a number of bytes, which may be written like 512MB."""
+    return any(isinstance(each, BeforeValidator) for each in Settings.model_fields[name].metadata)
+
+
 class Settings(BaseSettings):
     """All settings, in the order in which help lists them."""
 

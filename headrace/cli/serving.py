@@ -9,10 +9,9 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
-from pydantic import BeforeValidator
 
 from headrace.serving.last_words import perhaps_unheard
-from headrace.settings import CLUSTER_SHARDS, Settings, flag_of, load
+from headrace.settings import CLUSTER_SHARDS, Settings, flag_of, is_size, load
 from headrace.sizes import format_size
 
 # Commands that share options: one says its own, and is declared with those of all others of its kind.
@@ -45,16 +44,12 @@ def setting_help(name: str, command: str = "") -> str:
     if name == "memory_limit" and command != "serve":
         text = f"per worker: {text}"
     default = DEFAULTS.get((command, name), field.default)
-    shown = format_size(default) if _is_size(name) else default
+    shown = format_size(default) if is_size(name) else default
     return f"{text[:1].upper()}{text[1:]}." + (f" [dim]default: {shown}[/]" if default not in (None, []) else "")
 
 
 def setting_option(name: str, command: str = "") -> Any:
     return typer.Option(metavar=flag_of(name).value, help=setting_help(name, command))
-
-
-def _is_size(name: str) -> bool:
-    return any(isinstance(each, BeforeValidator) for each in Settings.model_fields[name].metadata)
 
 
 def _flag_type(name: str) -> Any:
@@ -64,7 +59,7 @@ def _flag_type(name: str) -> Any:
         kind = next(each for each in get_args(kind) if each is not NoneType)
     if get_origin(kind) is Literal:
         kind = type(get_args(kind)[0])
-    return str if _is_size(name) else kind
+    return str if is_size(name) else kind
 
 
 def takes_settings(own: Callable[..., None]) -> Callable[..., None]:
