@@ -334,7 +334,7 @@ STRANGERS = [
     ((5000).to_bytes(4, "big"), "over the limit of 4096"),
     (b"\x00\x00\x00\x05hello", "not msgpack"),
     (b"\x00\x00\x00\x01\x07", "not a message"),
-    (framed(1, Ping(1)), "no greeting"),
+    (framed(1, Ping(1)), "not a greeting"),
     (framed(0, HELLO), "greeting is a request"),
     (framed(-1, HELLO), "not asked"),
     (framed(1, replace(HELLO, protocol="headrace-0")), "speaks"),
@@ -344,8 +344,8 @@ STRANGERS = [
     (framed(1, HELLO) + framed(-7, Done()), "not asked"),
     (framed(1, HELLO) + b"\x00\x00\x00\x03\x93\x00\x00", "not msgpack"),
     (b"\x00\x00\x00", "no greeting came"),
-    (codec_frame((1, ("Hello", HUGE))), "no greeting"),
-    (codec_frame((-HUGE, codec.pack_object(HELLO))), "no message of headrace"),
+    (codec_frame((1, ("Hello", HUGE))), "not a greeting"),
+    (codec_frame((-HUGE, codec.pack_object(HELLO))), "not a message of headrace"),
 ]
 
 
