@@ -54,7 +54,11 @@ def test_an_extension_is_made_as_written(kind: str, section: str, copy: Path) ->
     files = [name for name in re.findall(r"^\+\+\+ b/(.+)$", diff, re.M) if not name.startswith("tests/")]
     assert len([name for name in files if not name.endswith(".md")]) <= MOST[kind], files
     check = block("python", section)
-    before = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, check=False)
+    (
+        elsewhere := copy / "before"
+    ).mkdir()  # What a check writes is not to be met by the next one, nor left in the tree.
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), str(copy / "clients" / "python")])}
+    before = subprocess.run([sys.executable, "-c", check], cwd=elsewhere, env=path, capture_output=True, check=False)
     assert before.returncode, "the check holds without the change"
     run(copy, "git", "apply", "-", given=diff)
     run(copy, sys.executable, "-c", check)
