@@ -32,7 +32,7 @@ from controller.cluster.leader import draining
 from controller.cluster.leader.candidate import Candidate
 from controller.cluster.leader.leader import directory_of
 from controller.cluster.lost_shards.rebuild_way import Rebuilding
-from migrations.backfill.threshold import By
+from migrations.backfill.spark.settings import By
 from migrations.recipe import RecipeEntry
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from controller.deployment import REFUSED, OnDuplicate
 from domains.errors import BadRequest
 from domains.plan.packets import Once
-from domains.store.streams import NAME_MAX
+from domains.store.storage import NAME_MAX
 
 Json = Any
 """A JSON value. INTEGER and DOUBLE are numbers; DECIMAL, TEXT, DATE and DATETIME strings; BLOB a base64 string."""

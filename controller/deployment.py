@@ -245,7 +245,7 @@ class Deployment(Protocol):
     ) -> WriteResult:
         """``duplicate`` says what becomes of a row whose key is taken.
 
-        With a number of a stream it is done once, however often it is sent (``domains/store/streams.py``). Then raises
+        With a number of a stream it is done once, however often it is sent (``domains/store/storage.py``). Then raises
         RowsRefused, which has every row that cannot be stored; OutOfOrder where a number is skipped; BadRequest where
         ``duplicate`` is another than ``error``.
         """

@@ -17,7 +17,7 @@ from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import Clock, Once, Operation, Refused, Written
 from domains.plan.sharding import physical
 from migrations.change import BASES
-from worker.protocol.schema_version import version_of
+from worker.protocol.messages import version_of
 from worker.reader_map import BoundLookup, Parts, ReaderClient, ReaderLayout
 from worker.reader_map.merging import HeldRow
 

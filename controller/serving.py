@@ -38,7 +38,7 @@ from domains.language.types import TableSchema
 from domains.plan.graph import NodeIndex
 from domains.plan.packets import Clock, Once, Operation
 from domains.plan.traits import is_reader
-from domains.store.streams import check_name
+from domains.store.storage import check_name
 from migrations.flow.explain import explain
 from migrations.flow.plan import State
 from migrations.flow.routing import split, split_numbered

@@ -25,8 +25,7 @@ from domains.plan.sharding import SHARDS_MAX
 from domains.store.storage import DISK_RESERVE
 from headrace.errors import HeadraceError
 from headrace.sizes import parse_size
-from migrations.backfill.spark.settings import DRIVER_MEMORY, SparkSettings
-from migrations.backfill.threshold import SPARK_THRESHOLD
+from migrations.backfill.spark.settings import DRIVER_MEMORY, SPARK_THRESHOLD, SparkSettings
 from worker.archive.options import INTERVAL, RETENTION, SEGMENT_ROWS
 from zookeeper.address import parse_address
 from zookeeper.authority import SESSION_TIMEOUT

@@ -22,15 +22,13 @@ from typing import Any, Protocol
 
 import orjson
 
-from loadgen.crud.workload import CrudWorkload
+from loadgen.crud import CrudWorkload
 from loadgen.lobsters.workload import VARIANTS, LobstersWorkload, RibbonsWorkload
-from loadgen.pace.errors import LoadRunError, RequestFailed
-from loadgen.pace.jobs import Workload
-from loadgen.pace.loop import Glimpse, LoadPace, OpenLoop
+from loadgen.pace.loop import Glimpse, LoadPace, OpenLoop, Workload
 from loadgen.pace.point import Point
 from loadgen.peers.opening import NullSession, open_target
-from loadgen.peers.store import Lookup, Program, Target
-from loadgen.vote.workload import DISTRIBUTIONS, VoteWorkload
+from loadgen.peers.store import LoadRunError, Lookup, Program, RequestFailed, Target
+from loadgen.vote import DISTRIBUTIONS, VoteWorkload
 
 # The highest rate that a target sustains: double until it does not keep up, then halve the gap.
 #

@@ -63,7 +63,7 @@ DOORS = {
     "hdrh": ("loadgen/pace/point.py",),
     "asyncmy": ("loadgen/peers/mysql.py",),
     "asyncpg": ("loadgen/peers/postgres.py",),
-    "redis": ("loadgen/peers/cached.py", "loadgen/peers/counting.py"),
+    "redis": ("loadgen/peers/cached.py",),
 }
 """Where each dependency enters. The benchmark compares with hand-written code, so it may know what that needs."""
 BENCH_KNOWS = ("rocksdict", "lmdb")

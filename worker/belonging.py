@@ -17,7 +17,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 from uuid import uuid4
 
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import opened, sealed
 from zookeeper.errors import ForeignDeployment
 
 FILE = "deployment.json"

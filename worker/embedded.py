@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from shutil import rmtree
 
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import opened, sealed
 from domains.errors import StorageFailure
 from domains.plan.graph import DomainIndex
 from domains.plan.sharding import physical

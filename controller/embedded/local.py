@@ -20,7 +20,7 @@ from domains.errors import StorageFailure
 from domains.plan.graph import NodeIndex
 from domains.store.storage import DISK_RESERVE
 from migrations.backfill.runner import BulkRunner
-from migrations.backfill.threshold import SPARK_THRESHOLD
+from migrations.backfill.spark.settings import SPARK_THRESHOLD
 from migrations.flow.plan import State
 from migrations.parse.reading import Parsed
 from migrations.recipe import RecipeEntry

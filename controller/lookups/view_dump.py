@@ -24,8 +24,7 @@ from controller.hosts import Hosts, ReaderShard
 from controller.statements.listing import info_of, view_of
 from domains.errors import BadRequest
 from domains.language.encoding import decode_key
-from domains.language.json_rows import json_value
-from domains.language.schema_json import schema_to_json
+from domains.language.json_rows import json_value, schema_to_json
 from domains.language.types import Row, TableSchema
 from domains.plan.traits import is_reader
 from migrations.catalog import ViewDefinition

@@ -21,7 +21,7 @@ from controller.migrating.execution import Migration, carry_out, define
 from controller.migrating.executor import Book, Executor, Interrupted
 from controller.migrating.unbuilt import RETRY_SECONDS, Unbuilt, UnbuiltPart
 from domains.errors import HeadraceError, NotFound, SqlSyntaxError, Unavailable
-from migrations.backfill.threshold import SPARK_THRESHOLD
+from migrations.backfill.spark.settings import SPARK_THRESHOLD
 from migrations.change import Change, change_of, entries_of
 from migrations.flow.dataflow import Placement
 from migrations.flow.plan import State

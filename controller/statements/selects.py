@@ -15,7 +15,7 @@ from domains.language.types import Column, Row, TableSchema
 from domains.plan.packets import Clock, Operation
 from migrations.flow.plan import State, understand
 from migrations.parse.reading import Parsed
-from migrations.query.constant import constant_select, reads_nothing
+from migrations.query.select import constant_select, reads_nothing
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
 from migrations.statements.adhoc.shapes_of_selects import AdHoc, exact_arguments, parameterise, verbatim

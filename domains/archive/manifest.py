@@ -19,12 +19,13 @@ columns of the files are in ``rows.py``; the files themselves are written by ``w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 from urllib.parse import quote
+from zlib import crc32
 
-from domains.archive.sealed import opened, sealed
 from domains.errors import (
     ArchiveAhead as ArchiveAhead,
 )
@@ -61,11 +62,36 @@ from domains.errors import (
 from domains.errors import (
     SegmentTruncated as SegmentTruncated,
 )
-from domains.language.schema_json import schema_from_json, schema_to_json
+from domains.language.json_rows import schema_from_json, schema_to_json
 from domains.language.types import Row, TableSchema
 from domains.plan.sharding import base_shard
 from domains.store.row_types import RowTypes
 from domains.store.storage import added_values
+
+# A JSON document carries a checksum of its content, so that a bit that turned on a disk is noticed. A document without
+# one is of an earlier version, or the bit was in the checksum's own name; nothing else of it is known to be wrong.
+
+CHECKSUM = "checksum"
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """With its checksum as the last of its names."""
+    return {**document, CHECKSUM: _checksum(document)}
+
+
+def opened(document: Any) -> dict[str, Any]:
+    """Without its checksum. Raises ValueError where that is another, or where there is no such document."""
+    if not isinstance(document, dict):
+        raise ValueError("it is no object")
+    content = {name: value for name, value in document.items() if name != CHECKSUM}
+    if CHECKSUM in document and document[CHECKSUM] != _checksum(content):
+        raise ValueError("its checksum is another")
+    return content
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    return f"{crc32(json.dumps(document, sort_keys=True).encode()):08x}"
+
 
 FORMAT = 1
 """Of manifests and segments. Raised with any change that an older reader would misread."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from domains.archive.blocks import decode_block
+from domains.archive.rows import decode_block
 from domains.engine.clock import Origins
 from domains.engine.domain import Domain, Step
 from domains.engine.lifecycle.backfill import Backfill, scalar_state

@@ -57,8 +57,7 @@ from domains.plan.packets import (
 )
 from domains.plan.sharding import base_shard
 from domains.store.row_types import RowTypes
-from domains.store.storage import CommitLost, Store, unknown_outcome
-from domains.store.streams import is_repeated
+from domains.store.storage import CommitLost, Store, is_repeated, unknown_outcome
 
 # What one step of a domain gathers until it closes, and what a domain counts.
 

@@ -93,7 +93,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class LoadState:
-    """Add items (a block of ``domains/archive/blocks.py``) to the state of a full vertex that is being built in
+    """Add items (a block of ``domains/archive/rows.py``) to the state of a full vertex that is being built in
     bulk."""
 
     node: NodeIndex

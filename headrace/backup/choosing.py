@@ -19,8 +19,15 @@ from dataclasses import asdict, dataclass
 
 from headrace_client import tokens
 
-from domains.archive.manifest import ArchiveError, ArchiveGap, SegmentCorrupt, SegmentMissing, ShardManifest
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import (
+    ArchiveError,
+    ArchiveGap,
+    SegmentCorrupt,
+    SegmentMissing,
+    ShardManifest,
+    opened,
+    sealed,
+)
 from domains.errors import NotFound
 from domains.language.types import TableSchema
 from domains.plan.packets import Clock

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from headrace.bench.client import post, running
 from headrace.bench.measurement import Measurement
+from headrace.bench.reads import post, running
 from loadgen.bench.servers import mariadb
 
 GOAL = 1.5

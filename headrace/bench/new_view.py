@@ -9,8 +9,11 @@ declared or another view has brought one; without, building one would be most of
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -20,9 +23,65 @@ from controller.embedded.local import LocalDeployment
 from domains.language.types import Row
 from headrace.bench.measurement import Measurement
 from headrace.bench.program import load, story
-from headrace.bench.recomputation import recomputation
 from headrace.errors import HeadraceError
 from worker.service.allocator import expect_long_lives
+
+# The peer: DuckDB computes the view whole, in a process of its own.
+#
+# ``python -m headrace.bench.new_view DIR`` loads ``DIR/stories.csv`` and ``DIR/votes.csv``, says ``ready``, and
+# computes the SELECT of each line that it reads; the answer is how many seconds that took, without the way to here.
+
+
+class Recomputation:
+    """The process as its caller sees it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def seconds(self, select: str) -> float:
+        assert self._process.stdin is not None
+        self._process.stdin.write(" ".join(select.split()) + "\n")
+        self._process.stdin.flush()
+        return float(self.line())
+
+    def line(self) -> str:
+        """The child's next line. Raises ChildProcessError if it has ended instead."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise ChildProcessError("the process of DuckDB has ended")
+        return line.strip()
+
+
+@contextmanager
+def recomputation(directory: Path) -> Iterator[Recomputation]:
+    """Over the files in the directory; it is ready when this begins."""
+    command = [sys.executable, "-m", "headrace.bench.new_view", str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            found = Recomputation(process)
+            assert found.line() == "ready"
+            yield found
+        finally:
+            process.kill()
+
+
+def _compute(directory: Path) -> None:
+    import duckdb
+
+    peer = duckdb.connect()
+    peer.execute("CREATE TABLE stories (id INTEGER PRIMARY KEY, author INTEGER, title VARCHAR, url VARCHAR)")
+    peer.execute("CREATE TABLE votes (user_id INTEGER, story_id INTEGER)")
+    for name in ("stories", "votes"):
+        peer.execute(f"COPY {name} FROM '{directory / name}.csv' (HEADER false)")
+    print("ready", flush=True)
+    for select in sys.stdin:
+        begun = time.perf_counter()
+        peer.execute(f"CREATE TABLE fresh AS {select}")
+        taken = time.perf_counter() - begun
+        peer.execute("DROP TABLE fresh")
+        print(taken, flush=True)
+
 
 GOAL = 20.0
 
@@ -103,3 +162,7 @@ def _write_files(directory: Path, stories: Iterator[Row], votes: Iterator[Row]) 
     for name, rows in (("stories", stories), ("votes", votes)):
         with open(directory / f"{name}.csv", "w", encoding="utf-8") as file:
             file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+
+
+if __name__ == "__main__":
+    _compute(Path(sys.argv[1]))

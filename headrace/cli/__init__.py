@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import signal
 import sys
+from importlib.util import find_spec
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import Unavailable
 from headrace.serving.last_words import is_unheard
 from worker.service.stopping import end_at_once, stop_signals
 
 if TYPE_CHECKING:
     from headrace.cli.commands import app
-from importlib.util import find_spec
-from pathlib import Path
 
-from headrace.errors import Unavailable
 
 # Whether the server's packages are the ones that Python finds.
 #

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,16 +14,14 @@ from headrace_client import tokens
 
 from headrace import connect
 from headrace.cli.queries import AsJson, Config, Url
-from headrace.cli.serving import Archive, ArchiveRetention
+from headrace.cli.serving import Archive, ArchiveRetention, SparkMaster, setting_help
 from headrace.errors import BadRequest
 from headrace.settings import Settings, load
 from headrace.sizes import format_size, several
 
 if TYPE_CHECKING:
     from worker.archive.place import Place
-from dataclasses import asdict
 
-from headrace.cli.serving import SparkMaster, setting_help
 
 # ``headrace archive rebuild``: base shards whose disk is gone.
 
@@ -47,10 +46,7 @@ def rebuild(
 
       headrace archive rebuild --archive s3://backups/site --data /var/lib/headrace --shard 1
     """
-    from headrace.backup.rebuilding import (  # Late, as with the other commands that load more than a client.
-        rebuild,
-        report,
-    )
+    from headrace.backup.restoring import rebuild, report
 
     settings = load(config, data=data, archive=archive, spark_master=spark_master)
     if settings.archive is None:

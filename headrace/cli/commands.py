@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import archiving, cluster, load, loadgen, queries, rebuild, serving, showing, state, verifying
+from headrace.cli import archiving, cluster, load, loadgen, queries, rebuild, serving, showing, verifying
 
 app = typer.Typer(
     name="headrace",
@@ -26,8 +26,8 @@ app.command()(verifying.verify)
 archiving.archive.command()(archiving.rebuild)
 app.command()(archiving.backup)
 app.command()(archiving.restore)
-app.command()(state.accept_loss)
-app.command()(state.acknowledge_loss)
+app.command()(rebuild.accept_loss)
+app.command()(rebuild.acknowledge_loss)
 app.add_typer(archiving.archive, name="archive")
 app.add_typer(showing.bench, name="bench")
 app.add_typer(loadgen.loadgen, name="loadgen")
@@ -35,7 +35,7 @@ for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
     app.command(rich_help_panel="Clusters")(part)
 app.command(rich_help_panel="Clusters")(rebuild.drain)
 app.command(rich_help_panel="Clusters")(rebuild.rebuild)
-app.command(rich_help_panel="Clusters")(state.state)
+app.command(rich_help_panel="Clusters")(rebuild.state)
 app.command(rich_help_panel="Clusters")(loadgen.drill)
 
 

@@ -13,7 +13,7 @@ from headrace import connect
 from headrace.cli.queries import Config, Url
 from headrace.cli.serving import SparkConf, SparkMaster
 from headrace.errors import BadRequest
-from headrace.loading.options import CHUNK_ROWS, NULLS, PATIENCE, SPARK_THRESHOLD, FileOptions, Format
+from headrace.loading.chunks import CHUNK_ROWS, NULLS, PATIENCE, SPARK_THRESHOLD, FileOptions, Format
 from headrace.loading.rejects import MOST
 from headrace.render import console
 from headrace.settings import load as load_settings

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from headrace.errors import HeadraceError
 from headrace.render import console
-from loadgen.pace.errors import LoadRunError
 from loadgen.pace.loop import Glimpse
 from loadgen.pace.point import Point
+from loadgen.peers.store import LoadRunError
 from loadgen.report import page
 from loadgen.running import LoadRun, RunOptions, RunResult
 

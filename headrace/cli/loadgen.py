@@ -206,7 +206,7 @@ def crud(rate: Rate = 200.0) -> Mapping[str, Any]:
 def _run(out: Path, **given: Any) -> None:
     """Late imports, as with the other commands that load more than a client."""
     running, telling = import_module("loadgen.running"), import_module("headrace.cli.load_telling")
-    options = replace(running.Options(workload=given["workload"], target=given["target"]), **given)
+    options = replace(running.RunOptions(workload=given["workload"], target=given["target"]), **given)
     result = telling.run(options, out)
     if result.cut:
         sys.exit(130)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from controller.cluster.state import ClusterState
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import opened, sealed
 from headrace.serving.listening import StartFailed
 from headrace.settings import CLUSTER_SHARDS, Settings
 from worker.belonging import deployment_of

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from controller.cluster.state import ClusterState
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import opened, sealed
 from headrace.errors import AlreadyExists, BadRequest, NotFound, StorageFailure
 from headrace.settings import Settings
 from zookeeper.kazoo_authority import KazooAuthority

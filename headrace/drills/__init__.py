@@ -5,10 +5,10 @@
     headrace drill worker-kill ─► running.py ─┬─ cluster.py   `headrace up` in a process of its own, its parts' numbers
                                               │               and `python -m loadgen.drills`: writes, reads, judgement
                                               ├─ stage.py     what the cluster says of itself, and when
-                                              └─ faults.py    kill -9, SIGSTOP …; links.py and partition.py where
-                                                   │            the fault is in the network
+                                              └─ faults.py    kill -9, SIGSTOP …; links.py where the fault is in
+                                                   │            the network
              catalogue.py  which drills there are  │
-             report.py     goals, JSON, picture ◄──┘
+             running.py    goals, JSON, picture ◄──┘
 
 The load knows nothing of the cluster but its address. The drill knows the processes by the numbers that the supervisor
 writes down, and asks ZooKeeper and ``/v1/status`` what the cluster has noticed. What a drill needs and this machine

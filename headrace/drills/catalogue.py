@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.drills import backup, disk_loss, faults, links, migration, partition
+from headrace.drills import backup, disk_loss, faults, links, migration
 from headrace.drills.cluster import ClusterShape, DrillCluster
 from headrace.drills.stage import DrillStage
 
@@ -96,9 +96,9 @@ DRILLS = {
         Drill(
             "partition",
             "cut a worker's network off, so that nothing it sends arrives",
-            partition.cut_off,
+            links.cut_off,
             _SILENT,
-            means=partition.means,
+            means=links.partition_means,
         ),
         Drill(
             "link-cut", "cut the connections between two workers for two seconds", links.cut, Goals(), means=links.means

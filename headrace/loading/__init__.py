@@ -8,7 +8,7 @@
 
 The rows of the files, in their order, are cut into numbered *chunks*, by what stands in the files alone. Each is posted
 as the write of that number in a stream whose name is a digest of the files and of what decides about rows and chunks
-(``running.py``). The server does every number once (``domains/store/streams.py``). So to go on after a crash is to run
+(``running.py``). The server does every number once (``domains/store/storage.py``). So to go on after a crash is to run
 the same command again: it asks the server for the last number, and begins behind it. There is no journal beside the
 files.
 
@@ -18,10 +18,9 @@ the chunk's number. What stands there of chunks that were not done is dropped wh
 ===================  =======================================================================================
 ``table.py``         the table to load into, which column of a file is which of it, and a row's values as the table's
 ``sources.py``       files of any kind as rows, in batches; what no reader can read is a row with its problem
-``by_spark.py``      the same where files are large and many: read and checked by Spark, in ``preparing.py``
-``chunks.py``        rows, cut
+``preparing.py``     the same where files are large and many: read and checked by Spark
+``chunks.py``        what the command line says about files, the errors, and rows cut into chunks
 ``rejects.py``       the file of rows that were set aside
-``options.py``       what the command line says, and the errors
 ``running.py``       all of it: the stream's name, posting chunks until they are done, progress
 ===================  =======================================================================================
 """

@@ -21,8 +21,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, TextIO
 
-from headrace.loading.chunks import Reject
-from headrace.loading.options import LoadError, TooManyRejects
+from headrace.loading.chunks import LoadError, Reject, TooManyRejects
 
 MOST = 1_000
 """Where ``--max-rejects`` does not say otherwise: more of them mean that the file is not what it was taken for."""

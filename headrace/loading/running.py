@@ -17,9 +17,19 @@ from typing import Any, TypeVar
 from headrace_client.connection import Connection
 
 from headrace.errors import ConnectionFailed, LimitExceeded, Overloaded, ReadTimeout, RowsRefused, Unavailable
-from headrace.loading.by_spark import PreparedChunks
-from headrace.loading.chunks import CheckedRows, Ready, Reject, SourceRow, cut
-from headrace.loading.options import CHUNK_BYTES, PATIENCE, SPARK_THRESHOLD, FileOptions, LoadError
+from headrace.loading.chunks import (
+    CHUNK_BYTES,
+    PATIENCE,
+    SPARK_THRESHOLD,
+    CheckedRows,
+    FileOptions,
+    LoadError,
+    Ready,
+    Reject,
+    SourceRow,
+    cut,
+)
+from headrace.loading.preparing import PreparedChunks
 from headrace.loading.rejects import MOST, Rejects, shown
 from headrace.loading.sources import FileSources, format_of
 from headrace.loading.table import Checker, Columns, read_table

@@ -25,8 +25,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from headrace.loading.chunks import SourceRow
-from headrace.loading.options import FileOptions, Format, LoadError
+from headrace.loading.chunks import FileOptions, Format, LoadError, SourceRow
 from headrace.loading.table import Columns
 
 BLOCK_BYTES = 4 * 2**20

@@ -14,8 +14,7 @@ from headrace_client.results import Record
 from domains.language.coercion import coercer
 from domains.language.types import Kind, SqlType
 from headrace.errors import NotFound, TypeViolation
-from headrace.loading.chunks import CheckedRows, Ready, Reject, SourceRow
-from headrace.loading.options import FileOptions, LoadError
+from headrace.loading.chunks import CheckedRows, FileOptions, LoadError, Ready, Reject, SourceRow
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
 from migrations.recipe import RecipeEntry

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,11 +25,216 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from loadgen.bench import servers, table
-from loadgen.pace.errors import LoadRunError
+from loadgen.bench import servers
+from loadgen.peers.store import LoadRunError
+
+# The rounds' JSONs as the table of ``docs/benchmarks.md``, and the pictures beside it.
+#
+# The page has prose that people write and one part that is written here, between two marks; pictures go to ``img/``.
+
+BEGIN = "<!-- written by make bench-peers: begin -->"
+END = "<!-- written by make bench-peers: end -->"
+DRAWN_WITHIN = 120
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A round's turns, by the one with the median of the sustained rates."""
+
+    result: Result
+    half: Result | None
+    cold: Result | None
+    cpu_ms: float | None
+    """Server CPU each at the highest sustained rate: the median of the turns."""
+    rates: tuple[float, ...]
+    """The sustained rate of each turn, 0 for none."""
+
+
+def read(out: Path) -> dict[str, Measured]:
+    """By the round's name, in the order in which they were first measured."""
+    turns: dict[str, list[Path]] = {}
+    for path in sorted(out.glob("*/*.json"), key=lambda path: path.stat().st_mtime):
+        if not path.stem.endswith(("-half", "-cold")):
+            turns.setdefault(path.stem, []).append(path)
+    return {name: _median_turn(paths) for name, paths in turns.items()}
+
+
+def _median_turn(paths: Sequence[Path]) -> Measured:
+    def load(path: Path) -> Result | None:
+        return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+    loaded = [(path, json.loads(path.read_text("utf-8"))) for path in paths]
+    loaded.sort(key=lambda each: _rate(each[1]))
+    path, result = loaded[(len(loaded) - 1) // 2]
+    points = [best(each) or each["points"][-1] for _, each in loaded]
+    cpu = [each["server_cpu_ms_each"] for each in points if each["server_cpu_ms_each"] is not None]
+    half, cold = (load(path.with_name(f"{path.stem}-{kind}.json")) for kind in ("half", "cold"))
+    return Measured(result, half, cold, median(cpu) if cpu else None, tuple(_rate(each) for _, each in loaded))
+
+
+def _rate(result: Result) -> float:
+    point = best(result)
+    return float(point["offered"]) if point else 0.0
+
+
+def write(out: Path, docs: Path) -> None:
+    """Puts the table of all turns in ``out`` into ``docs/benchmarks.md``."""
+    measured = read(out)
+    if not measured:
+        print("nothing was measured, so nothing is written")
+        return
+    page = docs / "benchmarks.md"
+    text = page.read_text("utf-8")
+    before, rest = text.split(BEGIN, 1)
+    _, after = rest.split(END, 1)
+    pictures = _pictures({name: each.result for name, each in measured.items()}, docs / "img")
+    page.write_text(f"{before}{BEGIN}\n\n{report(measured, pictures)}\n{END}{after}", encoding="utf-8")
+    print(f"written: {page}")
+
+
+def report(measured: dict[str, Measured], pictures: Sequence[str]) -> str:
+    """Markdown: where and when, one table a workload, ratios, settings."""
+    results = {name: each.result for name, each in measured.items()}
+    turns = max(len(each.rates) for each in measured.values())
+    first = next(iter(results.values()))
+    machine = first["machine"]
+    dates = sorted(str(each["date"])[:10] for each in results.values())
+    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    parts = [
+        f"Measured {when} on {machine['cpus']} cores of {machine['processor']}, {machine['system']}, Python "
+        f"{machine['python']}; data scale {first['options']['data_scale']:g}, {first['options']['runtime']:g} s a "
+        f"rate; {f'medians of the turns, {turns} at most' if turns > 1 else 'one turn'}."
+    ]
+    for workload in dict.fromkeys(each["options"]["workload"] for each in results.values()):
+        own = {name: each for name, each in measured.items() if each.result["options"]["workload"] == workload}
+        parts += [f"### {workload}", _sustained(own)]
+        ratios = _ratios(own)
+        if ratios:
+            parts.append(ratios)
+    parts += [f"![{name}](img/{name}.svg)" for name in pictures]
+    parts += ["### Settings", _settings(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def best(result: Result) -> Result | None:
+    """The fastest point that was sustained."""
+    held = [each for each in result["points"] if each["sustained"]]
+    return max(held, key=lambda each: each["offered"]) if held else None
+
+
+def _sustained(measured: dict[str, Measured]) -> str:
+    unit = next(iter(measured.values())).result["unit"]
+    header = (
+        "round",
+        f"sustained {unit}/s",
+        "in the turns",
+        "server CPU ms each",
+        "p95 ms there",
+        "p95 ms at half",
+        "Story, Frontpage p95 at half",
+        "cold start s",
+        "largest RSS MB",
+        "generator CPU",
+        "remarks",
+    )
+    rows = []
+    for name, each in measured.items():
+        result, point = each.result, best(each.result)
+        shown = point or result["points"][-1]
+        at_half = each.half["points"][-1] if each.half else None
+        settled = each.cold["points"][-1]["settled_after_s"] if each.cold else None
+        kinds = at_half["kinds"] if at_half else {}
+        pages = ", ".join(f"{kinds[kind]['sojourn']['p95']:.1f}" for kind in ("Story", "Frontpage") if kind in kinds)
+        rows.append(
+            (
+                name,
+                f"{point['offered']:,.0f}" if point else "none",
+                " ".join(f"{rate:,.0f}" for rate in sorted(each.rates)),
+                "–" if each.cpu_ms is None else f"{each.cpu_ms:.3g}",
+                f"{shown['all']['sojourn']['p95']:.1f}",
+                f"{at_half['all']['sojourn']['p95']:.1f}" if at_half else "–",
+                pages or "–",
+                "–" if settled is None else f"{settled}",
+                f"{sum(server['resident_max'] for server in shown['servers']) / 1e6:,.0f}" if shown["servers"] else "–",
+                f"{shown['generator_cpu']:.0%}",
+                _remarks(result, shown),
+            )
+        )
+    return _markdown(header, rows)
+
+
+def _remarks(result: Result, point: Result) -> str:
+    told = []
+    busy = [each for each in result["points"] if any("bottleneck" in doubt for doubt in each["doubts"])]
+    if busy:
+        told.append("the generator was the limit above this")
+    part = point["notes"].get("stale_part")
+    if part is not None:
+        told.append(f"{part:.2%} of the cached reads were stale")
+    if result["cut"]:
+        told.append("ended early")
+    return "; ".join(told)
+
+
+def _ratios(measured: dict[str, Measured]) -> str:
+    """Each of Headrace's own rounds against each other one of its label: rate, and processor time each."""
+    rows = []
+    for name, each in measured.items():
+        for own_name, own in measured.items():
+            if _server(own) != "headrace" or _server(each) in ("null", "headrace") or _label(own) != _label(each):
+                continue
+            other, point = best(each.result), best(own.result)
+            if other is not None and point is not None:
+                cpu = f"{each.cpu_ms / own.cpu_ms:.2f}×" if own.cpu_ms and each.cpu_ms else "–"
+                rows.append((own_name, name, f"{point['offered'] / other['offered']:.2f}×", cpu))
+    return _markdown(("round", "against", "sustained rate", "server CPU each, less by"), rows) if rows else ""
+
+
+def _label(each: Measured) -> str:
+    return str(each.result["label"])
+
+
+def _server(each: Measured) -> str:
+    return str(each.result["name"]).split("-")[1]
+
+
+def _settings(results: dict[str, Result]) -> str:
+    rows = []
+    for name, result in results.items():
+        told = {key: value for key, value in result["target"].items() if key != "server"}
+        rows.append((name, result["target"]["server"], ", ".join(f"{key} {value}" for key, value in told.items())))
+    return _markdown(("round", "server", "settings"), rows)
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(header)} |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows])
+
+
+def _pictures(results: dict[str, Result], directory: Path) -> list[str]:
+    """One of throughput against latency a workload; the memory of Headrace's last point."""
+    directory.mkdir(parents=True, exist_ok=True)
+    made = []
+    for workload in dict.fromkeys(each["options"]["workload"] for each in results.values()):
+        own = [each for each in results.values() if each["options"]["workload"] == workload and each["points"]]
+        own.sort(key=lambda each: each["name"].split("-")[1] != "headrace")
+        with TemporaryDirectory() as scratch:
+            files = [Path(scratch, f"{number}.json") for number in range(len(own))]
+            for path, result in zip(files, own, strict=True):
+                path.write_text(json.dumps(result), encoding="utf-8")
+            command = [sys.executable, "-m", "loadgen.report.curves", scratch, *map(str, files)]
+            subprocess.run(command, check=True, timeout=DRAWN_WITHIN)
+            for kind in ("latency", "memory"):
+                shutil.copyfile(Path(scratch, f"{kind}.svg"), directory / f"{workload}-{kind}.svg")
+                made.append(f"{workload}-{kind}")
+    return made
+
 
 COLD_SECONDS = 30.0
 """The last third is taken for the steady state, so that one which comes after 10 s is seen."""
@@ -174,7 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except LoadRunError as error:
             failed = True
             print(f"{this.name}: {error}" + (f" ({error.hint})" if error.hint else ""), flush=True)
-    table.write(given.out, given.docs)
+    write(given.out, given.docs)
     return int(failed)
 
 

@@ -20,7 +20,7 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.request import urlopen
 
-from loadgen.pace.errors import LoadRunError
+from loadgen.peers.store import LoadRunError
 
 UP_WITHIN = 60.0
 DOWN_WITHIN = 60.0

@@ -6,8 +6,7 @@ demo, a load run, a test). Pages are asked of a target of ``loadgen.peers``, be 
 
 ::
 
-    shape.py ─ how many, how unequal ─┐
-    words.py ─ names, titles, texts ──┼─► data.py ─ (table, rows) ─► demo, load, tests
+    words.py ─ names, titles, texts ──┬─► data.py ─ (table, rows) ─► demo, load, tests
     margins.py ─ the small tables ────┘
     *.sql ─────────────────────────────► program.py ─ SQL text ────► demo, load, tests
 

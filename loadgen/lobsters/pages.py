@@ -16,8 +16,18 @@ from typing import Any
 
 from loadgen.lobsters import words
 from loadgen.lobsters.visits import Visit
-from loadgen.pace.errors import RequestFailed
-from loadgen.peers.store import Answer, Conflict, InsertRow, Lookup, PeerSession, Query, UpdateRow, all_of, first
+from loadgen.peers.store import (
+    Answer,
+    Conflict,
+    InsertRow,
+    Lookup,
+    PeerSession,
+    Query,
+    RequestFailed,
+    UpdateRow,
+    all_of,
+    first,
+)
 
 Page = Callable[[PeerSession, Visit], Awaitable[None]]
 

@@ -13,7 +13,7 @@ from loadgen.lobsters.counters import HandOptimisedPages
 from loadgen.lobsters.data import Data
 from loadgen.lobsters.pages import NaturalPages, Page
 from loadgen.lobsters.visits import Visit, Visits
-from loadgen.pace.jobs import Arrival
+from loadgen.pace.loop import Arrival
 from loadgen.peers.store import (
     Change,
     DeleteRow,

@@ -6,14 +6,12 @@ sending to the answer, and the *sojourn time*, from the arrival to the answer. W
 that waits for each answer counts one slow request; here everything that arrived meanwhile has its part of that second
 in its sojourn time::
 
-    arrivals.py ── due times ──► loop.py ── job ──► one of so many sessions ──► the target
-    (seeded, exponential)          │                                              ▲
-                                   │ due, begun, done                             │ CPU, memory
-                                   ▼                                              │
-                      latencies.py (histograms)   timeline.py (by the second)   processes.py
-                                   └─────────────────────┴────────► point.py ◄────┘
-                                                                      │  what was measured at one rate; is it valid?
-                                                       sweep.py ◄─────┘  the highest rate that is sustained
+    due times ──► loop.py ── job ──► one of so many sessions ──► the target
+    (seeded,         │                                              ▲
+    exponential)     │ due, begun, done                             │ CPU, memory
+                     ▼                                              │
+                 point.py: what was measured at one rate ◄─── processes.py
+                 (histograms, by the second); is it valid?
 
 A run knows its own cost too: its processor time, and how late it noticed arrivals. Where those say that the generator
 was the bottleneck, the point is not valid, whatever its numbers.

@@ -10,16 +10,49 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from time import perf_counter, process_time
+from typing import Protocol
 
-from loadgen.pace.errors import LoadRunError, RequestFailed
-from loadgen.pace.jobs import Arrival, Workload
 from loadgen.pace.point import Histogram, Latencies, Point, RequestKind, Timeline
 from loadgen.pace.processes import ProcessWatch
-from loadgen.peers.store import PeerSession, Target
+from loadgen.peers.store import LoadRunError, PeerSession, RequestFailed, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One arrival: a page, or a batch of requests that a client sends together."""
+
+    kind: str
+    act: Callable[[PeerSession], Awaitable[None]]
+    """Raises RequestFailed."""
+    count: int = 1
+    """Requests in it."""
+    gathered: float = 0.0
+    """Seconds over which those were gathered, until the arrival: their mean waiting is half of it."""
+
+
+class Workload(Protocol):
+    """A stream of jobs. The same seed gives the same stream."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def unit(self) -> str:
+        """The unit of a rate: pages, requests."""
+        ...
+
+    def begin(self, rate: float) -> float:
+        """Jobs a second for ``rate`` units a second; called before each point."""
+        ...
+
+    def draw(self, at: float) -> Arrival:
+        """The job that arrives ``at`` seconds after the start."""
+        ...
+
 
 # When requests arrive: a Poisson process out of a seed.
 

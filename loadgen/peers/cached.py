@@ -1,5 +1,5 @@
-"""Redis as a cache-aside in front of a database: what one would build instead of Headrace. One of the two modules that
-know the Redis client.
+"""Redis as a cache-aside in front of a database: what one would build instead of Headrace. The one
+module that knows the Redis client.
 
 A look-up is split into *entries*: one for its values, or, where it has an IN list, one for each element. A round asks
 for all entries of all its look-ups with one MGET; what is missing is asked of the database and set. Whoever writes
@@ -16,7 +16,7 @@ goes on saying it.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
@@ -25,20 +25,116 @@ import orjson
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.sql import RowsAnswer
 from loadgen.peers.store import (
     Answer,
     Change,
+    InsertRow,
+    LoadRunError,
     Lookup,
     PeerServer,
     PeerSession,
     Program,
     Progress,
     Query,
+    RequestFailed,
     Target,
     in_rounds,
 )
+
+# Redis by itself, for the vote workload, keeps one number a story. It is the upper bound of a key-value store: a batch
+# of reads is one MGET, a batch of votes is as many INCRs in one pipeline. There are no rows, no titles, and nothing is
+# on disk.
+
+_PREFIX = "votes:"
+
+
+class CountingTarget:
+    name = "redis"
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        self.servers = (PeerServer(host, port, "redis-server"),)
+
+    async def describe(self) -> dict[str, str]:
+        client = self.client()
+        try:
+            version = str((await client.info("server"))["redis_version"])
+        except (RedisError, OSError) as error:
+            raise LoadRunError(
+                f"cannot reach Redis at {self.host}:{self.port}: {error}", hint="is it running?"
+            ) from error
+        finally:
+            await client.aclose()
+        return {"server": f"Redis {version}, MGET and INCR"}
+
+    async def check(self, program: Program, probe: Lookup | None) -> None:
+        if program.name != "vote":
+            raise LoadRunError(
+                f"Redis alone has no queries for {program.name}", hint="redis://host:port?behind=mysql://… is a cache"
+            )
+        session = await self.session()
+        found = None if probe is None else (await session.read([probe]))[0].rows()
+        await session.close()
+        if found == [{"votes": None}]:
+            raise LoadRunError("Redis holds less data than the run would ask for", hint="load it with --prime")
+
+    async def prime(
+        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
+    ) -> None:
+        session = await self.session()
+        done = 0
+        for table, rows in batches:
+            if table == "stories":
+                await session.client.mset({f"{_PREFIX}{row['id']}": 0 for row in rows})
+            else:
+                await session.write([InsertRow(table, rows)])
+            done += len(rows)
+            tell(table, done, total)
+        await session.close()
+
+    async def session(self) -> CountingSession:
+        return CountingSession(self.client())
+
+    async def close(self) -> None:
+        return None
+
+    def notes(self) -> dict[str, Any]:
+        return {}
+
+    def client(self) -> Any:
+        return redis.asyncio.Redis(host=self.host, port=self.port, single_connection_client=True)
+
+
+class CountingSession:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
+        try:
+            answers = [await self.client.mget([f"{_PREFIX}{story}" for story in each.values[0]]) for each in lookups]
+        except (RedisError, OSError) as error:
+            raise RequestFailed(type(error).__name__) from error
+        return [RowsAnswer([{"votes": value} for value in answer]) for answer in answers]
+
+    async def write(self, changes: Sequence[Change]) -> int:
+        pipeline = self.client.pipeline(transaction=False)
+        count = 0
+        for change in changes:
+            assert isinstance(change, InsertRow)
+            count += len(change.rows)
+            # Votes for one story in a batch are one command, as an application that gathers them would.
+            for story, votes in Counter(row["story_id"] for row in change.rows).items():
+                pipeline.incr(f"{_PREFIX}{story}", votes)
+        try:
+            await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise RequestFailed(type(error).__name__) from error
+        return count
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
 
 EXPIRES_S = 60
 """Seconds an entry lives: what the application does not invalidate is wrong for so long at most."""

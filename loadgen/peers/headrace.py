@@ -9,16 +9,17 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.store import (
     Change,
     Conflict,
     DeleteRow,
     InsertRow,
+    LoadRunError,
     Lookup,
     PeerServer,
     Program,
     Progress,
+    RequestFailed,
     UpdateRow,
     Upsert,
 )

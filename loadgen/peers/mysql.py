@@ -10,9 +10,20 @@ import asyncmy
 from asyncmy.cursors import Cursor, DictCursor
 from asyncmy.errors import Error, IntegrityError
 
-from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
-from loadgen.peers.store import Answer, Change, Conflict, Lookup, PeerServer, Program, Progress, Query, in_rounds
+from loadgen.peers.store import (
+    Answer,
+    Change,
+    Conflict,
+    LoadRunError,
+    Lookup,
+    PeerServer,
+    Program,
+    Progress,
+    Query,
+    RequestFailed,
+    in_rounds,
+)
 
 SETTINGS = (
     "innodb_flush_log_at_trx_commit",

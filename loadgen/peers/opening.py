@@ -8,9 +8,8 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from loadgen.pace.errors import LoadRunError
 from loadgen.peers.headrace import HeadraceTarget
-from loadgen.peers.store import Answer, Change, Lookup, PeerServer, Program, Progress, Target, in_rounds
+from loadgen.peers.store import Answer, Change, LoadRunError, Lookup, PeerServer, Program, Progress, Target, in_rounds
 
 # A target that answers at once, out of memory: what is left is the cost of the generator itself.
 #

@@ -14,9 +14,20 @@ from typing import Any
 
 import asyncpg
 
-from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
-from loadgen.peers.store import Answer, Change, Conflict, Lookup, PeerServer, Program, Progress, Query, in_rounds
+from loadgen.peers.store import (
+    Answer,
+    Change,
+    Conflict,
+    LoadRunError,
+    Lookup,
+    PeerServer,
+    Program,
+    Progress,
+    Query,
+    RequestFailed,
+    in_rounds,
+)
 
 SETTINGS = ("synchronous_commit", "fsync", "shared_buffers", "max_wal_size")
 AGAIN_MAX = 5

@@ -8,8 +8,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from loadgen.pace.errors import LoadRunError, RequestFailed
-from loadgen.peers.store import Change, DeleteRow, InsertRow, Lookup, Program, Query, Target, UpdateRow, Upsert
+from loadgen.peers.store import (
+    Change,
+    DeleteRow,
+    InsertRow,
+    LoadRunError,
+    Lookup,
+    Program,
+    Query,
+    RequestFailed,
+    Target,
+    UpdateRow,
+    Upsert,
+)
 
 SessionT = TypeVar("SessionT")
 

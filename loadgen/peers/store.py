@@ -16,7 +16,21 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 
-from loadgen.pace.errors import RequestFailed
+# An error of a whole load run is raised; an error of one request is counted.
+
+
+class LoadRunError(Exception):
+    """The run cannot begin or go on. ``hint`` says what to do."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class RequestFailed(Exception):
+    """One page was not answered as it should be. Counted by its text, so the text has no keys in it."""
+
 
 Progress = Callable[[str, int, int], None]
 """A table that is loaded, rows so far, rows in all."""

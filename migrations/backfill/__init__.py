@@ -14,12 +14,8 @@ out, and has the log after P followed, is the controller.
 
 ==============  ================================================================================================
 ``job``         what is to be done, as a value: stages, tasks, tables and their positions; and what came out
-``stages``      from a dataflow's new nodes to tasks
-``pruning``     which columns of a table a task reads
+``stages``      from a dataflow's new nodes to tasks, and which columns of a table each reads
 ``task``        one task run: tables and links in, states and links out
-``frames``      how a state lies in a file
 ``runner``      the protocol of who runs a job
-``threshold``   when it is worth it
-``in_process``  all stages in this process, over rows that are at hand: for tests, and to compare with
 ==============  ================================================================================================
 """

@@ -13,7 +13,7 @@
 A domain is in a later stage again where what it sends comes back to it (a → b → a): it then computes all that it needs
 anew, and only what it had not given before comes out. So no task ever waits for another one.
 
-Rows between tasks and states in files are *blocks* (``domains/archive/blocks.py``).
+Rows between tasks and states in files are *blocks* (``domains/archive/rows.py``).
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from domains.archive.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_block
 from domains.archive.manifest import check_rows
+from domains.archive.rows import BLOCK_ITEMS, blocks_of, decode_block, encode_block
 from domains.engine.control import perform
 from domains.engine.domain import Domain, Step
 from domains.engine.forward import ForwardPass

@@ -10,8 +10,8 @@ from domains.language.expressions import Constant
 from domains.language.types import Value
 from migrations.catalog import Catalog
 from migrations.parse.reading import Parsed, exp, parse, text_of
-from migrations.query.constant import constant_select, reads_nothing
 from migrations.query.expressions.scalar import Setting
+from migrations.query.select import constant_select, reads_nothing
 from migrations.statements import dml, show
 from migrations.statements.constants import (
     Argument,

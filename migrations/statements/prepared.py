@@ -22,8 +22,8 @@ from migrations.catalog import Catalog
 from migrations.parse.reading import Parsed, exp
 from migrations.query.expressions.scalar import conjuncts
 from migrations.query.expressions.scope import Scope
-from migrations.statements.access import access
 from migrations.statements.constants import coerced, constant_of, count_placeholders, parameter, placeholders, scalars
+from migrations.statements.dml import access
 from migrations.statements.interpret import interpret_one, split
 from migrations.statements.names import column_position
 from migrations.statements.statement import Statement, WriteStatement

@@ -15,10 +15,10 @@ from domains.language.expressions import Expression
 from domains.language.functions import call
 from domains.language.types import Row, Value
 from migrations.parse.reading import exp, text_of
-from migrations.query.constant import reads_nothing
 from migrations.query.expressions import literals
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
+from migrations.query.select import reads_nothing
 from migrations.statements.constants import constant_of, placeholders
 from migrations.statements.statement import SelectStatement
 

@@ -14,7 +14,7 @@ from api.lookups.lookups import LookupCalls
 from controller.embedded.local import LocalDeployment
 from controller.lookups.binding import Binding
 from worker.reader_map import ReaderSnapshot
-from worker.reader_map.access_reporter import HITS_PER_MISS
+from worker.reader_map.lookup import HITS_PER_MISS
 
 
 @pytest.fixture

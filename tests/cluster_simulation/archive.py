@@ -20,7 +20,7 @@ from domains.plan.packets import Clock
 from domains.store.storage import added_values
 from tests.cluster_simulation.storage import CrashStore
 from worker.archive.options import ArchiveOptions, ArchivePass
-from worker.protocol.schema_version import version_of
+from worker.protocol.messages import version_of
 
 if TYPE_CHECKING:
     from random import Random

@@ -17,10 +17,10 @@ from controller.migrating.bulk.job_files import STAGING, id_of
 from domains.errors import StorageFailure, Unavailable
 from domains.language.types import Delta, TableSchema
 from domains.plan.sharding import base_shard, table_of
-from migrations.backfill.in_process import run_locally
 from migrations.backfill.job import BulkJob, Folding, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 from tests.cluster_simulation.archive import URL, Manifest, Part, SimulatedArchive
+from tests.migrations.backfill.in_process import run_locally
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster import Cluster

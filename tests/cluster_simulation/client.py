@@ -25,8 +25,7 @@ from tests.campaign.planned import NOW
 from tests.campaign.simulated import keys_of, rows_of
 from tests.cluster_simulation.loop import Process
 from tests.shard_of_key import shard_of_key
-from worker.protocol.messages import EvictRequest, Pages, ReadRequest, Role, WriteRequest
-from worker.protocol.schema_version import version_of
+from worker.protocol.messages import EvictRequest, Pages, ReadRequest, Role, WriteRequest, version_of
 from worker.reader_map import BoundLookup
 from worker.wire import greeting
 from zookeeper.errors import AuthorityError

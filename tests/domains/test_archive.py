@@ -18,10 +18,10 @@ from domains.archive.manifest import (
     manifest_from_json,
     manifest_to_json,
     padding,
+    sealed,
     shard_directory,
 )
 from domains.archive.rows import archived_names, archiver_of, arrow_type_of, restorer_of
-from domains.archive.sealed import sealed
 from domains.language.types import BIGINT, DATE, DATETIME, Kind, SqlType, TableColumn, TableSchema
 
 SCHEMA = TableSchema("votes", (TableColumn("story_id", BIGINT), TableColumn("user_id", BIGINT)))

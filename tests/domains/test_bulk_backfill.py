@@ -9,17 +9,17 @@ from itertools import pairwise, product
 
 import pytest
 
-from domains.archive.blocks import BLOCK_ITEMS, blocks_of, decode_block, encode_block
+from domains.archive.rows import BLOCK_ITEMS, blocks_of, decode_block, encode_block
 from domains.engine.control import perform
 from domains.engine.lifecycle.life import TRANSITIONS, Life, LifeCycle
 from domains.engine.lifecycle.replay import Later, Replay, exported, load, rows_of_state
 from domains.language.types import Row
 from domains.plan.commands import Activate, AddNodes, Feed, Follow, LoadState, StartReplay
 from domains.plan.graph import Aggregate
-from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import stages_of
 from migrations.flow.plan import MigrationPlan
 from tests.domains.graphs import Flow, aggregate, count
+from tests.migrations.backfill.in_process import run_locally
 
 
 class Bulk:

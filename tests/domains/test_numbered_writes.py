@@ -24,7 +24,7 @@ from domains.plan.packets import (
     Write,
     Written,
 )
-from domains.store import streams
+from domains.store import storage
 from domains.store.memory_store import MemoryStore
 from tests.cluster_simulation.storage import CrashStore
 
@@ -113,7 +113,7 @@ def test_a_stream_is_forgotten_by_number_0_and_with_its_table() -> None:
 
 
 def test_no_stream_is_forgotten_to_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "STREAMS_MAX", 3)
+    monkeypatch.setattr(storage, "STREAMS_MAX", 3)
     shard = Shard()
     for stream in "abc":
         assert isinstance(shard.write(1, stream=stream), Written)
@@ -128,7 +128,7 @@ def test_no_stream_is_forgotten_to_make_room(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("name", ["", "x" * 129, "a/b", "a\nb"])
 def test_names_of_streams(name: str) -> None:
     with pytest.raises(BadRequest):
-        streams.check_name(name)
+        storage.check_name(name)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import opened, sealed
 
 DOCUMENT = {"pid": 4711, "names": ["a", "ä"], "of": {"x": None, "y": 2.5}, "long": "text " * 20}
 

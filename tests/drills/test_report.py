@@ -12,8 +12,7 @@ import pytest
 
 from headrace.drills.catalogue import DRILLS
 from headrace.drills.cluster import ClusterShape, DrillCluster, missing, placement, uneven
-from headrace.drills.report import DrillResult, result_of
-from headrace.drills.running import _progress
+from headrace.drills.running import DrillResult, _progress, result_of
 from headrace.drills.stage import DrillStage, Observer
 from loadgen.drills.analysis import Fault
 from loadgen.drills.ledger import Record

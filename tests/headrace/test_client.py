@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 from fake_deployment import FakeDeployment
-from headrace_client import calls, references
+from headrace_client import calls, encoding
 from headrace_client.calls import read_answer
 from headrace_client.connection import Connection
 from headrace_client.encoding import to_json, to_text
@@ -81,7 +81,7 @@ def test_view(db: Connection) -> None:
         [("StoriesWithVC", [2, 9]), ("ByIds", []), ("StoriesWithVC", [{"id": 1}])], token=written.token
     )
     assert [[[row["id"] for row in page] for page in pages] for pages in several] == [[[2], []], [], [[1]]]
-    first_of, of_all, of_each = (make(0, "id") for make in (references.first, references.all_of, references.each))
+    first_of, of_all, of_each = (make(0, "id") for make in (encoding.first, encoding.all_of, encoding.each))
     referring = db.lookups([("StoriesWithVC", [2, 1]), ("ByIds", [[of_all]]), ("StoriesWithVC", [of_each, [first_of]])])
     assert [[[row["id"] for row in page] for page in pages] for pages in referring[2:]] == [[[2], [1], [2]]]
     assert sorted(row["id"] for row in referring[1][0]) == [1, 2]
@@ -350,7 +350,7 @@ def test_reads_have_pythons_types(where: str, shared: Callable[[str], str], tmp_
         for token in (written.token, None, None):
             assert view.lookup(id=1, token=token) == [bill]
             assert view.lookup_many([2, 1, [1]], token=token) == [[], [bill], [bill]]
-            at = [references.first(1, "at")]
+            at = [encoding.first(1, "at")]
             several = db.lookups([("Ids", [[]]), ("BillsById", [1, 2]), ("DueAt", [at, bill["at"]])], token=token)
             assert several == [[[{"id": 1}]], [[bill], []], [[{"id": 1, "due": date(2026, 1, 31)}]] * 2]
         assert view.lookup(id=None) == []
@@ -420,7 +420,7 @@ def test_bytes_for_a_column_of_text_are_utf_8_or_an_error(tmp_path: Path) -> Non
         by_name, found = db.view("ByName"), [{"name": "café"}]
         assert by_name.lookup(name=b"caf\xc3\xa9") == by_name.lookup(name="café") == found
         assert by_name.lookup_many([[b"caf\xc3\xa9"], {"name": b"tea"}]) == [found, []]
-        assert db.lookups([("ByName", [[b"caf\xc3\xa9"]]), ("ByName", [[references.first(0, "name")], [b"tea"]])]) == [
+        assert db.lookups([("ByName", [[b"caf\xc3\xa9"]]), ("ByName", [[encoding.first(0, "name")], [b"tea"]])]) == [
             [found],
             [found, []],
         ]

@@ -19,7 +19,7 @@ from headrace import embedded
 from headrace.embedding import Embedded
 from headrace.errors import ConnectionFailed, NotFound
 from headrace.loading import running
-from headrace.loading.options import FileOptions, LoadError, TooManyRejects
+from headrace.loading.chunks import FileOptions, LoadError, TooManyRejects
 from headrace.loading.running import LoadProgress, LoadRequest, load
 
 SCHEMA = """

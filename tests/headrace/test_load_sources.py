@@ -18,8 +18,7 @@ import pytest
 
 from domains.language.types import BIGINT, TEXT
 from headrace.loading import chunks, sources
-from headrace.loading.chunks import Reject, SourceRow, cut
-from headrace.loading.options import FileOptions, LoadError, TooManyRejects
+from headrace.loading.chunks import FileOptions, LoadError, Reject, SourceRow, TooManyRejects, cut
 from headrace.loading.rejects import Rejects, shown
 from headrace.loading.running import stream_of
 from headrace.loading.sources import FileSources

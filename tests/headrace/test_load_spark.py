@@ -12,8 +12,8 @@ import pytest
 
 from headrace import embedded
 from headrace.embedding import Embedded
-from headrace.loading import by_spark
-from headrace.loading.options import FileOptions, LoadError
+from headrace.loading import preparing
+from headrace.loading.chunks import FileOptions, LoadError
 from headrace.loading.preparing import item, prepare, prepared
 from headrace.loading.running import LoadProgress, LoadRequest, load
 from headrace.loading.table import read_table
@@ -145,7 +145,7 @@ class JobHere:
 def test_a_file_that_cannot_be_loaded_ends_it_by_name(
     db: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_spark, "SparkJob", JobHere)
+    monkeypatch.setattr(preparing, "SparkJob", JobHere)
     wrong = tmp_path / "wrong.csv"
     wrong.write_text("idd\n1\n")
     files = [*files_in(tmp_path), wrong]
@@ -163,7 +163,7 @@ def test_without_java_files_are_read_here(db: Embedded, tmp_path: Path, monkeypa
     def unavailable(*_: Any) -> Any:
         raise SparkUnavailable("there is no Java", hint="install it")
 
-    monkeypatch.setattr(by_spark, "SparkJob", unavailable)
+    monkeypatch.setattr(preparing, "SparkJob", unavailable)
     notes: list[str] = []
     ended = load(db, request(tmp_path, "bad.jsonl", spark_threshold=1), lambda progress: notes.append(progress.note))
     assert (ended.rows, ended.by_spark) == (FILES * (ROWS - 7), False)

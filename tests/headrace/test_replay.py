@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 from serving_process import ROOT
 
-from headrace.bench.replaying.data import ready
-from headrace.bench.replaying.measuring import WAYS, ReplayFigures, ReplayMethod, Used, run, tables
+from headrace.bench.replaying.measuring import WAYS, ReplayFigures, ReplayMethod, Used, ready, run, tables
 from headrace.errors import BadRequest
 from headrace.settings import Settings
 from migrations.backfill.spark.settings import SparkSettings

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from loadgen.pace.jobs import Arrival
+from loadgen.pace.loop import Arrival
 from loadgen.peers.opening import NullSession, NullTarget
 from loadgen.peers.store import Change, Lookup, PeerSession, in_rounds
 from tests.cluster_simulation.loop import VirtualLoop

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from loadgen.bench import rounds, table
+from loadgen.bench import rounds
 from loadgen.bench.rounds import ROUNDS, BenchRound
-from loadgen.pace.errors import LoadRunError
 from loadgen.pace.point import Point, RequestKind, Times
 from loadgen.pace.processes import Memory, ServerUse
+from loadgen.peers.store import LoadRunError
 from loadgen.running import RunOptions, RunResult
 
-PAGE = f"# Benchmarks\n\nbefore\n\n{table.BEGIN}\nold\n{table.END}\n\nafter\n"
+PAGE = f"# Benchmarks\n\nbefore\n\n{rounds.BEGIN}\nold\n{rounds.END}\n\nafter\n"
 
 
 def result(workload: str, rate: float, cpu_s: float, **notes: Any) -> RunResult:
@@ -72,7 +72,7 @@ def measured(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_the_table_is_written_between_its_marks(measured: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     out, docs = measured
-    table.write(out, docs)
+    rounds.write(out, docs)
     text = (docs / "benchmarks.md").read_text()
     assert text.startswith("# Benchmarks\n\nbefore\n")
     assert text.endswith("after\n")
@@ -89,14 +89,14 @@ def test_the_table_is_written_between_its_marks(measured: tuple[Path, Path], mon
         assert f"(img/{picture}.svg)" in text
         assert (docs / "img" / f"{picture}.svg").read_text().startswith("<?xml")
     once, drawn = text, re.findall(r"\(img/(.*)\.svg\)", text)
-    monkeypatch.setattr(table, "_pictures", lambda results, folder: drawn)
-    table.write(out, docs)
+    monkeypatch.setattr(rounds, "_pictures", lambda results, folder: drawn)
+    rounds.write(out, docs)
     assert (docs / "benchmarks.md").read_text() == once
 
 
 def test_without_results_nothing_is_touched(tmp_path: Path) -> None:
     (tmp_path / "benchmarks.md").write_text(PAGE)
-    table.write(tmp_path / "none", tmp_path)
+    rounds.write(tmp_path / "none", tmp_path)
     assert (tmp_path / "benchmarks.md").read_text() == PAGE
 
 
@@ -117,7 +117,7 @@ def test_a_round_measures_and_is_not_measured_again(tmp_path: Path, capfd: pytes
     with patched.context() as patch:
         patch.setattr(rounds, "ROUNDS", (this,))
         patch.setattr(rounds, "measure", _quick)
-        patch.setattr(table, "_pictures", lambda results, folder: [])
+        patch.setattr(rounds, "_pictures", lambda results, folder: [])
         arguments = ["--out", str(out), "--docs", str(docs), "--data-scale", "0.01", "--runtime", "0.5", "--turns", "1"]
         assert rounds.main(arguments) == 0
         assert rounds.main(arguments) == 0

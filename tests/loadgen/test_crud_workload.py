@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from loadgen.crud import workload
-from loadgen.crud.workload import CrudWorkload
+from loadgen import crud
+from loadgen.crud import CrudWorkload
 from loadgen.peers.store import Change, UpdateRow
 
 
@@ -24,7 +24,7 @@ class Heard:
 
 
 async def titles(moment: float, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    monkeypatch.setattr(workload.time, "time", lambda: moment)
+    monkeypatch.setattr(crud.time, "time", lambda: moment)
     run, heard = CrudWorkload(seed=1), Heard()
     for _ in range(20):
         await run._act("Change", 0.0)(heard)  # type: ignore[arg-type]

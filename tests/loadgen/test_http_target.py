@@ -9,10 +9,19 @@ import pytest
 from load_targets import HttpStub, SilentTeller
 
 from loadgen.lobsters.workload import natural
-from loadgen.pace.errors import LoadRunError, RequestFailed
 from loadgen.peers.headrace import HeadraceConnection, HeadraceTarget, request
 from loadgen.peers.opening import open_target
-from loadgen.peers.store import Conflict, InsertRow, Lookup, Program, Query, UpdateRow, parse_queries
+from loadgen.peers.store import (
+    Conflict,
+    InsertRow,
+    LoadRunError,
+    Lookup,
+    Program,
+    Query,
+    RequestFailed,
+    UpdateRow,
+    parse_queries,
+)
 from loadgen.running import LoadRun, RunOptions
 
 QUERY = Query.parse("votes_of", "SELECT id FROM votes WHERE user_id = ? AND story_id IN (?)")

@@ -13,9 +13,8 @@ from loadgen.lobsters.pages import NaturalPages, follow, voted
 from loadgen.lobsters.visits import FIRST_FREE, MAKING, MIX, Visit, Visits
 from loadgen.lobsters.words import story_short_id
 from loadgen.lobsters.workload import LobstersWorkload, natural, rate_of
-from loadgen.pace.errors import RequestFailed
 from loadgen.peers.opening import NullAnswer, NullSession
-from loadgen.peers.store import Conflict, InsertRow, Lookup, UpdateRow
+from loadgen.peers.store import Conflict, InsertRow, Lookup, RequestFailed, UpdateRow
 
 SCALE = 0.02
 VISIT = Visit("Story", user=3, story=5, comment=9, fresh=FIRST_FREE + 1, now="2018-04-20 00:00:01")

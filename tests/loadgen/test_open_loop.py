@@ -10,10 +10,9 @@ from random import Random
 import pytest
 from load_targets import OneKind, SwitchedTarget, in_virtual_time
 
-from loadgen.pace.errors import RequestFailed
-from loadgen.pace.jobs import Arrival, Workload
-from loadgen.pace.loop import LoadPace, OpenLoop, arrivals
+from loadgen.pace.loop import Arrival, LoadPace, OpenLoop, Workload, arrivals
 from loadgen.pace.point import Histogram, Latencies, Point, RequestKind, Timeline, Times, settled_after
+from loadgen.peers.store import RequestFailed
 from loadgen.running import RESOLUTION, highest_sustained, sweep
 
 

@@ -15,13 +15,12 @@ from loadgen.lobsters.counters import HandOptimisedPages, hotness_of
 from loadgen.lobsters.visits import FIRST_FREE, MIX, Visit
 from loadgen.lobsters.words import comment_short_id, story_short_id
 from loadgen.lobsters.workload import hand_optimised, natural, touched
-from loadgen.pace.errors import LoadRunError
 from loadgen.peers import mysql, postgres
 from loadgen.peers.cached import CachedTarget, _narrowed, _split, entries_of, list_column
 from loadgen.peers.headrace import _upserted
 from loadgen.peers.opening import NullAnswer, open_target
 from loadgen.peers.sql import changed_rows, statements
-from loadgen.peers.store import DeleteRow, InsertRow, Lookup, Query, UpdateRow, Upsert
+from loadgen.peers.store import DeleteRow, InsertRow, LoadRunError, Lookup, Query, UpdateRow, Upsert
 
 QUERY = Query.parse("votes_of", "SELECT story_id, `vote` FROM votes WHERE user_id = ? AND story_id IN (?)")
 VISIT = Visit("Story", user=3, story=5, comment=9, fresh=FIRST_FREE + 1, now="2018-04-20 00:00:01")

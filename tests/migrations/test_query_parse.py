@@ -10,9 +10,9 @@ from domains.errors import SqlError, SqlSyntaxError, UnknownName
 from domains.language.types import BIGINT, TableColumn, TableSchema
 from migrations.catalog import Catalog, names_read
 from migrations.parse.reading import exp, parse, parse_select, position, quote
-from migrations.query.constant import constant_select, reads_nothing
 from migrations.query.expressions.literals import text
 from migrations.query.expressions.scalar import Setting
+from migrations.query.select import constant_select, reads_nothing
 from tests.migrations.oracle import catalog, with_view
 
 LISTING = """

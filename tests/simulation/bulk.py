@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from domains.archive.blocks import blocks_of, decode_block, encode_block
+from domains.archive.rows import blocks_of, decode_block, encode_block
 from domains.language.types import Delta, TableSchema
 from domains.plan.commands import Activate, AddNodes, Command, Feed, Follow, LoadState, RemoveNodes, StartReplay
 from domains.plan.graph import DomainIndex
 from domains.plan.sharding import table_of
-from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import bases_fed, bulk_domains, stages_of
 from migrations.flow.dataflow import Dataflow
 from migrations.flow.plan import MigrationPlan, PlanStep
+from tests.migrations.backfill.in_process import run_locally
 from tests.simulation.simulation import Simulation
 
 

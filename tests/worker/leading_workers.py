@@ -32,8 +32,8 @@ from worker.protocol.messages import (
     Report,
     Role,
     WriteRequest,
+    version_of,
 )
-from worker.protocol.schema_version import version_of
 from worker.reader_map import BoundLookup
 from worker.service.process import Worker, running
 from worker.wire import Connection, connect, greeting

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import opened, sealed
 from domains.errors import StorageFailure
 from domains.language.types import BIGINT, TableColumn, TableSchema
 from worker.service import shards

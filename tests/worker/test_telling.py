@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domains.language.types import Row
-from worker.reader_map.access_reporter import HITS_PER_MISS, OWED, TOLD, AccessReporter
+from worker.reader_map.lookup import HITS_PER_MISS, OWED, TOLD, AccessReporter
 
 
 def keys(*values: int) -> list[Row]:

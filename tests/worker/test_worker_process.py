@@ -44,9 +44,9 @@ from worker.protocol.messages import (
     TouchRequest,
     WorkerReport,
     WriteRequest,
+    version_of,
 )
 from worker.protocol.operations import FlushDomain, LinkRequest
-from worker.protocol.schema_version import version_of
 from worker.reader_map import BoundLookup
 from worker.service.process import running
 from worker.service.shards import Shard, read_owner

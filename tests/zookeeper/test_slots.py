@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from zookeeper import slots
-from zookeeper.authority import LocalAuthority, go_on_without, stored_state
+from zookeeper.authority import SLOT, LocalAuthority, Slots, go_on_without, stored_state
 from zookeeper.errors import SlotsDamaged
-from zookeeper.slots import SLOT, Slots
 
 
 @pytest.fixture
@@ -44,8 +42,8 @@ async def test_a_torn_write_leaves_the_state_before_it(path: Path, monkeypatch: 
     await write(path, b"one", b"two " * 300, b"three " * 100)
     images, overwrite = [file.read_bytes()], Slots._overwrite
 
-    def photographed(slots: Slots, number: int, data: bytes) -> None:
-        overwrite(slots, number, data)
+    def photographed(authority: Slots, number: int, data: bytes) -> None:
+        overwrite(authority, number, data)
         images.append(file.read_bytes())
 
     monkeypatch.setattr(Slots, "_overwrite", photographed)
@@ -116,7 +114,7 @@ async def test_a_sync_that_fails_loses_nothing_that_was_acknowledged(
     def fails(_: int) -> None:
         raise OSError(5, "Input/output error")
 
-    for module, name in ((slots, "_sync"), (slots.os, "fsync")):
+    for module, name in ((authority, "_sync"), (authority.os, "fsync")):
         with monkeypatch.context() as patching:
             patching.setattr(module, name, fails)
             with pytest.raises(OSError, match="Input/output"):
@@ -189,8 +187,8 @@ async def test_what_is_in_one_slot_only_is_in_both_once_it_was_read(
     file = path.with_suffix(".slots")
     authority, overwrite = await write(path, b"one", b"two"), Slots._overwrite
 
-    def once(slots: Slots, number: int, data: bytes) -> None:
-        overwrite(slots, number, data)
+    def once(authority: Slots, number: int, data: bytes) -> None:
+        overwrite(authority, number, data)
         raise OSError(5, "the crash")
 
     with monkeypatch.context() as patching:

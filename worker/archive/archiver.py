@@ -39,7 +39,7 @@ from worker.archive.shard import ShardArchive
 from worker.archive.tidying import Tidying
 from worker.dataflow.hosted_domain import HostedDomain
 from worker.dataflow.thread import DataflowThread
-from worker.protocol.schema_version import version_of
+from worker.protocol.messages import version_of
 from worker.rocks.cut import TableCut
 from worker.rocks.store import RocksStore
 

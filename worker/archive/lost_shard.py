@@ -30,8 +30,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from domains.archive.manifest import ArchiveError, ShardManifest, check_rows
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import ArchiveError, ShardManifest, check_rows, opened, sealed
 from domains.engine.clock import latest
 from domains.errors import StorageFailure
 from domains.language.types import Delta, TableSchema

@@ -51,7 +51,7 @@ class ArchivePass:
     identities: dict[str, str]
     """Of the table that each base shard was part of."""
     schemas: dict[str, int]
-    """The number of the schema that each had (``worker/protocol/schema_version.py``)."""
+    """The number of the schema that each had (``worker/protocol/messages.py``)."""
     time: str
     recipe: str | None = None
     """The one at the cut, where this process is the whole deployment."""

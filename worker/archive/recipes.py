@@ -33,8 +33,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from domains.archive.manifest import ArchiveFenced, ManifestDamaged
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import ArchiveFenced, ManifestDamaged, opened, sealed
 from domains.plan.packets import Clock
 from worker.archive.options import ArchivePass
 from worker.archive.place import Place, after, time_text

@@ -28,7 +28,7 @@ from domains.archive.rows import (
     arrow_type_of,
     restorer_of,
 )
-from domains.language.schema_json import schema_to_json
+from domains.language.json_rows import schema_to_json
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.graph import Columns
 from worker.archive.place import Place

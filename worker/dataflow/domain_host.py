@@ -49,8 +49,7 @@ from domains.store.storage import Store
 from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
 from worker.dataflow.hosted_domain import HostedDomain, HostedReaders, LinkCounters, Reception, TokenWait, TokenWaits
 from worker.dataflow.memory_limiter import Pressure, relieve
-from worker.protocol.messages import NotHere, StaleEpoch
-from worker.protocol.schema_version import version_of
+from worker.protocol.messages import NotHere, StaleEpoch, version_of
 
 _log = logging.getLogger("headrace.worker")
 

@@ -155,7 +155,7 @@ class ArchivePositions:
     """Of each base shard that is hosted here, the last archived position: all were cut at the same moment."""
     identities: dict[str, str] = field(default_factory=dict)
     schemas: dict[str, int] = field(default_factory=dict)
-    """The number of the schema that each was cut with (``schema_version.py``)."""
+    """The number of the schema that each was cut with (:func:`version_of`)."""
 
 
 @dataclass(frozen=True, slots=True)

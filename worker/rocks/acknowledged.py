@@ -46,7 +46,7 @@ from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import opened, sealed
 from domains.errors import StorageFailure
 from worker.rocks.database import in_use
 

@@ -81,7 +81,7 @@ def bag_place(content: bytes) -> bytes:
     return DIGEST + blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
-# The last numbers of a table's streams of writes (``domains/store/streams.py``), written with the step they belong
+# The last numbers of a table's streams of writes (``domains/store/storage.py``), written with the step they belong
 # to.
 
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import opened, sealed
 from domains.errors import StorageFailure
 from worker.rocks import layout
 from worker.rocks.acknowledged import FILE, TABLES, Acknowledged, AcknowledgedRecord

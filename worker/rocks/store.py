@@ -13,7 +13,7 @@ from secrets import token_hex
 from typing import Any
 
 from domains.errors import AlreadyExists, NotFound, StorageFailure
-from domains.language.schema_json import schema_from_json, value_from_json
+from domains.language.json_rows import schema_from_json, value_from_json
 from domains.language.types import Delta, TableSchema
 from domains.store.storage import DISK_RESERVE, CommitLost, declared_indexes
 from worker.rocks import layout

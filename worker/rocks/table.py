@@ -13,7 +13,7 @@ from typing import Any
 
 from domains.errors import StorageFailure
 from domains.language.encoding import Encoder, row_encoder, value_end
-from domains.language.schema_json import schema_to_json, value_to_json
+from domains.language.json_rows import schema_to_json, value_to_json
 from domains.language.types import Delta, Row, TableSchema, Value
 from domains.operators.state import row_weigher
 from domains.plan.deltas import at_most

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from domains.archive.sealed import opened, sealed
+from domains.archive.manifest import opened, sealed
 from domains.errors import StorageFailure
 from domains.store.storage import DISK_RESERVE
 from worker.embedded import shard_directory

@@ -26,7 +26,7 @@ What holds here, and is tested with connections that are cut at random:
 ``connection.py``   :class:`Connection` and :func:`connect`: requests, answers, notices, beats
 ``server.py``       :class:`WireServer` and :func:`serve`: the greeting, and who is refused
 ``streams.py``      :class:`OutboundStream` and :class:`Inbound`: a stream, without a socket
-``peers.py``        :class:`Peers`: the streams to and from all other workers; ``peer.py`` for one way out
+``peers.py``        :class:`Peers`: the streams to and from all other workers
 ``errors.py``       what can go wrong
 ==================  ============================================================================================
 """

@@ -3,8 +3,8 @@
 It stands alone: it needs httpx and nothing of the server, so that an application installs it beside whatever else it
 has. What a call sends and how its answer is read is written once, as a value (``calls.py``); the two connections only
 differ in how they carry it (``connection.py`` blocks, ``async_connection.py`` awaits). Look-ups of one request may
-refer to one another's answers (``references.py``), and values have Python's types (``typed.py``). What goes wrong is
-raised as one of ``errors.py``, the tree that the server raises, too; what both call a token is in ``tokens.py``.
+refer to one another's answers, and values have Python's types (both in ``encoding.py``). What goes wrong is raised as
+one of ``errors.py``, the tree that the server raises, too; what both call a token is in ``tokens.py``.
 
 ::
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace_client import errors
     from headrace_client.async_connection import AsyncConnection
     from headrace_client.connection import Connection
-    from headrace_client.references import all_of, each, first
+    from headrace_client.encoding import all_of, each, first
     from headrace_client.results import Column, Progress, Record, Result, Written
     from headrace_client.tokens import Token
 

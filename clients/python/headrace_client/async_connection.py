@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import httpx
 
-from headrace_client import calls, typed
+from headrace_client import calls, encoding
 from headrace_client.calls import Answer, Call, Key, Once, OnDuplicate, read_answer
 from headrace_client.errors import ConnectionFailed, ReadTimeout
 from headrace_client.results import Progress, Record, Result, Written
@@ -81,7 +81,7 @@ class AsyncConnection:
     ) -> list[list[list[Record]]]:
         """For each of several views its rows for each of its keys, in one request: ``[("v", [[1], [2]]), …]``.
 
-        A value may stand for values out of the answer of an earlier one of them: see ``headrace_client.references``."""
+        A value may stand for values out of the answer of an earlier one of them: see ``headrace_client.encoding``."""
         return await self.send(calls.lookups(wanted), token)
 
     def table(self, name: str) -> AsyncTable:
@@ -112,7 +112,7 @@ class AsyncConnection:
         headers = self._session.headers(call, token)
         with self._session.translated():
             response = await self._http.request(call.method, call.path, content=call.body, headers=headers)
-        types = "" if self._session.raw else response.headers.get(typed.HEADER, "")
+        types = "" if self._session.raw else response.headers.get(encoding.HEADER, "")
         answer = read_answer(call, response.status_code, response.content, types)
         self._session.remember(answer)
         return answer

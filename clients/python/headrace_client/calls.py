@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
-from headrace_client import typed
-from headrace_client.encoding import sql_value, to_json, to_text
+from headrace_client import encoding
+from headrace_client.encoding import Reference, sql_value, to_json, to_text
 from headrace_client.errors import BadRequest, ConnectionFailed, HeadraceError, rebuild
-from headrace_client.references import Reference
 from headrace_client.results import Archived, Column, Progress, Record, Result, Written
 from headrace_client.tokens import Token
 
@@ -170,7 +169,7 @@ def read_answer(call: Call[Answer], status: int, content: bytes, types: str = ""
         answer = json.loads(content)
         if status < 400:
             if types and call.views is not None:
-                typed.pages(call.views(answer), types)
+                encoding.pages(call.views(answer), types)
             return call.read(answer)
         error = rebuild(**answer["error"], status=status)
     except HeadraceError:
@@ -215,7 +214,7 @@ def _results(answer: Any, raw: bool) -> list[Result]:
     return [
         Result(
             tuple(Column(column["name"], column["type"]) for column in each["columns"]),
-            typed.rows([] if raw else [column["type"] for column in each["columns"]], each["rows"]),
+            encoding.rows([] if raw else [column["type"] for column in each["columns"]], each["rows"]),
             each["rows_affected"],
             Token(answer["token"]),
             each.get("first_id"),

@@ -23,7 +23,7 @@ from domains.errors import HeadraceError, Unavailable
 from domains.plan.packets import Clock
 from domains.plan.sharding import physical
 from migrations.backfill.runner import BulkRunner, Folder
-from migrations.backfill.threshold import SPARK_THRESHOLD
+from migrations.backfill.spark.settings import SPARK_THRESHOLD
 from migrations.change import BASES
 from worker.protocol.operations import ArchivePositions, ArchiveRequest, LogRelease
 from zookeeper.errors import AuthorityError

@@ -17,7 +17,7 @@ from domains.plan.graph import DomainIndex
 from domains.transitions import moved
 from migrations.backfill.job import JobProgress
 from migrations.backfill.runner import Folder
-from migrations.backfill.threshold import By
+from migrations.backfill.spark.settings import By
 from worker.protocol.operations import ArchivedShard
 
 WORKER = "worker"

@@ -41,7 +41,7 @@ from domains.language.types import TableSchema
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from migrations.backfill.job import JobProgress
-from migrations.backfill.threshold import By
+from migrations.backfill.spark.settings import By
 from worker.protocol.operations import ArchivedShard, ArchivedShardRequest, RebuildShard, RebuiltTable, ShardRebuilt
 
 LOOK_FIRST = 0.1

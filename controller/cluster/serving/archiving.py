@@ -25,8 +25,8 @@ from domains.errors import NotServed, StorageFailure, Unavailable
 from domains.plan.sharding import base_shard
 from migrations.flow.plan import State
 from worker.archive.options import ArchivePass
+from worker.protocol.messages import version_of
 from worker.protocol.operations import ArchivePositions, ArchiveRequest
-from worker.protocol.schema_version import version_of
 
 if TYPE_CHECKING:
     from controller.cluster.leader.port import LeaderPort

@@ -38,13 +38,14 @@ from headrace.bench.rebuilding.cluster import (
     OnDisks,
     Processes,
     ProcessUse,
+    Reads,
+    WaitingClient,
     answers,
     fill,
     on_disks,
     stories_of,
 )
-from headrace.bench.rebuilding.noticed import Reads, WaitingClient
-from headrace.bench.replaying.data import Tell, seldom
+from headrace.bench.replaying.measuring import Tell, seldom
 from headrace.cli.rebuild import Operation, leader_url
 from headrace.errors import BadRequest, ServerFault, Unavailable
 from headrace.render import console

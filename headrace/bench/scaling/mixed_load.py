@@ -24,8 +24,8 @@ from typing import Any
 
 import orjson
 
-from headrace.bench.client import get, post
 from headrace.bench.program import zipf
+from headrace.bench.reads import get, post
 
 STORIES = 10_000
 USERS = 1_000_000

@@ -6,7 +6,7 @@
                                               ├─ in which it wants them ─► run_task ─┬─► states: files, as they come
     blocks that earlier stages sent ──────────┘        (one partition a task)        └─► blocks for later stages
 
-What goes to a task are *blocks* (``domains/archive/blocks.py``): a row with the number of the task, the place of the
+What goes to a task are *blocks* (``domains/archive/rows.py``): a row with the number of the task, the place of the
 input or the table in the task's order, and the block's bytes. Spark sorts them by these two, on disk where there are
 many, and the task reads them as one tape from the beginning to the end; so what it holds is what ``task.py`` says, and
 no more.
@@ -32,8 +32,7 @@ from pyspark import Accumulator, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from domains.archive.blocks import BLOCK_ITEMS, decode_block, encode_block
-from domains.archive.rows import WEIGHT, restorer_of
+from domains.archive.rows import BLOCK_ITEMS, WEIGHT, decode_block, encode_block, restorer_of
 from domains.errors import HeadraceError
 from domains.language.types import Delta, Kind, SqlType
 from domains.plan.graph import Columns, NodeIndex

@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TextIO
 
+import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from migrations.backfill.spark.launching import PROGRESS
+from domains.errors import HeadraceError
+from migrations.backfill.spark.launching import PROGRESS, SparkFailed, error_of_code
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-import re
-from pathlib import Path
 
-import pyspark
-from pyspark.errors import PySparkException
-
-from domains.errors import HeadraceError
-from migrations.backfill.spark.launching import SparkFailed, error_of_code
 
 # What went wrong inside Spark, as an error of ours: the cause, not the hundred lines around it.
 #

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
+
+SPARK_THRESHOLD = 1_000_000
+"""Base rows. From about so many on Spark builds an aggregated view on two cores as soon as slices do: these take some
+20 µs of the worker's processor a row, in which others notice it; Spark begins with some twenty seconds for Java, and
+most of what follows is beside the worker. docs/performance.md, "Replay", has the figures."""
+
+By = Literal["auto", "spark", "worker"]
+"""Who folds the archive of lost shards, as an operator asks for it; ``auto`` goes by the threshold."""
+
 
 DRIVER_MEMORY = 1 * 2**30
 """Bytes of the driver's heap, which in local mode is the executors' too. What a job holds in it is one task's shuffle

@@ -35,7 +35,7 @@ from domains.archive.manifest import ArchiveError
 from domains.errors import BadRequest, HeadraceError
 from domains.language.encoding import encode_key
 from domains.language.functions.exact import rounded
-from domains.language.schema_json import schema_from_json
+from domains.language.json_rows import schema_from_json
 from domains.language.types import Kind, Row, SqlType, TableSchema, Value
 from migrations.backfill.spark.fold import as_relation, fold, own_clock, shards_at
 from migrations.backfill.spark.reporting import Reporter, StageWatch, error_of

@@ -26,10 +26,10 @@ from migrations.catalog import Catalog, ViewDefinition
 from migrations.parse.reading import exp, parse_select, refuse_unfaithful, text_of
 from migrations.query.expressions.literals import literal
 from migrations.query.expressions.scalar import conjuncts
-from migrations.query.hints import partial_by, without_hints
-from migrations.statements.access import exact_value
+from migrations.query.view import partial_by, without_hints
 from migrations.statements.adhoc.supply import KINDS, MIRRORED, SelectSources, WantedParameter, read_sources, wanted
 from migrations.statements.constants import Argument, placeholders
+from migrations.statements.dml import exact_value
 from migrations.statements.names import AD_HOC_PREFIX
 from migrations.statements.subqueries import literal_node
 

@@ -49,6 +49,7 @@ from worker.protocol.messages import (
     RowsRequest,
     Status,
     StatusDocument,
+    version_of,
 )
 from worker.protocol.operations import (
     ArchivedShardRequest,
@@ -59,7 +60,6 @@ from worker.protocol.operations import (
     LogRelease,
     RebuildShard,
 )
-from worker.protocol.schema_version import version_of
 from worker.reader_map import ReaderLayout
 from worker.service.status import heard_at_last, link_positions, worker_report
 from worker.wire import ConnectionLost

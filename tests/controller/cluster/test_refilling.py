@@ -14,13 +14,13 @@ from controller.cluster.lost_shards.refilling import Refill
 from controller.migrating.bulk import building, job_files
 from domains.errors import HeadraceError
 from domains.language.types import Delta, TableSchema
-from migrations.backfill.in_process import run_locally
 from migrations.backfill.job import BulkJob, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
 from tests.controller.cluster.memory_workers import simulated
 from tests.controller.cluster.test_leader import placement
 from tests.controller.cluster.test_rebuilding import Lost
 from tests.controller.cluster.test_rebuilding_by_spark import Folder
+from tests.migrations.backfill.in_process import run_locally
 
 
 class Run:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from domains.archive.blocks import decode_block
+from domains.archive.rows import decode_block
 from domains.engine.lifecycle.replay import exported
 from domains.language.types import Row
 from domains.operators.edges import EgressOperator, ReaderOperator

@@ -11,7 +11,6 @@ from random import Random
 import pytest
 
 from domains.language.types import Delta
-from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import stages_of
 from migrations.flow.plan import plan_start
 from tests.campaign.cases import case_of
@@ -21,6 +20,7 @@ from tests.campaign.simulated import Simulated
 from tests.campaign.statements import Restart
 from tests.campaign.subject import Setting
 from tests.migrations.backfill.comparing import computed, held
+from tests.migrations.backfill.in_process import run_locally
 
 FIRST = int(os.environ.get("HEADRACE_SEED", "0"))
 BATCHES, BATCH = 4, 6

@@ -11,11 +11,11 @@ from random import Random
 import pytest
 
 from domains.language.types import Delta
-from migrations.backfill.in_process import run_locally
 from migrations.backfill.stages import obstacle, stages_of
 from migrations.backfill.task import gates_of
 from tests.domains.graphs import Flow, aggregate, count
 from tests.migrations.backfill.comparing import computed, held
+from tests.migrations.backfill.in_process import run_locally
 from tests.simulation.random_graphs import RandomGraph, RandomRun
 
 FIRST = int(os.environ.get("HEADRACE_SEED", "0"))

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from domains.archive.manifest import SegmentMissing
-from migrations.backfill.in_process import run_locally
 from migrations.backfill.job import BulkJob, TableShard, read_frames
 from migrations.backfill.spark.bulk import Bulk
 from migrations.backfill.spark.reporting import Reporter
 from migrations.backfill.stages import stages_of
 from tests.domains.graphs import Flow
 from tests.migrations.backfill.comparing import States, computed
+from tests.migrations.backfill.in_process import run_locally
 from tests.migrations.backfill.test_stages import folded, full_keyless, row_counts
 from tests.migrations.spark.written_archive import WrittenShard
 from tests.simulation.random_graphs import RandomGraph, RandomRun

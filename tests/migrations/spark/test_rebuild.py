@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import headrace
 from domains.archive.manifest import SegmentCorrupt
-from headrace.backup import rebuilding
-from headrace.backup.rebuilding import rebuild, report
+from headrace.backup import restoring
+from headrace.backup.restoring import rebuild, report
 from headrace.errors import BadRequest
 from migrations.backfill.spark.rebuild import run
 from migrations.backfill.spark.reporting import Reporter
@@ -52,7 +52,7 @@ def in_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         def __exit__(self, *_: object) -> None:
             """Nothing runs any more."""
 
-    monkeypatch.setattr(rebuilding, "SparkJob", Here)
+    monkeypatch.setattr(restoring, "SparkJob", Here)
 
 
 def written(path: Path, shards: int) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
@@ -121,16 +121,16 @@ def test_a_damaged_archive_makes_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("in_process")
 def test_what_is_broken_off_is_not_taken_for_the_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, 1)
-    load = rebuilding._loaded
+    load = restoring._loaded
 
     def broken(store: RocksStore, runs: Place, name: str, shard: int) -> int:
         if name == "stories":
             raise KeyboardInterrupt
         return load(store, runs, name, shard)
 
-    monkeypatch.setattr(rebuilding, "_loaded", broken)
+    monkeypatch.setattr(restoring, "_loaded", broken)
     with pytest.raises(KeyboardInterrupt):
         rebuild(str(tmp_path / "archive"), tmp_path / "new", SMALL)
     assert list((tmp_path / "new").iterdir()) == []
-    monkeypatch.setattr(rebuilding, "_loaded", load)
+    monkeypatch.setattr(restoring, "_loaded", load)
     assert len(rebuild(str(tmp_path / "archive"), tmp_path / "new", SMALL)) == 2

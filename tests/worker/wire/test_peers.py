@@ -16,7 +16,7 @@ from wire_proxy import Proxy, until
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import LinkUpdate, Upquery, receiver_of
 from worker.protocol.messages import Placed, Role, StreamFrame, StreamOpen
-from worker.wire import Connection, Peers, WireServer, connect, greeting, peer, serve, streams
+from worker.wire import Connection, Peers, WireServer, connect, greeting, peers, serve, streams
 from worker.wire.errors import ProtocolError
 from worker.wire.streams import LinkPacket
 
@@ -105,7 +105,7 @@ async def test_connections_that_are_cut_at_random_lose_and_double_nothing(
     if lengths == "short":  # Packets go in pieces, and the window is full most of the time.
         monkeypatch.setattr(streams, "ITEM_MAX", 64)
         monkeypatch.setattr(streams, "FRAME_BYTES", 500)
-        monkeypatch.setattr(peer, "WINDOW", 5000)
+        monkeypatch.setattr(peers, "WINDOW", 5000)
     one, two = await Worker(1).start(), await Worker(2).start()
     count, ways = 6000, ((one, "w2"), (two, "w1"))
     async with Proxy(one.server.port) as to_one, Proxy(two.server.port) as to_two:
