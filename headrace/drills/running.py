@@ -39,8 +39,8 @@ P99_FLOOR_MS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class GoalVerdict:
-    """One goal, with what was seen. A goal of time that was missed is told; it does not make the drill fail, for time
-    is the machine's too."""
+    """One goal, with what was seen. A missed goal of time is reported and does not make the drill fail, since time
+    depends on the machine."""
 
     goal: str
     limit: float

@@ -239,7 +239,7 @@ def constant_select(relation: exp.Expr, setting: Setting = Setting()) -> Constan
     :raises Unsupported: it reads a table, or aggregates.
     """
     if not isinstance(relation, exp.Select) or not reads_nothing(relation):
-        raise Unsupported("a query that is no SELECT without FROM as a constant")
+        raise Unsupported("a query that is not a SELECT without FROM as a constant")
     if relation.args.get("group") or relation.args.get("having"):
         raise Unsupported("GROUP BY without FROM")
     try:

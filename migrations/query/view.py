@@ -50,7 +50,7 @@ def partial_by(query: exp.Expr) -> tuple[str, ...] | None:
             if hint is not own:
                 raise SqlError("PARTIAL_BY in a subquery", hint="it is about the whole view: put it behind its SELECT")
             if found is not None:
-                raise SqlError("PARTIAL_BY stands twice", hint="one with all names: " + _USAGE)
+                raise SqlError("PARTIAL_BY is there twice", hint="one with all names: " + _USAGE)
             found = _names(call[1])
     return found
 

@@ -14,7 +14,7 @@ from worker.reader_map.layout import Bound, ReaderLayout
 from worker.reader_map.merging import Parts, joined
 from worker.reader_map.reader import ReaderClient, ReaderSnapshot
 
-# Which of the keys that were hits the domain is told of, beside a sample of all reads.
+# The choice of hits that are reported to the domain, beside a sample of all reads.
 #
 # The domain protects a key from eviction once it has been read a second time, and only the reading side knows of
 # that: a hit never reaches the domain. From a sample of one read in sixteen it hears of most such keys too late: in a
@@ -23,9 +23,9 @@ from worker.reader_map.reader import ReaderClient, ReaderSnapshot
 # and not told of again.
 
 TOLD = 16_384
-"""Keys remembered as told, then all are forgotten: about 2 MB to a view. With twice as many, what is read all the time
-is told of too seldom for a small memory limit (0.3 % fewer hits with room for 20,000 keys); with a quarter, half as
-many again are told of for no more hits."""
+"""Keys remembered as reported, then all are forgotten: about 2 MB to a view. With twice as many, hot keys are reported
+too seldom for a small memory limit (0.3 % fewer hits with room for 20,000 keys); with a quarter, half as many again are
+told of for no more hits."""
 HITS_PER_MISS = 64
 """Hits that are looked at for each miss. Without misses there is no pressure, and what goes first does not matter:
 reads that all hit pay nothing. A miss and the eviction for it cost some 400 µs, to look at 64 hits 4 µs, to tell of
@@ -45,16 +45,16 @@ class AccessReporter:
         """Hits that are still to be looked at."""
 
     def missed(self, keys: Sequence[Row]) -> None:
-        """These were holes. When they are filled they are new: their next hit is to be told of."""
+        """These were holes. When they are filled they are new: their next hit is reported."""
         self._told.difference_update(keys)
         self.owed = min(OWED, self.owed + HITS_PER_MISS * len(keys))
 
     def pass_over(self, hits: int) -> None:
-        """So many hits are looked at: of keys that were told of before."""
+        """The number of hits on keys that were reported before."""
         self.owed = max(0, self.owed - hits)
 
     def news(self, keys: Sequence[Row]) -> list[Row]:
-        """Those of these keys, which were hits, that are to be told of; from now on they are taken to be known."""
+        """Those of these hit keys to report; from now on they count as reported."""
         told = self._told
         looked_at = keys[: self.owed]
         self.owed -= len(looked_at)
