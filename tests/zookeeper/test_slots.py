@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from zookeeper import authority as slots
 from zookeeper.authority import SLOT, LocalAuthority, Slots, go_on_without, stored_state
 from zookeeper.errors import SlotsDamaged
 
@@ -114,7 +115,7 @@ async def test_a_sync_that_fails_loses_nothing_that_was_acknowledged(
     def fails(_: int) -> None:
         raise OSError(5, "Input/output error")
 
-    for module, name in ((authority, "_sync"), (authority.os, "fsync")):
+    for module, name in ((slots, "_sync"), (slots.os, "fsync")):
         with monkeypatch.context() as patching:
             patching.setattr(module, name, fails)
             with pytest.raises(OSError, match="Input/output"):
