@@ -20,9 +20,9 @@ from headrace_client.encoding import to_json
 from headrace_client.results import Progress
 
 from headrace import connect
-from headrace.cli.cluster import Auth, Deployment, ZooKeeper, part_settings
+from headrace.cli.cluster import Auth, Deployment, ZooKeeper, check_part
 from headrace.cli.queries import AsJson, Url, watched
-from headrace.cli.serving import Config, setting_help
+from headrace.cli.serving import Config, setting_option
 from headrace.errors import BadRequest, ConnectionFailed, NotFound, Unavailable
 from headrace.render import console
 from headrace.settings import load
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace_client.connection import Connection
 
 
-Data = Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))]
+Data = Annotated[Path | None, setting_option("data")]
 
 
 def accept_loss(data: Data = None, config: Config = None) -> None:
@@ -101,8 +101,8 @@ def state(
     """
     from headrace.cluster import kept_state  # Late: it loads the planner.
 
-    given = {"zookeeper": zookeeper, "zookeeper_auth": zookeeper_auth, "deployment": deployment}
-    settings = part_settings(config, False, given)
+    settings = load(config, zookeeper=zookeeper, zookeeper_auth=zookeeper_auth, deployment=deployment)
+    check_part(settings)
     act = kept_state.restore if restore else kept_state.save
     try:
         kept = asyncio.run(act(settings, file))
