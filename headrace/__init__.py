@@ -44,7 +44,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in ("Embedded", "embedded"):
-        import_module("headrace.cli").check_packages()
+        import_module("headrace.shadowed").check_packages()
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name in ("client", "errors"):

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from domains.errors import BadRequest, HeadraceError, LimitExceeded, OutcomeUnknown, OutOfOrder, StorageFailure
 from domains.language.types import Delta, Row, TableSchema
 from domains.plan.graph import Columns
-from domains.plan.packets import Once
+
+if TYPE_CHECKING:  # Settings are read from here by every command: they need no packets.
+    from domains.plan.packets import Once
 
 DISK_RESERVE = 256 * 2**20
 """Bytes that stay free: what is in memory must find room on disk (32 MB a shard), and so must what merges files."""

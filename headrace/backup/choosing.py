@@ -170,7 +170,7 @@ def _position(manifest: ShardManifest, cut: Cut, time: str | None) -> int:
         since = min(segment.closed for segment in manifest.segments)
         raise ArchiveGap(
             f'the archive of "{manifest.base}" does not reach back to {time or cut.time}',
-            hint=f"it goes back to {since} on, position {manifest.begin}; --archive-retention keeps more",
+            hint=f"it goes back to {since}, position {manifest.begin}; --archive-retention keeps more",
         )
     return position
 

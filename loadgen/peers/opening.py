@@ -123,7 +123,7 @@ def _redis(host: str, port: int, behind: str) -> Target:
     if behind:
         opened = _driver("cached", "CachedTarget")(host, port, open_target(behind))
     else:
-        opened = _driver("counting", "CountingTarget")(host, port)
+        opened = _driver("cached", "CountingTarget")(host, port)
     return opened
 
 

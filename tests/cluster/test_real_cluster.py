@@ -226,7 +226,7 @@ def test_parts_that_cannot_start(small: Running, tmp_path: Path) -> None:
     taken = small.url.rpartition(":")[2]
     for arguments, says in (
         (("worker",), "it is not known where ZooKeeper is"),
-        (("worker", "--zookeeper", f"127.0.0.1:{taken}"), "is no ZooKeeper"),
+        (("worker", "--zookeeper", f"127.0.0.1:{taken}"), "is not ZooKeeper"),
         (("worker", "--zookeeper", zookeeper, "--deployment", "other"), 'there is no deployment "other"'),
         (
             ("worker", "--zookeeper", zookeeper, "--worker-port", "0", "--name", "worker-1", "--data", elsewhere),

@@ -253,7 +253,7 @@ def test_data_of_an_embedded_server(launch_fake: Launch, tmp_path: Path) -> None
 
 
 def test_wrong_zookeeper(launch_fake: Launch) -> None:
-    for address, says in (("nonsense:x", "is no address of ZooKeeper"), ("127.0.0.1:1", "cannot reach ZooKeeper")):
+    for address, says in (("nonsense:x", "is not an address of ZooKeeper"), ("127.0.0.1:1", "cannot reach ZooKeeper")):
         code, _, err = launch_fake("--zookeeper", address).finish()
         assert code == 1
         assert says in err

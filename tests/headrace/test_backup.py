@@ -354,7 +354,7 @@ def test_what_was_folded_away_is_not_taken_for_an_empty_table(plain: Site, tmp_p
     run("archive", "compact", "--archive", str(plain.archive), "--archive-retention", "0")
     with pytest.raises(ArchiveGap, match='"votes" does not reach back to') as caught:
         restore(str(plain.archive), tmp_path / "again", as_of=moment)
-    since = re.search(r"from (\S+) on, position 4", caught.value.hint or "")
+    since = re.search(r"back to (\S+), position 4", caught.value.hint or "")
     assert since, caught.value.hint
     restore(str(plain.archive), tmp_path / "again", as_of=since[1])
     with plain.open(tmp_path / "again", archive=None) as db:
@@ -391,7 +391,7 @@ def test_what_there_is_not_is_named(plain: Site, tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     with pytest.raises(NotFound, match="has no recipe"):
         restore(str(tmp_path / "bare"), tmp_path / "again")
-    with pytest.raises(NotFound, match="no data directory"):
+    with pytest.raises(NotFound, match="is not the data directory of a server"):
         back_up_stopped(tmp_path / "nowhere", str(tmp_path / "backup"))
     with plain.open(tmp_path / "other", archive=None) as db, pytest.raises(BadRequest, match="not archived"):
         back_up_running(db, str(tmp_path / "backup"))

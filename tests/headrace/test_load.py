@@ -273,7 +273,7 @@ def test_a_server_that_stays_away_is_told_of(db: Embedded, tmp_path: Path, monke
 def test_a_pipe_is_refused_and_a_quote_that_is_not_closed_stores_nothing(db: Embedded, tmp_path: Path) -> None:
     pipe = tmp_path / "votes.csv"
     os.mkfifo(pipe)
-    with pytest.raises(LoadError, match="no regular file"):
+    with pytest.raises(LoadError, match="is not a regular file"):
         load(db, LoadRequest("votes", [pipe]))
     whole, broken = tmp_path / "a.csv", tmp_path / "b.csv"
     whole.write_text("story_id,user_id\n1,2\n")

@@ -194,7 +194,7 @@ def test_every_page_query_agrees(
     tmp_path: Path, judge: sqlite3.Connection, settings: dict[str, Any], seed: int
 ) -> None:
     data = Data(SCALE)
-    with embedded(tmp_path, **settings) as db:
+    with embedded(tmp_path, raw=True, **settings) as db:
         db.migrate(program.program()).wait()
         for table, rows in data.batches():
             db.table(table).insert(rows)
@@ -207,7 +207,7 @@ def test_every_page_query_agrees(
                 site.write()
                 site.check(site.random.choice(list(KEYS)))
                 site.evict()
-    with embedded(tmp_path, **settings) as db:
+    with embedded(tmp_path, raw=True, **settings) as db:
         site.db, site.token = db, ""
         for view in KEYS:
             site.check(view)

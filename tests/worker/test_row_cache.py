@@ -47,7 +47,7 @@ def test_that_there_are_no_rows_is_kept_but_of_unique_keys(tmp_path: Path, monke
     store = RocksStore(tmp_path / "base")
     table = store.create_table(TableSchema("things", COLUMNS, (0,), indexes=((1,),)))
     asked: list[Row] = []
-    monkeypatch.setattr(table, "_find_stored", lambda access, columns, keys: asked.extend(keys) or [[] for _ in keys])
+    monkeypatch.setattr(table, "_find_stored", lambda access, keys: asked.extend(keys) or [[] for _ in keys])
     for _ in range(2):
         assert table.find_many((1,), [(7,)]) == [[]]
         assert table.find_many((0,), [(5,)]) == [[]]
