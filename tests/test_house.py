@@ -160,6 +160,18 @@ def test_no_room_for_odds_and_ends() -> None:
     assert not [name_of(path) for path in FILES if odd & {path.stem, *path.relative_to(ROOT).parts}]
 
 
+def test_each_class_has_a_name_of_its_own() -> None:
+    """One word, one meaning. The client is a distribution of its own, with the names that its users know."""
+    classes = Counter(
+        node.name
+        for path in FILES
+        if not path.is_relative_to(CLIENT)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
 def test_no_two_test_modules_share_a_name() -> None:
     """Without packages around them pytest knows them by their names alone, and refuses the second."""
     modules = [path for path in (ROOT / "tests").rglob("*.py") if not (path.parent / "__init__.py").exists()]
