@@ -17,8 +17,8 @@ import socket
 import sys
 from pathlib import Path
 
-from headrace.cluster.parts import end_with_parent
 from worker.belonging import claim
+from worker.service.stopping import end_with_parent
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 

@@ -19,7 +19,7 @@ from typing import assert_never
 
 from domains.engine.control import perform
 from domains.engine.domain import Domain
-from domains.errors import HeadraceError, NotFound, OutcomeUnknown
+from domains.errors import HeadraceError, NotFound
 from domains.language.types import Row
 from domains.plan.commands import Activate, AddNodes, Command, Progress, RemoveNodes
 from domains.plan.graph import DomainIndex, NodeIndex
@@ -45,7 +45,7 @@ from domains.plan.packets import (
     receiver_of,
     sender_of,
 )
-from domains.store.storage import Store
+from domains.store.storage import Store, unknown_outcome
 from worker.dataflow.batch import Answerer, Batch, LinkPacket, Look
 from worker.dataflow.hosted_domain import HostedDomain, HostedReaders, LinkCounters, Reception, TokenWait, TokenWaits
 from worker.dataflow.memory_limiter import Pressure, relieve
@@ -400,8 +400,7 @@ class DomainHost:
         host.outgoing.clear()
         host.held.clear()
         if isinstance(packet, Write):
-            unknown = OutcomeUnknown(error.message, hint="the write may be there or not: look before it is sent again")
-            self.requests.reply(packet.request, Failed(unknown), batch)
+            self.requests.reply(packet.request, Failed(unknown_outcome(error)), batch)
         self._withdraw(index, f"domain {index} has broken, and is to be opened again", batch)
 
     def _perform(self, host: HostedDomain, effects: list[Effect], batch: Batch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Coroutine
 from types import FrameType
 
@@ -19,6 +20,19 @@ def end_at_once(number: int, frame: FrameType | None) -> None:
     """The handler of a process that has not opened anything yet: to stop in order is to end."""
     del number, frame
     os._exit(0)
+
+
+def end_with_parent() -> None:
+    """Stop this process cleanly, as by SIGTERM, once its standard input has ended: whoever started it holds the other
+    end, and has ended or no longer wants it. Returns at once."""
+    threading.Thread(target=_end_with_input, name="supervised", daemon=True).start()
+
+
+def _end_with_input() -> None:
+    # Not by sys.stdin: its lock, held here for ever, would abort an interpreter that ends for another reason.
+    while os.read(0, 4096):
+        continue
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

@@ -8,7 +8,6 @@ done in bounded memory (``worker/archive/folding.py``); what a task needs beside
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
 import signal
@@ -18,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from controller.migrating.bulk.local_runner import progress_line, results_line
@@ -32,6 +30,7 @@ from migrations.backfill.task import RowsBlock, StateBlock, run_task
 from worker.archive.folding import fold
 from worker.archive.place import Place
 from worker.service.allocator import expect_long_lives
+from worker.service.stopping import end_with_parent
 
 TELL_SECONDS = 0.2
 """Between two lines about progress."""
@@ -147,7 +146,7 @@ def _run(spool: Path) -> int:
     give_way()
     pipe = sys.stdin.buffer
     job: BulkJob = pickle.loads(pipe.read(struct.unpack(">Q", pipe.read(8))[0]))
-    Thread(target=_end_with_input, daemon=True).start()
+    end_with_parent()
     expect_long_lives()
     try:
         files = JobChild(job, spool).run()
@@ -159,14 +158,6 @@ def _run(spool: Path) -> int:
         return 1
     print(results_line(files), flush=True)
     return 0
-
-
-def _end_with_input() -> None:
-    """The parent has ended, or no longer wants the job."""
-    # Not by sys.stdin: its lock, held here for ever, would abort an interpreter that ends because the job is done.
-    while os.read(0, 4096):
-        continue
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _error_line(error: HeadraceError) -> str:
