@@ -144,7 +144,9 @@ def test_zeros_anywhere_lose_no_row_without_a_word(tmp_path: Path, written: Writ
     written.store.close()
 
 
-@pytest.mark.parametrize("how", ["needed no more", "made larger", "gap", "cut at a record", "cut at a block"])
+@pytest.mark.parametrize(
+    "how", ["needed no more", "made larger", "gap", "cut at a record", "cut at a block", "deleted", "emptied"]
+)
 def test_a_log_that_another_one_follows(tmp_path: Path, how: str) -> None:
     written = Written(tmp_path / "live" / "base")
     for _ in range(2):
@@ -170,12 +172,17 @@ def test_a_log_that_another_one_follows(tmp_path: Path, how: str) -> None:
             base = unflushed
             shutil.copy2(written.log, base)
             zero(base / first.name, ends[-3], 2 * BLOCK)
+        case "deleted" | "emptied":
+            base = unflushed
+            for file in (written.log, written.log.with_name(FILE)):
+                shutil.copy2(file, base)
+            (base / first.name).unlink() if how == "deleted" else (base / first.name).write_bytes(b"")
         case _:
             base = unflushed
             shutil.copy2(written.log, base)
             with (base / first.name).open("r+b") as file:
                 file.truncate(ends[20] if how == "cut at a record" else BLOCK)
-    if how in ("gap", "cut at a record", "cut at a block"):
+    if how in ("gap", "cut at a record", "cut at a block", "deleted", "emptied"):
         refused(base, r'missing are [0-9]+ of table "notes"')
     else:
         store = RocksStore(base)

@@ -13,15 +13,19 @@ The reader checks each record's checksum and stops at damage, but for two header
 
 A log that ends at a record's end looks whole as well. Where the next log does not go on with the next change, RocksDB
 reads on all the same, with what is missing between them unnoticed (a log whose changes are flushed is not read at all).
+Nor does it notice that the first of several logs is gone or empty. The manifest says which changes are in files, and
+from which log on the logs are needed: the first that has any changes must go on with the next one.
 
 Zeros with nothing behind them are how a log ends that the file system had made larger before a crash.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count, pairwise
 from pathlib import Path
 from struct import Struct
+from sys import maxsize
 
 BLOCK, HEADER = 32 * 2**10, 7
 
@@ -35,6 +39,9 @@ _FIRST = frozenset((1, 2))
 
 _BATCH = Struct("<QI")
 """A batch of writes begins with the sequence number of its first change, and how many there are."""
+
+_PART = {1: (True, True), 2: (True, False), 3: (False, False), 4: (False, True)}
+"""By type, whether a record begins with this part, and whether it ends with it."""
 
 _STOP = bytes((0, 0, 0, 0, 0, 0, 1))
 """A whole record without payload, whose checksum is wrong."""
@@ -58,6 +65,14 @@ def misread(path: Path) -> dict[Path, int]:
     current = (path / "CURRENT").read_bytes().strip() if (path / "CURRENT").exists() else b""
     manifests = [each for each in path.glob("MANIFEST-*") if each.name.encode() == current]
     found |= {manifest: _misread(manifest, followed=False) for manifest in manifests}
+    if manifests and found[manifests[0]] is None:
+        try:
+            needed, flushed = _flushed(manifests[0])
+        except (IndexError, ValueError):
+            needed, flushed = 0, maxsize  # Damaged, which RocksDB notices by itself, or written by a later version.
+        logs = [log for log in logs if int(log.stem) >= needed and log.stat().st_size]
+        if logs and (first := _first_change(logs[0])) is not None and first > flushed + 1:
+            found[logs[0]] = 0
     return {file: at for file, at in found.items() if at is not None}
 
 
@@ -102,6 +117,98 @@ def _changes(log: Path) -> tuple[int | None, int | None]:
     if len(numbers) < 2 or numbers[0] is None or numbers[1] is None:
         return None, None
     return numbers[0][0], sum(numbers[1])
+
+
+def _first_change(log: Path) -> int | None:
+    with log.open("rb") as file:
+        data = file.read(HEADER + _BATCH.size)
+    if len(data) < HEADER or _LENGTH_AND_TYPE.unpack_from(data, 4)[1] not in _FIRST:
+        return None
+    found = _sequence_and_count(data, 0)
+    return None if found is None else found[0]
+
+
+def _flushed(manifest: Path) -> tuple[int, int]:
+    """The number of the first log that is needed, and up to which change all are in files, or more.
+
+    A manifest begins with the state that an opening found, which has written all of the logs into files. Later edits
+    name a sequence number as well, but that of their time: of them only what the new files hold is in files.
+    """
+    needed, flushed, begun = 0, 0, False
+    for record in _records(manifest.read_bytes()):
+        for tag, value in _fields(record):
+            if tag == _LOG_NUMBER:
+                needed = max(needed, value)
+            elif tag == _NEW_FILE or (tag == _LAST_SEQUENCE and not begun):
+                flushed = max(flushed, value)
+                begun = begun or tag == _LAST_SEQUENCE
+    return needed, flushed
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    parts: list[bytes] = []
+    for start in range(0, len(data), BLOCK):
+        at, last = start, min(start + BLOCK, len(data)) - HEADER
+        while at <= last:
+            length, kind = _LENGTH_AND_TYPE.unpack_from(data, at + 4)
+            if kind not in _PART:
+                break
+            begins, ends = _PART[kind]
+            if begins:
+                parts.clear()
+            parts.append(data[at + HEADER : at + HEADER + length])
+            if at + HEADER + length > len(data):
+                return  # Torn by a crash.
+            if ends:
+                yield b"".join(parts)
+            at += HEADER + length
+
+
+_LOG_NUMBER, _LAST_SEQUENCE, _NEW_FILE = 2, 4, 103
+_NUMBERS = {2: 1, 3: 1, 4: 1, 6: 2, 9: 1, 10: 1, 200: 1, 202: 0, 203: 1, 300: 1}
+"""By tag of a field that is numbers alone, how many."""
+_TEXTS, _IGNORABLE = frozenset((1, 201)), 1 << 13
+"""Tags of fields that are a text; so is each whose tag has this bit, which older readers skip."""
+
+
+def _fields(edit: bytes) -> Iterator[tuple[int, int]]:
+    """Tag and first number of each field of a record of the manifest (``db/version_edit.h``); of a new file the number
+    of its last change. Raises IndexError where it ends too early, ValueError for a tag that is not known."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = edit[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def skip_text() -> None:
+        nonlocal at
+        length = number()
+        at += length
+
+    while at < len(edit):
+        tag = number()
+        if tag in _NUMBERS:
+            numbers = [number() for _ in range(_NUMBERS[tag])]
+            yield tag, numbers[0] if numbers else 0
+        elif tag in _TEXTS or tag & _IGNORABLE:
+            skip_text()
+        elif tag == _NEW_FILE:
+            number(), number(), number()  # Level, file, size.
+            skip_text()  # The least key, and the greatest.
+            skip_text()
+            number()  # Its first change.
+            yield tag, number()
+            while number() != 1:  # Further properties, up to the end of them.
+                skip_text()
+        else:
+            raise ValueError(f"tag {tag}")
 
 
 def _sequence_and_count(data: bytes, at: int) -> tuple[int, int] | None:
