@@ -1,12 +1,19 @@
-"""Puts the two doors together: the endpoints in front, FastAPI behind them."""
+"""Puts the two doors together: the endpoints in front, FastAPI behind them, and its pages for people.
+
+FastAPI's own page at ``/docs`` loads Swagger UI from a content network and is blank where that is not reached. Its
+files are in ``swagger/`` with their licences, as npm's package ``swagger-ui-dist`` 5.35.0 has them but for the lines
+that name source maps.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import FileResponse, HTMLResponse
 
-from api import pages
 from api.doors.asgi import AsgiDoor
 from api.endpoints import Endpoints
 from api.gate import Gate
@@ -17,6 +24,7 @@ from api.schemas import ErrorAnswer
 from api.statuses import answer_errors
 from api.version import VERSION
 from controller.deployment import Deployment
+from domains.errors import NotFound
 
 DESCRIPTION = """Answers to SQL queries, kept ready to read.
 
@@ -38,14 +46,76 @@ def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES, slow: 
         description=DESCRIPTION,
         responses=ERRORS,
         redirect_slashes=False,
-        docs_url=None,  # See pages.py.
+        docs_url=None,  # See below.
         redoc_url=None,
     )
     fastapi.state.deployment = deployment
     fastapi.state.endpoints = endpoints
     fastapi.state.metrics = Metrics(deployment, requests)
-    for router in (*ROUTERS, pages.router):
+    for router in (*ROUTERS, pages):
         fastapi.include_router(router)
     fastapi.add_middleware(Gate, requests=requests, max_body=max_body)
     answer_errors(fastapi)
     return AsgiDoor(fastapi, endpoints)
+
+
+# The pages: where to go from ``/``, and the calls at ``/docs``, without anything from other hosts.
+
+pages = APIRouter(include_in_schema=False)
+
+SWAGGER = Path(__file__).with_name("swagger")
+FILES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
+ICON = "data:,"
+"""None: without a word about it, browsers ask for one."""
+
+FRONT = f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Headrace</title><link rel="icon" href="{ICON}">
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 40em; margin: 3em auto; padding: 0 1em }}
+dt {{ font-weight: 600; margin-top: .8em }} dd {{ margin: 0 }} code {{ background: #8882; padding: 0 .3em }}
+</style>
+</head>
+<body>
+<h1>Headrace {VERSION}</h1>
+<p>This server keeps the answers to SQL queries ready to read.</p>
+<dl>
+<dt><a href="docs">docs</a></dt><dd>every HTTP call, to be tried in the browser (for machines:
+<a href="openapi.json">openapi.json</a>)</dd>
+<dt><a href="healthz">healthz</a></dt><dd>whether it serves</dd>
+<dt><a href="v1/status">v1/status</a></dt><dd>version, memory, counters (on a terminal:
+<code>headrace status</code>)</dd>
+<dt><a href="v1/tables">v1/tables</a>, <a href="v1/views">v1/views</a></dt>
+<dd>what there is to write to and to read</dd>
+<dt><a href="v1/graph">v1/graph</a></dt><dd>the dataflow behind the views</dd>
+<dt><a href="metrics">metrics</a></dt><dd>for Prometheus</dd>
+</dl>
+</body>
+</html>
+"""
+
+
+@pages.get("/")
+async def front() -> HTMLResponse:
+    return HTMLResponse(FRONT)
+
+
+@pages.get("/docs")
+async def docs() -> HTMLResponse:
+    """All addresses are relative, so that it works behind a proxy that puts the server under a path of its own."""
+    return get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title="Headrace: HTTP",
+        swagger_js_url="docs/swagger-ui-bundle.js",
+        swagger_css_url="docs/swagger-ui.css",
+        swagger_favicon_url=ICON,
+    )
+
+
+@pages.get("/docs/{file}")
+async def file_of_docs(file: str) -> FileResponse:
+    if file not in FILES:
+        raise NotFound(f'the documentation has no file "{file}"', hint="see /docs")
+    return FileResponse(SWAGGER / file, media_type=FILES[file], headers={"cache-control": "max-age=86400"})
