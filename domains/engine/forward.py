@@ -61,7 +61,7 @@ class ForwardPass:
     def inject(self, vertex: Vertex, deltas: list[Delta], patterns: Sequence[Pattern] = ()) -> None:
         """Deltas that enter the domain at a base or an ingress (or, for a backfill, at a vertex with full state)."""
         said = self._evict(vertex, patterns) if patterns else []
-        settled = vertex.operator.settle(deltas, self) if deltas else NOTHING
+        settled = vertex.operator.settle(deltas, self) if deltas and vertex.indexes else deltas
         self._say(vertex, settled, said)
 
     def inject_output(self, vertex: Vertex, deltas: list[Delta]) -> None:
@@ -98,7 +98,7 @@ class ForwardPass:
             if self._named:
                 named, self._named = self._named, []
                 said.extend(self._evict(vertex, named))
-            if deltas and not vertex.feeds_building:
+            if deltas and vertex.indexes and not vertex.feeds_building:
                 deltas = operator.settle(deltas, self)
         self._say(vertex, deltas, said)
 

@@ -35,9 +35,6 @@ class BaseOperator(Operator):
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         raise AssertionError("a base has no parents")
 
-    def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
-        return deltas
-
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return lookups.base(self.vertex, columns, keys)
 

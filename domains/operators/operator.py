@@ -62,11 +62,8 @@ class Operator(ABC):
         """The output's change, given each parent's. State of the vertex itself is changed by ``settle``."""
 
     def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
-        """Apply the output's change to the vertex's indexes; answers what goes on (rule 4)."""
-        vertex = self.vertex
-        indexes = vertex.indexes
-        if not indexes:
-            return deltas
+        """Apply the output's change to the vertex's indexes, of which it has some; answers what goes on (rule 4)."""
+        indexes = self.vertex.indexes
         if len(indexes) == 1:
             (index,) = indexes.values()
             assert isinstance(index, RowIndex)
