@@ -54,7 +54,8 @@ async def test_views_that_read_it_answer_right_all_along(real: Deployment, http:
             assert {row["id"] for row in even} >= {number for number in known if number % 2 == 0}
             assert len({row["id"] for row in even}) == len(even)
             assert total["n"] >= len(known)
-            assert total["last"] == (total["n"] or None), "the rows come in this order, one by one"
+            # None twice; but from another worker's shard a row may come before the one that was written first.
+            assert total["n"] <= (total["last"] or 0) <= ROWS
             answers += 1
             await asyncio.sleep(0)  # A hit gives nobody else a turn.
         return answers
