@@ -228,8 +228,10 @@ def sorting_direction(term: exp.Expr) -> bool:
 
 
 def read_limit(node: exp.Expr) -> tuple[int | Slot | None, int | Slot]:
-    """LIMIT and OFFSET; None and 0 where they are absent."""
+    """LIMIT and OFFSET; None and 0 where they are absent. OFFSET alone is not MySQL's."""
     limit, offset = node.args.get("limit"), node.args.get("offset")
+    if offset is not None and limit is None:
+        raise SqlError("OFFSET without LIMIT", hint="write LIMIT n OFFSET m")
     count = None if limit is None else _count(limit.expression, ParameterKind.LIMIT)
     start = offset.expression if offset is not None else None
     return count, 0 if start is None else _count(start, ParameterKind.OFFSET)

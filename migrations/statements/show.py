@@ -105,6 +105,8 @@ def describe(parsed: Parsed, catalog: Catalog, params: tuple[Argument, ...]) -> 
         return Explain(SelectStatement(target, text, params))
     if not isinstance(target, exp.Table):
         raise Unsupported(f"EXPLAIN {target.key.upper()}", hint="EXPLAIN view, or EXPLAIN SELECT …")
+    if target.args.get("partition") is not None:
+        raise Unsupported("partitions of a table", hint=f"DESCRIBE {target.name}")
     name = known_relation(catalog, target).name
     explaining = parsed.sql[:7].upper() == "EXPLAIN"
     if explaining and name.lower() in catalog.views and node.args.get("like") is None:
@@ -138,6 +140,11 @@ def _check_set_item(item: exp.Expr) -> None:
     assignment = item.this
     if not isinstance(assignment, exp.EQ):
         return
+    reach = str(item.args.get("kind") or assignment.this.args.get("kind") or "").upper()
+    if reach in ("GLOBAL", "PERSIST", "PERSIST_ONLY"):
+        raise Unsupported(f"SET {reach}", hint="a deployment's settings are options of headrace serve and up")
+    if assignment.this.name.upper() == "PASSWORD":
+        raise Unsupported("SET PASSWORD")
     if isinstance(assignment.this, exp.Parameter):
         raise Unsupported(f"user variables (@{assignment.this.name})", hint="use a parameter: ?")
     value = text_of(assignment.expression).strip("'\"").upper()

@@ -37,6 +37,7 @@ async def test_views_that_read_it_answer_right_all_along(real: Deployment, http:
     await real.execute(STACK)
     written: list[int] = []
     token, going = "", True
+    several_workers = type(real).__name__ == "InProcess"
 
     async def write() -> None:
         nonlocal token
@@ -54,8 +55,9 @@ async def test_views_that_read_it_answer_right_all_along(real: Deployment, http:
             assert {row["id"] for row in even} >= {number for number in known if number % 2 == 0}
             assert len({row["id"] for row in even}) == len(even)
             assert total["n"] >= len(known)
-            # None twice; but from another worker's shard a row may come before the one that was written first.
-            assert total["n"] <= (total["last"] or 0) <= ROWS
+            # None twice. From another worker's shard a row may come before the one that was written first.
+            last = total["last"] or 0
+            assert total["n"] == last or (several_workers and total["n"] < last <= ROWS)
             answers += 1
             await asyncio.sleep(0)  # A hit gives nobody else a turn.
         return answers

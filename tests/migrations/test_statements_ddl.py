@@ -158,6 +158,7 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("CREATE VIEW stories AS SELECT 1", AlreadyExists, 'table "stories" exists'),
     ("CREATE OR REPLACE VIEW stories AS SELECT 1", AlreadyExists, 'table "stories" exists'),
     ("CREATE VIEW votecount AS SELECT 1", AlreadyExists, 'view "VoteCount" exists'),
+    ("CREATE TABLE t (a INT) WITH (b = 1)", Unsupported, "the option b of CREATE TABLE (leave it out)"),
     (
         "CREATE MATERIALIZED VIEW v AS SELECT id FROM stories",
         Unsupported,

@@ -22,10 +22,11 @@ Zeros with nothing behind them are how a log ends that the file system had made 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 from sys import maxsize
+from typing import NamedTuple
 
 BLOCK, HEADER = 32 * 2**10, 7
 
@@ -34,146 +35,140 @@ _RECYCLABLE = frozenset((5, 6, 7, 8, 11))
 
 _LENGTH_AND_TYPE = Struct("<HB")
 
-_FIRST = frozenset((1, 2))
-"""Of a whole record, and of a first part."""
+_PART = {1: (True, True), 2: (True, False), 3: (False, False), 4: (False, True)}
+"""By type, whether a record begins with this part, and whether it ends with it."""
+
+_FIRST = frozenset(kind for kind, (begins, _) in _PART.items() if begins)
 
 _BATCH = Struct("<QI")
 """A batch of writes begins with the sequence number of its first change, and how many there are."""
 
-_PART = {1: (True, True), 2: (True, False), 3: (False, False), 4: (False, True)}
-"""By type, whether a record begins with this part, and whether it ends with it."""
-
 _STOP = bytes((0, 0, 0, 0, 0, 0, 1))
 """A whole record without payload, whose checksum is wrong."""
+
+_LOG_NUMBER, _LAST_SEQUENCE, _NEW_FILE = 2, 4, 103
+_NUMBERS = {2: 1, 3: 1, 4: 1, 6: 2, 9: 1, 10: 1, 200: 1, 202: 0, 203: 1, 300: 1}
+"""By tag of a manifest's field that is numbers alone, how many."""
+_TEXTS, _IGNORABLE = frozenset((1, 201)), 1 << 13
+"""Tags of fields that are a text; so is each whose tag has this bit, which older readers skip."""
 
 
 def misread(path: Path) -> dict[Path, int]:
     """Of each log, and of the manifest, where such a header has more behind it that would be read: the first's offset.
 
-    64 MB of records of 400 bytes take 27 ms, of 60 bytes 130: one step a record. Raises OSError.
+    64 MB of records of 400 bytes take MS400 ms, of 60 bytes MS60: one step a record. Raises OSError.
     """
-    logs = sorted(path.glob("*.log"), key=lambda log: (len(log.name), log.name))
-    while logs and not logs[-1].stat().st_size:
-        logs.pop()
-    found: dict[Path, int | None] = {log: _misread(log, followed=log is not logs[-1]) for log in logs}
-    changes = [(log, *_changes(log)) for log in logs if log.stat().st_size] if len(logs) > 1 else []
-    for (log, _, behind), (_, first, _) in pairwise(changes):
-        if None not in (behind, first) and first != behind and found[log] is None:
-            size = log.stat().st_size
+    logs = {log: log.read_bytes() for log in sorted(path.glob("*.log"), key=lambda log: (len(log.name), log.name))}
+    while logs and not logs[last := next(reversed(logs))]:
+        del logs[last]
+    walked = {log: _walked(data, followed=log is not next(reversed(logs))) for log, data in logs.items()}
+    found = {log: each.misread for log, each in walked.items()}
+    for (log, one), (_, following) in pairwise((log, each) for log, each in walked.items() if logs[log]):
+        if None not in (one.behind, following.first) and following.first != one.behind:
+            size = len(logs[log])
             room = -size % BLOCK
             found[log] = size + (room if room < HEADER else 0)
-    current = (path / "CURRENT").read_bytes().strip() if (path / "CURRENT").exists() else b""
-    manifests = [each for each in path.glob("MANIFEST-*") if each.name.encode() == current]
-    found |= {manifest: _misread(manifest, followed=False) for manifest in manifests}
-    if manifests and found[manifests[0]] is None:
-        try:
-            needed, flushed = _flushed(manifests[0])
-        except (IndexError, ValueError):
-            needed, flushed = 0, maxsize  # Damaged, which RocksDB notices by itself, or written by a later version.
-        logs = [log for log in logs if int(log.stem) >= needed and log.stat().st_size]
-        if logs and (first := _first_change(logs[0])) is not None and first > flushed + 1:
-            found[logs[0]] = 0
+    manifest = _manifest(path)
+    if manifest is not None:
+        data = manifest.read_bytes()
+        found[manifest] = _walked(data, followed=False).misread
+        needed, flushed = _flushed(data) if found[manifest] is None else (maxsize, maxsize)
+        for log in [log for log, data in logs.items() if data and int(log.stem) >= needed][:1]:
+            if (walked[log].first or 0) > flushed + 1:
+                found[log] = 0
     return {file: at for file, at in found.items() if at is not None}
 
 
-def _misread(path: Path, *, followed: bool) -> int | None:
-    zeros: int | None = None
+def _manifest(path: Path) -> Path | None:
+    """The one that ``CURRENT`` names."""
+    current = (path / "CURRENT").read_bytes().strip() if (path / "CURRENT").exists() else b""
+    return next((each for each in path.glob("MANIFEST-*") if each.name.encode() == current), None)
+
+
+def _headers(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Offset, length and type of each part of a record. What is behind a header of zeros in its block is left out."""
     unpack = _LENGTH_AND_TYPE.unpack_from
-    with path.open("rb") as file:
-        for start in count(0, BLOCK):
-            block = file.read(BLOCK)
-            if not block:
-                return zeros if followed else None
-            if zeros is not None:
-                if block.count(0) < len(block):
-                    return zeros
-                continue
-            at, last = 0, len(block) - HEADER
-            while at <= last:
-                length, kind = unpack(block, at + 4)
-                if kind in _RECYCLABLE:
-                    return start + at
-                if not kind and not length:
-                    zeros = start + at
-                    break
-                at += HEADER + length
-    raise AssertionError("unreachable")
-
-
-def _changes(log: Path) -> tuple[int | None, int | None]:
-    """The sequence numbers of its first change and of the one behind its last; None where a block's end parts them."""
-    data = log.read_bytes()
-    starts: list[int] = []
     for start in range(0, len(data), BLOCK):
         at, last = start, min(start + BLOCK, len(data)) - HEADER
         while at <= last:
-            length, kind = _LENGTH_AND_TYPE.unpack_from(data, at + 4)
+            length, kind = unpack(data, at + 4)
+            yield at, length, kind
             if not kind and not length:
                 break
-            if kind in _FIRST:
-                starts[1:] = [at]  # The first, and the last so far.
             at += HEADER + length
-    numbers = [_sequence_and_count(data, at) for at in (starts[:1] + starts[-1:])]
-    if len(numbers) < 2 or numbers[0] is None or numbers[1] is None:
-        return None, None
-    return numbers[0][0], sum(numbers[1])
 
 
-def _first_change(log: Path) -> int | None:
-    with log.open("rb") as file:
-        data = file.read(HEADER + _BATCH.size)
-    if len(data) < HEADER or _LENGTH_AND_TYPE.unpack_from(data, 4)[1] not in _FIRST:
+class _Walked(NamedTuple):
+    """Of a log the first header that is misread; the sequence numbers of its first change, and of the one behind its
+    last. None where there is none, and where a block's end parts a record."""
+
+    misread: int | None
+    first: int | None
+    behind: int | None
+
+
+def _walked(log: bytes, *, followed: bool) -> _Walked:
+    first, last = _numbers(log, 0), 0
+    for at, length, kind in _headers(log):
+        if kind in _FIRST:
+            last = at
+        elif kind in _RECYCLABLE:
+            return _Walked(at, first and first[0], None)
+        elif not kind and not length:
+            rest = log[at - at % BLOCK + BLOCK :]
+            if followed or rest.count(0) < len(rest):
+                return _Walked(at, first and first[0], None)
+            break
+    numbers = _numbers(log, last)
+    return _Walked(None, first and first[0], numbers and sum(numbers))
+
+
+def _numbers(log: bytes, at: int) -> tuple[int, int] | None:
+    """The sequence number of the batch there, and its number of changes."""
+    if at + HEADER + _BATCH.size > len(log):
         return None
-    found = _sequence_and_count(data, 0)
-    return None if found is None else found[0]
+    length, kind = _LENGTH_AND_TYPE.unpack_from(log, at + 4)
+    return _BATCH.unpack_from(log, at + HEADER) if kind in _FIRST and length >= _BATCH.size else None
 
 
-def _flushed(manifest: Path) -> tuple[int, int]:
+def _flushed(manifest: bytes) -> tuple[int, int]:
     """The number of the first log that is needed, and up to which change all are in files, or more.
 
     A manifest begins with the state that an opening found, which has written all of the logs into files. Later edits
-    name a sequence number as well, but that of their time: of them only what the new files hold is in files.
+    name a sequence number as well, but that of their time: of them only what the new files hold is in files. One that
+    is damaged, which RocksDB notices by itself, or that a later version wrote, says nothing: no log is needed.
     """
     needed, flushed, begun = 0, 0, False
-    for record in _records(manifest.read_bytes()):
-        for tag, value in _fields(record):
-            if tag == _LOG_NUMBER:
-                needed = max(needed, value)
-            elif tag == _NEW_FILE or (tag == _LAST_SEQUENCE and not begun):
-                flushed = max(flushed, value)
-                begun = begun or tag == _LAST_SEQUENCE
+    try:
+        for edit in _edits(manifest):
+            for tag, value in _fields(edit):
+                if tag == _LOG_NUMBER:
+                    needed = max(needed, value)
+                elif tag == _NEW_FILE or (tag == _LAST_SEQUENCE and not begun):
+                    flushed = max(flushed, value)
+                    begun = begun or tag == _LAST_SEQUENCE
+    except (IndexError, ValueError):
+        return maxsize, maxsize
     return needed, flushed
 
 
-def _records(data: bytes) -> Iterator[bytes]:
+def _edits(manifest: bytes) -> Iterator[bytes]:
+    """Its records, put together, up to one that a crash has torn."""
     parts: list[bytes] = []
-    for start in range(0, len(data), BLOCK):
-        at, last = start, min(start + BLOCK, len(data)) - HEADER
-        while at <= last:
-            length, kind = _LENGTH_AND_TYPE.unpack_from(data, at + 4)
-            if kind not in _PART:
-                break
-            begins, ends = _PART[kind]
-            if begins:
-                parts.clear()
-            parts.append(data[at + HEADER : at + HEADER + length])
-            if at + HEADER + length > len(data):
-                return  # Torn by a crash.
-            if ends:
-                yield b"".join(parts)
-            at += HEADER + length
-
-
-_LOG_NUMBER, _LAST_SEQUENCE, _NEW_FILE = 2, 4, 103
-_NUMBERS = {2: 1, 3: 1, 4: 1, 6: 2, 9: 1, 10: 1, 200: 1, 202: 0, 203: 1, 300: 1}
-"""By tag of a field that is numbers alone, how many."""
-_TEXTS, _IGNORABLE = frozenset((1, 201)), 1 << 13
-"""Tags of fields that are a text; so is each whose tag has this bit, which older readers skip."""
+    for at, length, kind in _headers(manifest):
+        begins, ends = _PART.get(kind, (True, False))
+        if begins:
+            parts.clear()
+        parts.append(manifest[at + HEADER : at + HEADER + length])
+        if at + HEADER + length > len(manifest):
+            return
+        if ends:
+            yield b"".join(parts)
 
 
 def _fields(edit: bytes) -> Iterator[tuple[int, int]]:
-    """Tag and first number of each field of a record of the manifest (``db/version_edit.h``); of a new file the number
-    of its last change. Raises IndexError where it ends too early, ValueError for a tag that is not known."""
+    """Tag and first number of each field of an edit (``db/version_edit.h``); of a new file the number of its last
+    change. Raises IndexError where it ends too early, ValueError for a tag that is not known."""
     at = 0
 
     def number() -> int:
@@ -209,14 +204,6 @@ def _fields(edit: bytes) -> Iterator[tuple[int, int]]:
                 skip_text()
         else:
             raise ValueError(f"tag {tag}")
-
-
-def _sequence_and_count(data: bytes, at: int) -> tuple[int, int] | None:
-    length, _ = _LENGTH_AND_TYPE.unpack_from(data, at + 4)
-    if length < _BATCH.size or at + HEADER + _BATCH.size > len(data):
-        return None
-    sequence, changes = _BATCH.unpack_from(data, at + HEADER)
-    return sequence, changes
 
 
 def stop_at(log: Path, at: int) -> None:

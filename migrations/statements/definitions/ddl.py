@@ -110,6 +110,15 @@ def _refuse_properties(create: exp.Expr, what: str) -> None:
             raise Unsupported("CREATE MATERIALIZED VIEW", hint="every view is kept up to date: CREATE EXT VIEW")
         if isinstance(found, exp.CollateProperty):
             check_collation(found.this.name)
+        if type(found) is exp.Property and found.name.upper() not in _STORAGE_OPTIONS.split():
+            raise Unsupported(f"the option {found.name} of CREATE {what}", hint="leave it out")
+
+
+_STORAGE_OPTIONS = (
+    "AVG_ROW_LENGTH CHECKSUM COMPRESSION DELAY_KEY_WRITE INSERT_METHOD KEY_BLOCK_SIZE MAX_ROWS MIN_ROWS PACK_KEYS "
+    "PAGE_CHECKSUM ROW_FORMAT STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES"
+)
+"""MySQL's options of how a table is stored, which no answer depends on, that the parser has no class of its own for."""
 
 
 # --- the schema of a table ----------------------------------------------------------------------------------------
