@@ -56,7 +56,7 @@ _TEXTS, _IGNORABLE = frozenset((1, 201)), 1 << 13
 def misread(path: Path) -> dict[Path, int]:
     """Of each log, and of the manifest, where such a header has more behind it that would be read: the first's offset.
 
-    64 MB of records of 400 bytes take MS400 ms, of 60 bytes MS60: one step a record. Raises OSError.
+    67 MB of records of 400 bytes take 67 ms, of 60 bytes 220 ms: one step a record. Raises OSError.
     """
     logs = {log: log.read_bytes() for log in sorted(path.glob("*.log"), key=lambda log: (len(log.name), log.name))}
     while logs and not logs[last := next(reversed(logs))]:
