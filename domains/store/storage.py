@@ -38,8 +38,8 @@ def unknown_outcome(why: HeadraceError) -> OutcomeUnknown:
     return OutcomeUnknown(why.message, hint="the write may be there or not: look before it is sent again")
 
 
-class TableStore(Protocol):
-    """One shard of one base table: rows by primary key, secondary indexes, in stored (full) width."""
+class StoredRows(Protocol):
+    """Rows of one base table in stored (full) width, to be looked up."""
 
     schema: TableSchema
 
@@ -56,6 +56,21 @@ class TableStore(Protocol):
     def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
         """How many rows each key has, equal ones counted, but no more than ``most``: no more than that are read."""
 
+    def has_index(self, columns: Columns) -> bool:
+        """Whether ``find`` by these columns is a look-up, and stays one whichever other index is dropped: they are the
+        primary key, its first columns, or an index."""
+
+    def best_key(self, tied: Collection[int]) -> Columns:
+        """Which of the columns ``tied`` (positions) ``find`` reads least by; see :func:`best_key`."""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows the table holds (a bag counts duplicates)."""
+
+
+class TableStore(StoredRows, Protocol):
+    """One shard of one base table: rows by primary key, secondary indexes."""
+
     def scan(self, after: bytes | None, limit: int) -> tuple[list[Delta], bytes | None]:
         """At most ``limit`` rows in storage order after the cursor, and the next cursor (None at the end)."""
 
@@ -71,13 +86,6 @@ class TableStore(Protocol):
         They are found after ``commit`` and not before it. Constraints were checked: an inserted primary key is free
         (or its row is retracted in the same step), a retracted row is stored.
         """
-
-    def has_index(self, columns: Columns) -> bool:
-        """Whether ``find`` by these columns is a look-up, and stays one whichever other index is dropped: they are the
-        primary key, its first columns, or an index."""
-
-    def best_key(self, tied: Collection[int]) -> Columns:
-        """Which of the columns ``tied`` (positions) ``find`` reads least by; see :func:`best_key`."""
 
     def add_index(self, columns: Columns) -> None:
         """Declare an index; rows staged from now on enter it. ``build_index`` brings in the older ones.
@@ -104,10 +112,6 @@ class TableStore(Protocol):
 
     def remember(self, stream: str, number: int) -> None:
         """The stream has come to this number with this step; 0 forgets it. Seen after ``commit``."""
-
-    @property
-    def row_count(self) -> int:
-        """How many rows the table holds (a bag counts duplicates)."""
 
 
 class Store(Protocol):

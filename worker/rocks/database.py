@@ -16,7 +16,7 @@ from pathlib import Path
 from sys import maxsize
 from threading import Lock
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
 from rocksdict import (
@@ -90,6 +90,23 @@ class StorageInUse(StorageFailure):
     """Another process has the directory, or another store of this one."""
 
 
+Found = TypeVar("Found")
+
+
+class Entries(Protocol):
+    """Keys and values in their order: of a database as it is, or of a view of it. See :class:`Database`."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]: ...
+
+    def prefixed(self, prefixes: Sequence[bytes], end: bytes, most: float = inf) -> list[list[tuple[bytes, bytes]]]: ...
+
+    def cannot_read(self, error: Exception | str) -> StorageFailure: ...
+
+
 class DatabaseView:
     """The entries from ``start`` on, below ``end``, as they were when it was made: one iterator.
 
@@ -108,20 +125,36 @@ class DatabaseView:
     def slices(self, limit: int) -> Iterator[list[tuple[bytes, bytes]]]:
         """Keys and values, so many at a time."""
         after = self._start
-        while part := self._slice(after, limit):
+        while part := self.items(after, self._end, limit):
             yield part
             if len(part) < limit:
                 return
             after = part[-1][0] + b"\x00"
 
-    def _slice(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+    def get(self, key: bytes) -> bytes | None:
+        return self.get_many([key])[0]
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        found = self._read(lambda cursor: [_walk(cursor, key, 1, key + b"\x00") for key in keys])
+        return [some[0][1] if some else None for some in found]
+
+    def items(self, start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]:
+        return self._read(lambda cursor: _walk(cursor, start, maxsize if limit is None else limit, end))
+
+    def prefixed(self, prefixes: Sequence[bytes], end: bytes, most: float = inf) -> list[list[tuple[bytes, bytes]]]:
+        return self._read(lambda cursor: _walk_prefixes(cursor, prefixes, most))
+
+    def cannot_read(self, error: Exception | str) -> StorageFailure:
+        return self._of.cannot_read(error)
+
+    def _read(self, read: Callable[[Any], Found]) -> Found:
         with self._reading:
             if self._cursor is None:
                 raise StorageFailure(f"cannot read from {self._of.path}: it was closed meanwhile")
             try:
-                return _walk(self._cursor, start, limit)
+                return read(self._cursor)
             except Exception as error:
-                failure = self._of.cannot_read(error)
+                failure = self.cannot_read(error)
         raise failure
 
     def close(self) -> None:
@@ -219,20 +252,10 @@ class Database:
     def prefixed(self, prefixes: Sequence[bytes], end: bytes, most: float = inf) -> list[list[tuple[bytes, bytes]]]:
         """``items`` of each prefix, at most so many, with one iterator, which halves the cost of a look-up. All lie
         below ``end``."""
-        answers: list[list[tuple[bytes, bytes]]] = []
         cursor: Any = None
         try:
             cursor = self._db.iter(_below(end))
-            for prefix in prefixes:
-                found: list[tuple[bytes, bytes]] = []
-                cursor.seek(prefix)
-                while len(found) < most and cursor.valid() and (key := cursor.key()).startswith(prefix):
-                    found.append((key, cursor.value()))
-                    cursor.next()
-                if not cursor.valid():
-                    cursor.status()  # The next seek would forget it.
-                answers.append(found)
-            return answers
+            return _walk_prefixes(cursor, prefixes, most)
         except Exception as error:
             failure = self.cannot_read(error)
         cursor = None
@@ -377,19 +400,34 @@ def _below(end: bytes) -> ReadOptions:
     return bounds
 
 
-def _walk(cursor: Any, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-    """At most so many entries from ``start`` on, as far as the iterator is bound.
+def _walk(cursor: Any, start: bytes, limit: int, end: bytes | None = None) -> list[tuple[bytes, bytes]]:
+    """At most so many entries from ``start`` on, below ``end``, or as far as the iterator is bound.
 
     Raises where it ended because it cannot read on, which looks like an end unless it is asked.
     """
     found: list[tuple[bytes, bytes]] = []
     add, valid, key, value, forward = found.append, cursor.valid, cursor.key, cursor.value, cursor.next
     cursor.seek(start)
-    while len(found) < limit and valid():
+    while len(found) < limit and valid() and (end is None or key() < end):
         add((key(), value()))
         forward()
     cursor.status()
     return found
+
+
+def _walk_prefixes(cursor: Any, prefixes: Sequence[bytes], most: float) -> list[list[tuple[bytes, bytes]]]:
+    """The entries that begin with each prefix, at most so many."""
+    answers: list[list[tuple[bytes, bytes]]] = []
+    for prefix in prefixes:
+        found: list[tuple[bytes, bytes]] = []
+        cursor.seek(prefix)
+        while len(found) < most and cursor.valid() and (key := cursor.key()).startswith(prefix):
+            found.append((key, cursor.value()))
+            cursor.next()
+        if not cursor.valid():
+            cursor.status()  # The next seek would forget it.
+        answers.append(found)
+    return answers
 
 
 def in_use(path: Path) -> StorageInUse:

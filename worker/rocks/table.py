@@ -6,29 +6,23 @@ See :class:`domains.store.storage.TableStore` for what is promised and ``layout.
 from __future__ import annotations
 
 import marshal
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from domains.errors import StorageFailure
-from domains.language.encoding import Encoder, row_encoder, value_end
+from domains.language.encoding import Encoder, row_encoder
 from domains.language.json_rows import schema_to_json, value_to_json
 from domains.language.types import Delta, Row, TableSchema, Value
 from domains.operators.state import row_weigher
-from domains.plan.deltas import at_most
 from domains.plan.graph import Columns
-from domains.store.row_types import RowTypes
-from domains.store.storage import added_values, best_key
+from domains.store.storage import added_values
 from worker.rocks import layout
-from worker.rocks.codec import MARSHAL_VERSION, RowCodec
+from worker.rocks.codec import MARSHAL_VERSION
 from worker.rocks.database import Database
-from worker.rocks.indexes import Access, TableIndexes
+from worker.rocks.indexes import TableIndexes
 from worker.rocks.layout import StreamNumbers
 from worker.rocks.row_cache import CacheRoom, ReadAhead
-
-UNREADABLE = (ValueError, EOFError, TypeError, ArithmeticError)
-"""Errors of decoding bytes that are no row."""
+from worker.rocks.stored_table import StoredTable
 
 Pending = dict[bytes, bytes | None]
 """The step's write: key → value, None to delete. Shared by the tables of a store."""
@@ -50,7 +44,7 @@ class TableCounters:
         return self.rows, self.auto_increment, self.unique, self.position
 
 
-class RocksTable:
+class RocksTable(StoredTable):
     """One shard of one base table. Made by :class:`worker.rocks.store.RocksStore` only."""
 
     def __init__(
@@ -68,18 +62,15 @@ class RocksTable:
         save_catalog: Callable[[RocksTable, Sequence[tuple[bytes, bytes]]], None],
         room: CacheRoom,
     ) -> None:
+        super().__init__(database, number, indexes)
         self._database = database
         self._pending = pending
-        self.number = number
         self.identity = identity
         """Of this table and no other, also none of its name that is created when it was dropped."""
-        self.indexes = indexes
         self._save_catalog = save_catalog
         self._room = room
         self._cache = room.new_cache()
         self._ahead = ReadAhead(database)
-        self._rows = layout.table_prefix(layout.ROWS, number)
-        self._rows_end = layout.table_end(layout.ROWS, number)
         self._log = layout.table_prefix(layout.LOG, number)
         self._counters_key = layout.table_prefix(layout.COUNTERS, number)
         self.counters = counters or TableCounters()
@@ -87,15 +78,12 @@ class RocksTable:
         self._numbers = numbers or StreamNumbers(pending, number, {})
         self.staged = False
         """Whether the step has touched this table (rows, auto-increment or a stream's number)."""
-        self._adopt(schema, pads)
+        self.adopt(schema, pads)
 
-    def _adopt(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
-        self.schema = schema
+    def adopt(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
+        super().adopt(schema, pads)
         self._unique = {schema.primary_key, *schema.unique}
         self._cache.adopt(row_weigher([column.type for column in schema.columns]))
-        self.pads = pads
-        self.codec = RowCodec(schema, pads)
-        self._types = RowTypes(schema)
         key = schema.primary_key
         self._encode_primary: Encoder = row_encoder(key, [schema.columns[at].type for at in key])
 
@@ -103,16 +91,11 @@ class RocksTable:
 
     def find(self, columns: Columns, key: Row) -> list[Delta]:
         assert not self._pending, "look-up with uncommitted staged deltas"
-        access = self.indexes.access(columns)
-        return self._search(columns, key) if access is None else self._find(access, key)
+        return super().find(columns, key)
 
-    def _find(self, access: Access, key: Row) -> list[Delta]:
-        prefix = access.start + access.encode(key)
-        if access.single:
-            content = self._database.get(prefix)
-            return [] if content is None else [(self._decode_all([content], [prefix])[0], 1)]
-        # No value and no row key begins with ff, so that this is above every entry of the key.
-        return self._rows_with(access, prefix, self._database.items(prefix, prefix + b"\xff"))
+    def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
+        assert not self._pending, "look-up with uncommitted staged deltas"
+        return super().count_many(columns, keys, most)
 
     def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
         assert not self._pending, "look-up with uncommitted staged deltas"
@@ -123,7 +106,7 @@ class RocksTable:
         answers = [known(key) for key in keys]
         missing = [key for key, rows in zip(keys, answers, strict=True) if rows is None]
         if missing:
-            found = self._find_stored(access, missing)
+            found = self.find_stored(access, missing)
             # A new row's keys are looked for, and not there: nobody will ask for that again.
             kept_empty = columns not in self._unique
             for key, rows in zip(missing, found, strict=True):
@@ -133,88 +116,11 @@ class RocksTable:
             return [next(rest) if rows is None else rows for rows in answers]
         return [rows for rows in answers if rows is not None]
 
-    def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
-        assert not self._pending, "look-up with uncommitted staged deltas"
-        access = self.indexes.access(columns)
-        if access is None or access.single:
-            return [at_most(rows, most) for rows in self.find_many(columns, keys)]
-        prefixes = [access.start + access.encode(key) for key in keys]
-        return [len(entries) for entries in self._database.prefixed(prefixes, access.end, most)]
-
-    def _find_stored(self, access: Access, keys: Sequence[Row]) -> list[list[Delta]]:
-        if len(keys) < 2:
-            return [self._find(access, key) for key in keys]
-        start, encode = access.start, access.encode
-        prefixes = [start + encode(key) for key in keys]
-        if access.single:
-            stored = zip(prefixes, self._database.get_many(prefixes), strict=True)
-            found = {key: content for key, content in stored if content is not None}
-            rows = dict(zip(found, self._decode_all(list(found.values()), list(found)), strict=True))
-            return [[(rows[key], 1)] if key in rows else [] for key in prefixes]
-        answers = self._database.prefixed(prefixes, access.end)
-        return [self._rows_with(access, prefix, entries) for prefix, entries in zip(prefixes, answers, strict=True)]
-
-    def _rows_with(self, access: Access, prefix: bytes, entries: list[tuple[bytes, bytes]]) -> list[Delta]:
-        """The rows of the entries that begin with ``prefix``."""
-        if access.start == self._rows:
-            return self._rows_of(len(self._rows), entries)
-        skip = len(prefix)
-        if access.rest:
-            # The columns between are cut out, as if the index were of those that were asked for.
-            for at, (key, value) in enumerate(entries):
-                end = skip
-                for _ in range(access.rest):
-                    end = value_end(key, end)
-                entries[at] = key[:skip] + key[end:], value
-        return self._rows_of(skip, entries)
-
-    def _rows_of(self, skip: int, entries: list[tuple[bytes, bytes]]) -> list[Delta]:
-        """The rows of index (or row) entries, whose row keys begin after ``skip`` bytes."""
-        if not self.schema.primary_key:
-            inline, tail = layout.INLINE[0], -layout.UNIQUE_BYTES
-            contents = [key[skip + 1 : tail] if key[skip] == inline else value for key, value in entries]
-            missing = [at for at, content in enumerate(contents) if not content]
-        else:
-            contents = [value for _, value in entries]
-            missing = [] if all(contents) else [at for at, content in enumerate(contents) if not content]
-        if missing:
-            fetched = self._database.get_many([self._rows + entries[at][0][skip:] for at in missing])
-            for at, content in zip(missing, fetched, strict=True):
-                if content is None:
-                    raise self._bad_row(entries[at][0], "an index entry has no row")
-                contents[at] = content
-        keys = [key for key, _ in entries]
-        if self.schema.primary_key or len(contents) < 2:
-            return [(row, 1) for row in self._decode_all(contents, keys)]
-        counted = Counter(contents)
-        return list(zip(self._decode_all(list(counted), keys), counted.values(), strict=True))
-
-    def _decode_all(self, contents: Sequence[bytes], keys: Sequence[bytes]) -> list[Row]:
-        """``keys`` are named where something is no row; of a bag with equal rows, one that is near."""
-        try:
-            rows = list(map(self.codec.decode, contents))
-            misfit = self._types.misfit(rows)
-        except UNREADABLE as error:
-            raise self._bad_row(keys[0], f"this or one of the {len(keys)} from it on is no row: {error}") from error
-        if misfit is not None:
-            raise self._bad_row(keys[misfit[0]], misfit[1])
-        return rows
-
-    def _bad_row(self, key: bytes, what: str) -> StorageFailure:
-        return self._database.cannot_read(f'table "{self.schema.name}", key {key.hex()}: {what}')
-
-    def _search(self, columns: Columns, key: Row) -> list[Delta]:
-        rows = self._rows_of(len(self._rows), self._database.items(self._rows, self._rows_end))
-        if not columns:
-            return rows
-        wanted = list(zip(columns, key, strict=True))
-        return [(row, weight) for row, weight in rows if all(row[at] == value for at, value in wanted)]
-
     def scan(self, after: bytes | None, limit: int) -> tuple[list[Delta], bytes | None]:
         assert not self._pending, "scan with uncommitted staged deltas"
         if self.schema.primary_key:
             entries, cursor = self._slice(after, limit)
-            return self._rows_of(len(self._rows), entries), cursor
+            return self.rows_of(len(self._rows), entries), cursor
         deltas: list[Delta] = []
         while len(deltas) < limit:
             entries, cursor = self._slice(after, limit - len(deltas))
@@ -223,7 +129,7 @@ class RocksTable:
                 place = entries[-1][0][: -layout.UNIQUE_BYTES]
                 entries += self._ahead.all(entries[-1][0] + b"\x00", place + b"\xff" * layout.UNIQUE_BYTES)
                 cursor = place[len(self._rows) :] + b"\xff" * layout.UNIQUE_BYTES
-            deltas += self._rows_of(len(self._rows), entries)
+            deltas += self.rows_of(len(self._rows), entries)
             if cursor is None:
                 return deltas, None
             after = cursor
@@ -385,15 +291,8 @@ class RocksTable:
         """Take a wider schema; stored rows are padded when they are read."""
         added = added_values(self.schema, schema)
         self.indexes.alter(schema)
-        self._adopt(schema, self.pads + added)
+        self.adopt(schema, self.pads + added)
         self._save_catalog(self, ())
-
-    def has_index(self, columns: Columns) -> bool:
-        access = self.indexes.access(columns)
-        return access is not None and not access.rest
-
-    def best_key(self, tied: Collection[int]) -> Columns:
-        return best_key(self.schema, [index.columns for index in self.indexes.all if index.ready], tied)
 
     def add_index(self, columns: Columns) -> None:
         assert not self._pending, "an index is declared between steps"

@@ -1,0 +1,143 @@
+"""Reading one base table in RocksDB: out of the database as it is, or out of a view of it as it was.
+
+See :class:`domains.store.storage.StoredRows` for what is promised and ``layout.py`` for the bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from domains.errors import StorageFailure
+from domains.language.encoding import value_end
+from domains.language.types import Delta, Row, TableSchema, Value
+from domains.plan.deltas import at_most
+from domains.plan.graph import Columns
+from domains.store.row_types import RowTypes
+from domains.store.storage import best_key
+from worker.rocks import layout
+from worker.rocks.codec import RowCodec
+from worker.rocks.database import Entries
+from worker.rocks.indexes import Access, TableIndexes
+
+UNREADABLE = (ValueError, EOFError, TypeError, ArithmeticError)
+"""Errors of decoding bytes that are no row."""
+
+
+class StoredTable:
+    """The rows of one shard of one table."""
+
+    def __init__(self, reading: Entries, number: int, indexes: TableIndexes) -> None:
+        self._reading = reading
+        self.number = number
+        self.indexes = indexes
+        self._rows = layout.table_prefix(layout.ROWS, number)
+        self._rows_end = layout.table_end(layout.ROWS, number)
+
+    def adopt(self, schema: TableSchema, pads: tuple[Value, ...]) -> None:
+        """Rows have this schema from now on; ``pads`` are the values of its last columns in rows stored before them."""
+        self.schema = schema
+        self.pads = pads
+        self.codec = RowCodec(schema, pads)
+        self._types = RowTypes(schema)
+
+    def find(self, columns: Columns, key: Row) -> list[Delta]:
+        access = self.indexes.access(columns)
+        return self._search(columns, key) if access is None else self._find(access, key)
+
+    def _find(self, access: Access, key: Row) -> list[Delta]:
+        prefix = access.start + access.encode(key)
+        if access.single:
+            content = self._reading.get(prefix)
+            return [] if content is None else [(self._decode_all([content], [prefix])[0], 1)]
+        # No value and no row key begins with ff, so that this is above every entry of the key.
+        return self._rows_with(access, prefix, self._reading.items(prefix, prefix + b"\xff"))
+
+    def find_many(self, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
+        access = self.indexes.access(columns)
+        if access is None:
+            return [self._search(columns, key) for key in keys]
+        return self.find_stored(access, keys)
+
+    def count_many(self, columns: Columns, keys: Sequence[Row], most: int) -> list[int]:
+        access = self.indexes.access(columns)
+        if access is None or access.single:
+            return [at_most(rows, most) for rows in self.find_many(columns, keys)]
+        prefixes = [access.start + access.encode(key) for key in keys]
+        return [len(entries) for entries in self._reading.prefixed(prefixes, access.end, most)]
+
+    def find_stored(self, access: Access, keys: Sequence[Row]) -> list[list[Delta]]:
+        if len(keys) < 2:
+            return [self._find(access, key) for key in keys]
+        start, encode = access.start, access.encode
+        prefixes = [start + encode(key) for key in keys]
+        if access.single:
+            stored = zip(prefixes, self._reading.get_many(prefixes), strict=True)
+            found = {key: content for key, content in stored if content is not None}
+            rows = dict(zip(found, self._decode_all(list(found.values()), list(found)), strict=True))
+            return [[(rows[key], 1)] if key in rows else [] for key in prefixes]
+        answers = self._reading.prefixed(prefixes, access.end)
+        return [self._rows_with(access, prefix, entries) for prefix, entries in zip(prefixes, answers, strict=True)]
+
+    def _rows_with(self, access: Access, prefix: bytes, entries: list[tuple[bytes, bytes]]) -> list[Delta]:
+        """The rows of the entries that begin with ``prefix``."""
+        if access.start == self._rows:
+            return self.rows_of(len(self._rows), entries)
+        skip = len(prefix)
+        if access.rest:
+            # The columns between are cut out, as if the index were of those that were asked for.
+            for at, (key, value) in enumerate(entries):
+                end = skip
+                for _ in range(access.rest):
+                    end = value_end(key, end)
+                entries[at] = key[:skip] + key[end:], value
+        return self.rows_of(skip, entries)
+
+    def rows_of(self, skip: int, entries: list[tuple[bytes, bytes]]) -> list[Delta]:
+        """The rows of index (or row) entries, whose row keys begin after ``skip`` bytes."""
+        if not self.schema.primary_key:
+            inline, tail = layout.INLINE[0], -layout.UNIQUE_BYTES
+            contents = [key[skip + 1 : tail] if key[skip] == inline else value for key, value in entries]
+            missing = [at for at, content in enumerate(contents) if not content]
+        else:
+            contents = [value for _, value in entries]
+            missing = [] if all(contents) else [at for at, content in enumerate(contents) if not content]
+        if missing:
+            fetched = self._reading.get_many([self._rows + entries[at][0][skip:] for at in missing])
+            for at, content in zip(missing, fetched, strict=True):
+                if content is None:
+                    raise self._bad_row(entries[at][0], "an index entry has no row")
+                contents[at] = content
+        keys = [key for key, _ in entries]
+        if self.schema.primary_key or len(contents) < 2:
+            return [(row, 1) for row in self._decode_all(contents, keys)]
+        counted = Counter(contents)
+        return list(zip(self._decode_all(list(counted), keys), counted.values(), strict=True))
+
+    def _decode_all(self, contents: Sequence[bytes], keys: Sequence[bytes]) -> list[Row]:
+        """``keys`` are named where something is no row; of a bag with equal rows, one that is near."""
+        try:
+            rows = list(map(self.codec.decode, contents))
+            misfit = self._types.misfit(rows)
+        except UNREADABLE as error:
+            raise self._bad_row(keys[0], f"this or one of the {len(keys)} from it on is no row: {error}") from error
+        if misfit is not None:
+            raise self._bad_row(keys[misfit[0]], misfit[1])
+        return rows
+
+    def _bad_row(self, key: bytes, what: str) -> StorageFailure:
+        return self._reading.cannot_read(f'table "{self.schema.name}", key {key.hex()}: {what}')
+
+    def _search(self, columns: Columns, key: Row) -> list[Delta]:
+        rows = self.rows_of(len(self._rows), self._reading.items(self._rows, self._rows_end))
+        if not columns:
+            return rows
+        wanted = list(zip(columns, key, strict=True))
+        return [(row, weight) for row, weight in rows if all(row[at] == value for at, value in wanted)]
+
+    def has_index(self, columns: Columns) -> bool:
+        access = self.indexes.access(columns)
+        return access is not None and not access.rest
+
+    def best_key(self, tied: Collection[int]) -> Columns:
+        return best_key(self.schema, [index.columns for index in self.indexes.all if index.ready], tied)
