@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from domains.language.description import describe
 from domains.language.expressions import Expression
-from domains.language.rewriting import defined, emitter, fields_of, fold, is_constant, remap
+from domains.language.rewriting import defined, emitter, fields_of, fold, fold_most, is_constant, remap
 from domains.language.types import Delta, Row, Value
 
 __all__ = [
@@ -45,7 +45,7 @@ _MOST_COMPILED = 4096
 def compile_expression(e: Expression) -> Callable[[Row], Value]:
     """The expression's value for a row."""
     emit = emitter()
-    source = emit.value(fold(e))
+    source = emit.value(fold_most(e))
     function: Callable[[Row], Value] = defined(f"def operator(r):\n    return {source}", emit)
     return function
 
@@ -54,7 +54,7 @@ def compile_expression(e: Expression) -> Callable[[Row], Value]:
 def compile_predicate(e: Expression) -> Callable[[Row], bool]:
     """Whether the expression is true for a row: neither false nor NULL."""
     emit = emitter()
-    source = emit.truth(fold(e))
+    source = emit.truth(fold_most(e))
     function: Callable[[Row], bool] = defined(f"def operator(r):\n    return True if {source} else False", emit)
     return function
 
@@ -72,7 +72,7 @@ def compile_project_batch(es: Sequence[Expression]) -> Callable[[list[Delta]], l
 @lru_cache(_MOST_COMPILED)
 def _filter_batch(e: Expression) -> Callable[[list[Delta]], list[Delta]]:
     emit = emitter()
-    source = emit.truth(fold(e))
+    source = emit.truth(fold_most(e))
     # ``for r in (d[0],)`` is an assignment to Python's compiler; keeping d spares a new pair.
     text = f"def operator(batch):\n    return [d for d in batch for r in (d[0],) if {source}]"
     function: Callable[[list[Delta]], list[Delta]] = defined(text, emit)
@@ -82,7 +82,7 @@ def _filter_batch(e: Expression) -> Callable[[list[Delta]], list[Delta]]:
 @lru_cache(_MOST_COMPILED)
 def _project_batch(es: tuple[Expression, ...]) -> Callable[[list[Delta]], list[Delta]]:
     emit = emitter()
-    source = _row([emit.value(fold(e)) for e in es])
+    source = _row([emit.value(fold_most(e)) for e in es])
     text = f"def operator(batch):\n    return [({source}, w) for r, w in batch]"
     function: Callable[[list[Delta]], list[Delta]] = defined(text, emit)
     return function

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from domains.errors import LimitExceeded
 from domains.language.compiled import compiled
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.functions import FUNCTIONS
@@ -64,18 +66,66 @@ def remap(e: Expression, mapping: Mapping[int, int]) -> Expression:
     return e
 
 
-def fold(e: Expression) -> Expression:
+FOLD_STEPS = 10_000
+"""Calls of constants that one statement may have worked out while it is planned: 0.2 s."""
+FOLD_BYTES = 1_048_576
+"""Text and bytes that they may come to. A constant of a plan is sent, kept and compared; what is greater is data."""
+
+
+@dataclass(slots=True)
+class FoldBudget:
+    """The remainder of what a statement's constants may take.
+
+    :raises LimitExceeded: by name, where they take more.
+    """
+
+    steps: int = FOLD_STEPS
+    bytes: int = FOLD_BYTES
+
+    def spend(self, value: Value) -> None:
+        self.steps -= 1
+        if self.steps < 0:
+            raise LimitExceeded(
+                f"the constants of the statement take more than {FOLD_STEPS} steps to work out (fold_steps)",
+                hint="give their result, or pass it as a parameter",
+            )
+        if isinstance(value, (str, bytes)):
+            self.bytes -= len(value)
+            if self.bytes < 0:
+                raise LimitExceeded(
+                    f"the constants of the statement come to more than {FOLD_BYTES} bytes (fold_bytes)",
+                    hint="store the text in a table, or compute it where the answer is read",
+                )
+
+
+def fold(e: Expression, budget: FoldBudget | None = None) -> Expression:
     """Constant folding: every call of constants alone is replaced by its value, AND and OR lose what decides nothing.
 
     ``a = 1 + 2`` → ``a = 3``;  ``a AND TRUE AND b`` → ``a AND b``;  ``a AND FALSE`` → ``FALSE``
+
+    :raises LimitExceeded: the budget, which without ``budget`` is this expression's own, is spent.
     """
+    return _folded(e, budget or FoldBudget())
+
+
+def fold_most(e: Expression) -> Expression:
+    """The same where it cannot be refused any more: what would spend the budget is left to be computed for each row."""
+    try:
+        return fold(e)
+    except LimitExceeded:
+        return e
+
+
+def _folded(e: Expression, budget: FoldBudget) -> Expression:
     if not isinstance(e, Call):
         return e
-    arguments = tuple(fold(a) for a in e.arguments)
+    arguments = tuple(_folded(a, budget) for a in e.arguments)
     if arguments != e.arguments:
         e = Call(e.function, arguments, e.type)
     if e.function in FUNCTIONS and all(isinstance(a, Constant) for a in arguments):
-        return Constant(evaluate_constant(e), e.type)
+        value = evaluate_constant(e)
+        budget.spend(value)
+        return Constant(value, e.type)
     return _fold_chain(e) if e.function in ("and", "or") else e
 
 

@@ -48,7 +48,7 @@ class SelectBlock:
                     return found
             return self.subqueries().replace(part, lambda inner: self.translate(inner, place, aliases))
 
-        return fold(scalar(node, self.scope, Setting(replace=replacement, place=place)))
+        return fold(scalar(node, self.scope, Setting(replace=replacement, place=place)), self.context.constants)
 
     def column(self, field: Field, name: str) -> Expression:
         """A source's column, over the present stage's row.

@@ -220,7 +220,7 @@ def _known(block: SelectBlock, node: exp.Expr, places: dict[exp.Expr, Expression
     if isinstance(node, (exp.Literal, exp.Query)) or all(isinstance(group, Field) for group in groups):
         return None
     try:
-        computed = fold(scalar(node, block.scope))
+        computed = fold(scalar(node, block.scope), block.context.constants)
     except HeadraceError:
         return None  # It holds an aggregate or a subquery, so it is no group itself.
     if computed in groups and not isinstance(computed, Constant):

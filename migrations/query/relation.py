@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Constant, Expression, Field
+from domains.language.rewriting import FoldBudget
 from domains.language.types import BIGINT, BOOL, Column, Row, SqlType, TableSchema
 from domains.plan.graph import OrderTerm, ParameterKind, TopK
 from migrations.catalog import Catalog
@@ -98,12 +99,14 @@ class QueryContext:
     edits: list[Callable[[], object]] = field(default_factory=list)
     """What would write ``*`` and NATURAL out in the text: see :func:`~migrations.query.view.frozen`."""
 
+    constants: FoldBudget = field(default_factory=FoldBudget)
+
     def inside(self, outer: Scope | None) -> QueryContext:
         """The context of a subquery."""
-        return QueryContext(self.catalog, self.ctes, outer, self.views, self.edits)
+        return replace(self, outer=outer)
 
     def with_cte(self, name: str, relation: Relation) -> QueryContext:
-        return QueryContext(self.catalog, {**self.ctes, name.lower(): relation}, self.outer, self.views, self.edits)
+        return replace(self, ctes={**self.ctes, name.lower(): relation})
 
 
 def of_table(schema: TableSchema) -> Relation:

@@ -9,13 +9,14 @@ from functools import partial
 from domains.errors import LimitExceeded, SqlError, Unsupported
 from domains.language.compile import compile_expression, compile_predicate
 from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.rewriting import FoldBudget, fold
 from domains.language.types import Column, Row
 from migrations.parse.reading import exp, text_of
 from migrations.query.block import Plan, Replacement, SelectBlock
 from migrations.query.expressions.parameters import is_parameterised
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.query.expressions.terms import value_of
+from migrations.query.expressions.terms import conditions_of, value_of
 from migrations.query.grouping import group_rows
 from migrations.query.plan import extended
 from migrations.query.relation import (
@@ -69,7 +70,7 @@ def _restrict(block: SelectBlock, condition: exp.Expr, place: str, aliases: Repl
                 raise Unsupported("a parameter on the result of an aggregate that has a parameter below it")
             block.stage.conditions += read_parameters(part, translate, block.stage, is_condition=True)
         elif not block.subqueries().restrict(part, translate):
-            block.stage.conditions.append(translate(part))
+            block.stage.conditions += conditions_of(translate(part))
 
 
 def _alias(block: SelectBlock, node: exp.Expr) -> Expression | None:
@@ -251,13 +252,13 @@ def constant_select(relation: exp.Expr, setting: Setting = Setting()) -> Constan
 def _evaluated(relation: exp.Select, setting: Setting) -> ConstantRows:
     if not relation.expressions:
         raise SqlError("the SELECT list is empty")
-    scope = Scope(())
+    scope, constants = Scope(()), FoldBudget()
     expressions: list[Expression] = []
     names: list[str] = []
     for item in relation.expressions:
         if isinstance(item, exp.Star):
             raise SqlError("SELECT * without FROM")
-        expressions.append(scalar(item, scope, setting))
+        expressions.append(fold(scalar(item, scope, setting), constants))
         names.append(output_name(item))
     columns = tuple(Column(name, e.type) for name, e in zip(names, expressions, strict=True))
     row = tuple(compile_expression(e)(()) for e in expressions)

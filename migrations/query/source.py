@@ -15,7 +15,7 @@ from migrations.parse.reading import exp, position
 from migrations.query.expressions.parameters import HINT, is_parameterised, read_comparisons
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Scope
-from migrations.query.expressions.terms import positions
+from migrations.query.expressions.terms import conditions_of, positions
 from migrations.query.joins import Inner, Leaf, Left, Source
 from migrations.query.relation import QueryContext, Relation, bounded, marked, of_table, plain, renamed
 from migrations.query.stage import SelectStage, Wide, wide
@@ -166,14 +166,16 @@ class FromClause:
         conditions: list[Expression] = []
         for part in conjuncts(condition):
             if not is_parameterised(part):
-                conditions.append(fold(scalar(part, scope, setting)))
+                conditions += conditions_of(fold(scalar(part, scope, setting), self._context.constants))
             elif outer:
                 raise Unsupported(
                     "a parameter in the ON of an outer join",
                     hint="put it into WHERE, or read the two sides as two views",
                 )
             else:
-                conditions += read_parameters(part, lambda n: fold(scalar(n, scope, setting)), self._stage)
+                conditions += read_parameters(
+                    part, lambda n: fold(scalar(n, scope, setting), self._context.constants), self._stage
+                )
         return conditions
 
 

@@ -140,3 +140,10 @@ def test_the_type_follows_the_unit() -> None:
         moved("DAY_HOUR")
     with pytest.raises(Unsupported, match="must be a constant"):
         call("date_add", day, amount, Field(2, TEXT))
+
+
+def test_a_format_that_is_endless_is_null() -> None:
+    """68 s of one thread, when each sign of it copied the rest of the text."""
+    assert evaluate("str_to_date", "1" * 1_000_000, "%d" * 100_000) is None
+    assert evaluate("date_format", "2024-01-02", "%d" * 501) is None
+    assert evaluate("date_format", "2024-01-02", "%d" * 500) == "02" * 500

@@ -174,3 +174,20 @@ def test_a_constant_pattern_is_prepared(name: str, arguments: tuple[Value, ...],
     text, *patterns = arguments
     constants = [Unit(p) if p is not None else None for p in patterns]
     assert evaluate(name, text, *constants) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("concat", ("x" * 2**25,) * 3),
+        ("concat_ws", ("-", *("x" * 2**25,) * 2)),
+        ("repeat", ("ab", 2**25 + 1)),
+        ("lpad", ("x", 2**26 + 1, "ab")),
+        ("rpad", ("x", 2**26 + 1, "ab")),
+        ("space", (2**26 + 1,)),
+        ("replace", ("x" * 2**13, "x", "y" * (2**13 + 1))),
+        ("hex", ("x" * (2**25 + 1),)),
+    ],
+)
+def test_a_result_of_more_than_64_mib_is_null(name: str, arguments: tuple[Value, ...]) -> None:
+    assert evaluate(name, *arguments) is None

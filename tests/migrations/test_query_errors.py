@@ -11,6 +11,7 @@ import pytest
 from domains.errors import HeadraceError, LimitExceeded, SqlError, SqlSyntaxError, UnknownName, Unsupported
 from migrations.joint_graph.graph import JointGraph
 from migrations.parse.reading import parse, text_of
+from migrations.query.select import constant_select
 from migrations.query.view import plan_view
 from tests.migrations.oracle import catalog, plan
 from tests.migrations.query_cases import read_cases
@@ -248,6 +249,24 @@ def test_long_texts() -> None:
         parse("SELECT " + "x" * 2**24)
     with pytest.raises(HeadraceError):
         parse("(" * 500_000 + "1")
+
+
+@pytest.mark.parametrize(
+    ("condition", "budget"),
+    [
+        ("title = REPEAT('a', 2000000)", "fold_bytes"),
+        ("title IN (REPEAT('a', 600000), REPEAT('b', 600000))", "fold_bytes"),
+        ("title = REPEAT('a', 600000) AND (title = REPEAT('b', 600000) OR id = 1)", "fold_bytes"),
+        (f"id IN ({', '.join(f'{i} + 1' for i in range(10_001))})", "fold_steps"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_constants_have_a_budget(condition: str, budget: str) -> None:
+    """One for the whole statement: what it is is in the message."""
+    with pytest.raises(LimitExceeded, match=budget):
+        plan(f"SELECT id FROM stories WHERE {condition}", CATALOG)
+    with pytest.raises(LimitExceeded, match=budget):
+        constant_select(parse(f"SELECT {condition.replace('title', 'NULL').replace('id', '0')}")[0].expression)
 
 
 @pytest.mark.parametrize("junk", ["", ";;", "  ", "-- only a comment", "/* x */ ;"])

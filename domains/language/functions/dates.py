@@ -25,6 +25,10 @@ DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Satur
 _MOST_FORMATS = 256
 """Formats are mostly constants; those that come from rows are few at a time."""
 
+MOST_FORMAT = 1000
+"""Characters of a format. With a longer one, which names no part of a date that a shorter one cannot, the result is
+NULL: a format of 200,000 characters is as much work for each row."""
+
 
 def week(day: date, mode: int) -> tuple[int, int]:
     """(year, week) of WEEK(day, mode).
@@ -118,7 +122,9 @@ def _formatters(form: str) -> tuple[str | Callable[[datetime], str], ...]:
     return tuple((_LETTERS.get(match[1]) or match[1]) if match[1] else str(match[2]) for match in _PIECE.finditer(form))
 
 
-def date_format(text: str, form: str) -> str:
+def date_format(text: str, form: str) -> str | None:
+    if len(form) > MOST_FORMAT:
+        return None
     at = datetime.fromisoformat(text)
     return "".join([piece if isinstance(piece, str) else piece(at) for piece in _formatters(form)])
 
@@ -153,6 +159,7 @@ _COMPOSED = {"T": "%H:%i:%s", "r": "%h:%i:%s %p"}
 TIME_LETTERS = frozenset("HkhIlisSfpTr")
 DAY_LETTERS = frozenset("YymcMbdeDj")
 _BLANKS = " \t\n\v\f\r"
+_BLANK = re.compile(f"[{_BLANKS}]*")
 _DIGITS = re.compile("[0-9]*")
 _WORD = re.compile("[A-Za-z]*")
 
@@ -188,31 +195,34 @@ def names_day(form: str) -> bool:
 def _reading(text: str, form: str) -> dict[str, int] | None:
     """What the letters find, None where text and format part. It ends with either, what is behind is ignored; blanks
     may stand before anything."""
+    if len(form) > MOST_FORMAT:
+        return None
     found: dict[str, int] = {}
+    at = 0
     for letter, sign in _signs(form):
-        text = text.lstrip(_BLANKS)
-        if not text:
+        at = _BLANK.match(text, at).end()  # type: ignore[union-attr]
+        if at == len(text):
             break
-        taken, value = (1, 0) if sign == text[0] else _taken(letter, text)
+        taken, value = (1, 0) if sign == text[at] else _taken(letter, text, at)
         if not taken or (letter == "p" and "half_hour" not in found):
             return None
         if letter:
             found[_READ[letter][0]] = value
-        text = text[taken:]
+        at += taken
     return found
 
 
-def _taken(letter: str, text: str) -> tuple[int, int]:
+def _taken(letter: str, text: str, at: int) -> tuple[int, int]:
     """(how many characters a letter takes, what they say); 0 where they are not what it reads."""
     width = _READ[letter][1] if letter in _READ else 0
     if letter == "p":
-        half = text[:2].upper()
+        half = text[at : at + 2].upper()
         return (2, int(half == "PM")) if half in ("AM", "PM") else (0, 0)
     if isinstance(width, tuple):
-        word = _WORD.match(text)[0].capitalize()  # type: ignore[index]
+        word = _WORD.match(text, at)[0].capitalize()  # type: ignore[index]
         meant = [word] if word in width else [name for name in width if word and name.startswith(word)]
         return (len(word), width.index(meant[0]) + 1) if len(meant) == 1 else (0, 0)
-    digits = _DIGITS.match(text, 0, width)[0]  # type: ignore[index]
+    digits = _DIGITS.match(text, at, at + width)[0]  # type: ignore[index]
     if not digits:
         return 0, 0
     value = int(digits.ljust(6, "0") if letter == "f" else digits)

@@ -82,11 +82,7 @@ def _text_or_bytes(type: SqlType) -> SqlType:
 
 
 def _concat(*parts: str) -> str | None:
-    return bounded("".join(parts))
-
-
-def bounded(text: AnyStr) -> AnyStr | None:
-    return text if len(text) <= MAX_TEXT else None
+    return "".join(parts) if sum(map(len, parts)) <= MAX_TEXT else None
 
 
 def substring(text: str, start: int, count: int | None = None) -> str:
@@ -227,8 +223,10 @@ def _text_bytes_or_integer(type: SqlType) -> SqlType:
     return BIGINT if type.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE) else BLOB
 
 
-def _hex(value: int | bytes) -> str:
-    return value.hex().upper() if isinstance(value, bytes) else f"{value & MASK:X}"
+def _hex(value: int | bytes) -> str | None:
+    if isinstance(value, int):
+        return f"{value & MASK:X}"
+    return value.hex().upper() if 2 * len(value) <= MAX_TEXT else None
 
 
 def _md5(value: bytes) -> str:
@@ -265,7 +263,9 @@ def _joined_type(types: Types) -> SqlType:
 
 
 def _join(separator: AnyStr, parts: tuple[AnyStr | None, ...]) -> AnyStr | None:
-    return bounded(separator.join([part for part in parts if part is not None]))
+    found = [part for part in parts if part is not None]
+    size = sum(map(len, found)) + len(separator) * (len(found) - 1)
+    return separator.join(found) if size <= MAX_TEXT else None
 
 
 TEXT_SEARCH = registry(

@@ -9,7 +9,17 @@ from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.rewriting import fields_of as positions
 from domains.language.types import BOOL, Row, Value
 
-__all__ = ["and_parts", "conjunction", "equality", "moved", "null_rejected", "over", "positions", "substituted"]
+__all__ = [
+    "and_parts",
+    "conditions_of",
+    "conjunction",
+    "equality",
+    "moved",
+    "null_rejected",
+    "over",
+    "positions",
+    "substituted",
+]
 
 _STRICT = frozenset(
     "eq ne lt le gt ge like regexp not xor cast negate add subtract multiply divide quotient int_divide modulo".split()  # noqa: SIM905
@@ -57,6 +67,33 @@ def and_parts(predicate: Expression) -> Iterator[Expression]:
             pending.extend(reversed(part.arguments))
         else:
             yield part
+
+
+def conditions_of(predicate: Expression) -> list[Expression]:
+    """The predicates that a condition comes to when AND joins them: what all branches of an OR say comes in front.
+
+    ``(a AND b) OR (a AND c)`` → ``a``, ``b OR c``;  ``a OR (a AND b)`` → ``a``. Both hold in SQL's three-valued logic.
+    An equality that a query repeats in every branch, as TPC-H 19 does, is a join column only where it stands alone.
+    """
+    return [found for part in and_parts(predicate) for found in _factored(part)]
+
+
+def _factored(predicate: Expression) -> list[Expression]:
+    if not isinstance(predicate, Call) or predicate.function != "or":
+        return [predicate]
+    branches = [{_sense(part): part for part in conditions_of(branch)} for branch in predicate.arguments]
+    common = set.intersection(*(set(branch) for branch in branches))
+    if not common:
+        return [predicate]
+    front = [part for sense, part in branches[0].items() if sense in common]
+    left = [[part for sense, part in branch.items() if sense not in common] for branch in branches]
+    return [*front, Call("or", tuple(map(conjunction, left)), predicate.type)] if all(left) else front
+
+
+def _sense(predicate: Expression) -> Expression | frozenset[Expression]:
+    """The same for ``a = b`` and ``b = a``."""
+    sides = equality(predicate)
+    return predicate if sides is None else frozenset(sides)
 
 
 def equality(predicate: Expression) -> tuple[Expression, Expression] | None:
