@@ -7,12 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cluster_deployment import open_cluster
 from fake_deployment import FakeDeployment
 
 from api.app import create_app
 from controller.deployment import Deployment
 from controller.embedded.local import LocalDeployment
+from tests.kit.cluster_deployment import open_cluster
 
 KINDS = ("fake", "local", "sharded", "cluster", "remote")
 """``remote`` is a cluster whose workers are on other hosts than the api process."""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cluster_deployment import open_cluster
 from headrace_client import tokens
 
 from api.app import create_app
 from controller.deployment import Deployment
 from controller.embedded.local import LocalDeployment
 from domains.language.types import Row
+from tests.kit.cluster_deployment import open_cluster
 from worker.archive.folding import fold
 from worker.archive.manifests import all_manifests
 from worker.archive.options import ArchiveOptions

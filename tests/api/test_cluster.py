@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cluster_deployment import SHARDS, InProcess, open_cluster
 
 from api.lookups.lookups import LookupCalls
 from controller.cluster.serving.deployment import ClusterDeployment
@@ -29,6 +28,7 @@ from domains.errors import (
 )
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Once
+from tests.kit.cluster_deployment import SHARDS, InProcess, open_cluster
 from worker.protocol.messages import Role, WriteRequest
 from worker.rocks.table import RocksTable
 from worker.wire import ConnectionLost, greeting

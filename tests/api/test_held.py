@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_deployment import open_cluster
 from headrace_client import tokens
 
 import headrace
 from domains.language.encoding import decode_key, encode_key
 from domains.language.types import BIGINT, BLOB, DOUBLE, TEXT, Kind, SqlType
 from headrace.errors import BadRequest, NotFound
+from tests.kit.cluster_deployment import open_cluster
 from worker.service.holds import HOLDS_MAX
 
 PRICE = SqlType(Kind.DECIMAL, "DECIMAL(20,3)", length=20, scale=3)

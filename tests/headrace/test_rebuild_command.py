@@ -1,4 +1,4 @@
-"""What ``headrace rebuild`` takes and says; what it does is in tests/controller/cluster/test_rebuilding.py."""
+"""What ``headrace rebuild`` takes and says; what it does: tests/controller/cluster/lost_shards/."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from domains.plan.packets import Insert
-from tests.worker.leading_workers import leading
+from tests.kit.leading_workers import leading
 from worker.protocol.messages import Done, LinkPositions, Positions, Reconfigure, Report, WorkerReport
 from worker.rocks.store import RocksStore
 

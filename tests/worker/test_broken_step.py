@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leading_workers import leading
 
 from domains.engine.domain import Domain
 from domains.errors import OutcomeUnknown, StorageFailure, Unavailable
@@ -18,6 +17,7 @@ from domains.plan.graph import DomainIndex
 from domains.plan.packets import Insert
 from domains.plan.sharding import shard_of
 from domains.store.memory_store import MemoryStore
+from tests.kit.leading_workers import leading
 from worker.dataflow.batch import Batch
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.thread import DataflowThread

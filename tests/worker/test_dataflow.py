@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from leading_workers import planned
 
 from domains.errors import NotFound, OutcomeUnknown, Overloaded, StorageFailure, Unavailable
 from domains.language.types import Row
@@ -22,6 +21,7 @@ from domains.plan.packets import Filled, Insert, LinkUpdate, Operation, Written,
 from domains.plan.sharding import physical, shard_of
 from domains.store.memory_store import MemoryStore
 from migrations.flow.plan import State, plan_start
+from tests.kit.leading_workers import planned
 from tests.shard_of_key import shard_of_key
 from worker.dataflow import inbox as inbox_module
 from worker.dataflow import thread as dataflow_module

@@ -13,7 +13,7 @@ from domains.plan.commands import CreateTable
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Filled, Insert
 from domains.store.memory_store import MemoryStore
-from tests.worker.leading_workers import planned
+from tests.kit.leading_workers import planned
 from worker.dataflow.batch import Batch
 from worker.dataflow.group_commit import GroupCommit
 from worker.dataflow.thread import DataflowThread, nowhere

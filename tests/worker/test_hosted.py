@@ -13,12 +13,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from hosted_cluster import HostedCluster
 
 from domains.language.types import Row
 from domains.plan.graph import DomainIndex, NodeIndex, Reader
 from domains.plan.packets import Clock, Delete, Failed, Filled, Insert, Outcome, Written
 from domains.plan.sharding import physical, shard_of
+from tests.kit.hosted_cluster import HostedCluster
 from tests.shard_of_key import shard_of_key
 from worker.dataflow.batch import Look
 from worker.dataflow.hosted_domain import TokenWait

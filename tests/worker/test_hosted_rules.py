@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from leading_workers import planned
 
 from domains.errors import Unavailable
 from domains.plan.commands import Activate, AddNodes, CreateTable, Feed, RemoveNodes
@@ -16,6 +15,7 @@ from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Filled, Insert, LinkUpdate, Publish, Upquery, Written, link_between
 from domains.store.memory_store import MemoryStore
 from migrations.flow.plan import plan_start
+from tests.kit.leading_workers import planned
 from worker.dataflow.batch import Batch, Drop, LinkPacket, Look, Reveal
 from worker.dataflow.domain_host import DomainHost
 from worker.dataflow.hosted_domain import TokenWait

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leading_workers import Led, Told, leading, planned
 
 from domains.errors import BadRequest, HeadraceError, NotFound, ReadTimeout, Unavailable
 from domains.plan.commands import Activate, CreateTable, Progress
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Evicted, Insert
+from tests.kit.leading_workers import Led, Told, leading, planned
 from worker.embedded import shard_directory
 from worker.protocol.messages import (
     CloseDomain,

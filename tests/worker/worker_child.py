@@ -12,10 +12,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from leading_workers import Told
-
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex
+from tests.kit.leading_workers import Told
 from worker.service.process import Worker, work
 from zookeeper.memory import MemoryZooKeeper
 

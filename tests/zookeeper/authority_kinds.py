@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from proxy import Proxy
-
 from headrace.embedding import LoopThread
+from tests.kit.tcp_proxy import Proxy
 from zookeeper.authority import SESSION_TIMEOUT, ClusterAuthority
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
@@ -124,7 +123,7 @@ class Real:
     async def start(self) -> None:
         self._spare = [Proxy(int(self._shared.address.rpartition(":")[2])) for _ in range(PROXIES)]
         for proxy in self._spare:
-            await proxy.start()
+            await proxy.__aenter__()
 
     def authority(self, deployment: str = "main") -> KazooAuthority:
         proxy = self._spare.pop()
@@ -137,7 +136,7 @@ class Real:
         self._timeout = DEADLINE
 
     def cut(self, authority: KazooAuthority) -> None:
-        self.proxies[id(authority)].cut()
+        self.proxies[id(authority)].close_off()
 
     def mend(self, authority: KazooAuthority) -> None:
         self.proxies[id(authority)].mend()
@@ -165,7 +164,7 @@ class Real:
     async def close(self) -> None:
         await asyncio.gather(*(authority.close() for authority in self.made))
         for proxy in (*self.proxies.values(), *self._spare):
-            await proxy.stop()
+            await proxy.__aexit__()
         await self._shared.restart()
 
 

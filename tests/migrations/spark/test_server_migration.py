@@ -24,7 +24,7 @@ from migrations.backfill.spark import bulk
 from migrations.backfill.spark.launching import SparkJob
 from migrations.backfill.spark.reporting import Reporter
 from migrations.backfill.spark.runner import SparkRunner, order_of
-from tests.controller.test_bulk import RANKING, check_ranking, ended, fill, write_on_for
+from tests.controller.migrating.test_bulk import RANKING, check_ranking, ended, fill, write_on_for
 from tests.migrations.spark.conftest import SMALL
 from worker.archive.options import ArchiveOptions
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from wire_objects import update
-from wire_proxy import Proxy, until
 
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import LinkUpdate, Upquery, receiver_of
+from tests.kit.tcp_proxy import Proxy, until
 from worker.protocol.messages import Placed, Role, StreamFrame, StreamOpen
 from worker.wire import Connection, Peers, WireServer, connect, greeting, peers, serve, streams
 from worker.wire.errors import ProtocolError

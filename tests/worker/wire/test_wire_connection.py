@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from wire_objects import instance, update
-from wire_proxy import Proxy, until
 
 from domains.errors import ConstraintViolation, HeadraceError, LimitExceeded, Unavailable
 from domains.plan.commands import AddNodes, Progress
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Written
 from domains.transitions import moved
+from tests.kit.tcp_proxy import Proxy, until
 from worker.protocol.messages import (
     Done,
     Pages,

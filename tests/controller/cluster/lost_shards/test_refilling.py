@@ -16,10 +16,10 @@ from domains.errors import HeadraceError
 from domains.language.types import Delta, TableSchema
 from migrations.backfill.job import BulkJob, JobProgress, StateFile
 from migrations.backfill.runner import BulkFailed
-from tests.controller.cluster.memory_workers import simulated
-from tests.controller.cluster.test_leader import placement
-from tests.controller.cluster.test_rebuilding import Lost
-from tests.controller.cluster.test_rebuilding_by_spark import Folder
+from tests.controller.cluster.lost_shards.test_rebuilding_by_spark import Folder
+from tests.kit.lost_worker import Lost
+from tests.kit.memory_workers import simulated
+from tests.kit.voting_program import placement
 from tests.migrations.backfill.in_process import run_locally
 
 

@@ -11,8 +11,8 @@ from controller.cluster.leader.draining import drain, undrain
 from domains.errors import BadRequest, NoLeader, Unavailable
 from domains.plan.commands import Feed
 from domains.plan.graph import DomainIndex
-from tests.controller.cluster.memory_workers import MemoryCluster, MemoryWorker, simulated
-from tests.controller.cluster.voting_program import STORIES, Program, placement, started
+from tests.kit.memory_workers import MemoryCluster, MemoryWorker, simulated
+from tests.kit.voting_program import STORIES, Program, placement, started
 from worker.protocol.messages import OpenDomain, Perform, Reconfigure, Report, StaleEpoch
 
 

@@ -1,4 +1,4 @@
-"""Several statements in one text: each is done or not by itself, and an error says which of them it is about."""
+"""Several statements in one text, and one statement on several shards: what is done, and which error is told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from controller.embedded.local import LocalDeployment
-from domains.errors import ConstraintViolation, HeadraceError, UnknownName
+from controller.statements.sharded_write import write_parts
+from domains.errors import ConstraintViolation, HeadraceError, OutcomeUnknown, StorageFailure, UnknownName
+from domains.plan.packets import Insert, Operation, Written
+from migrations.flow.routing import Split
 
 BEFORE, AFTER = "those before are done and stay", "those after are not done"
 
@@ -50,3 +53,17 @@ async def test_an_error_says_which_statement_it_is_about(
         assert [table.name for table in deployment.tables()] == ["t"]
     finally:
         await deployment.close()
+
+
+# --- a write to several shards ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+async def test_an_unknown_outcome_of_one_shard_is_told_before_refusals_of_others(lost: int) -> None:
+    async def write(shard: int, part: Operation) -> Written:
+        if shard == lost:
+            raise OutcomeUnknown("the sync failed")
+        raise StorageFailure("the disk is full")
+
+    with pytest.raises(OutcomeUnknown, match="sync"):
+        await write_parts(Split(tuple((shard, Insert("t", ((shard,),))) for shard in range(3))), write)

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from domains.errors import HeadraceError
-from tests.controller.cluster.memory_workers import MemoryCluster, simulated
-from tests.controller.cluster.voting_program import VIEWS, Program
+from tests.kit.memory_workers import MemoryCluster, simulated
+from tests.kit.voting_program import VIEWS, Program
 
 Act = Callable[[MemoryCluster], Awaitable[None]]
 EVERY = int(os.environ.get("HEADRACE_EVERY", "13"))

@@ -1,4 +1,4 @@
-"""A TCP proxy on the loopback that can cut, refuse and hold what goes through it."""
+"""A TCP proxy on the loopback that can cut, refuse and hold what goes through it, without stopping either side."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class Proxy:
         self.cuts = 0
         self.held = False
         """Whether what arrives is kept back: both sides see a connection on which nothing comes."""
+        self.is_open = True
+        """Cleared: new connections are closed as soon as they come."""
         self._ways: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -52,11 +54,26 @@ class Proxy:
             await asyncio.sleep(random.expovariate(1 / mean))
             self.cut()
 
+    def close_off(self) -> None:
+        """Connections break, and none is made until ``mend``."""
+        self.is_open = False
+        self.cut()
+
+    def mend(self) -> None:
+        self.is_open = True
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self.is_open:
+            writer.transport.abort()
+            return
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             writer.transport.abort()
+            return
+        if not self.is_open:  # It was closed off meanwhile.
+            writer.transport.abort()
+            far_writer.transport.abort()
             return
         self._ways.add((writer, far_writer))
         for source, sink in ((reader, far_writer), (far_reader, writer)):

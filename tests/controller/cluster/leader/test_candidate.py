@@ -8,7 +8,7 @@ import pytest
 
 from controller.cluster.leader.candidate import Candidate, NotLeading
 from controller.cluster.leader.leader import LeaderSettings
-from tests.controller.cluster.memory_workers import MemoryCluster, simulated
+from tests.kit.memory_workers import MemoryCluster, simulated
 from zookeeper.registration import ControllerDescriptor
 
 

@@ -1,4 +1,4 @@
-"""Parameters that no value of their column equals: no error, and ranges cut where the number line says."""
+"""Parameters bound to a view's key: compared as on the number line, and whole numbers the short way."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from operator import eq, ge, gt, le, lt
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller.embedded.local import LocalDeployment
 from controller.lookups.binding import Binding
-from domains.errors import BadRequest, TypeViolation
+from domains.errors import BadRequest, HeadraceError, TypeViolation
 from domains.language.types import BIGINT, DATE, Kind, SqlType, Value, decimal_type
 from domains.plan.graph import Parameter, ParameterKind, Reader
 from worker.reader_map import BoundLookup
@@ -77,20 +79,20 @@ def exactly(given: Any) -> Decimal:
 @pytest.mark.parametrize("kind", COMPARISONS)
 def test_numbers_compare_as_on_the_number_line(kind: ParameterKind, type: SqlType) -> None:
     bind = binding(kind, type)
-    for given, value in product(NUMBERS, COLUMN_VALUES[type]):
-        expected = COMPARISONS[kind](exactly(value), exactly(given))
-        assert holds(bind.from_json([given]), value) == expected, (value, kind, given)
-        if isinstance(given, str):
-            assert holds(bind.from_text({"x": [given]}), value) == expected, (value, kind, given)
+    for asked, value in product(NUMBERS, COLUMN_VALUES[type]):
+        expected = COMPARISONS[kind](exactly(value), exactly(asked))
+        assert holds(bind.from_json([asked]), value) == expected, (value, kind, asked)
+        if isinstance(asked, str):
+            assert holds(bind.from_text({"x": [asked]}), value) == expected, (value, kind, asked)
 
 
 @pytest.mark.parametrize("kind", COMPARISONS)
 def test_a_day_compares_with_a_time_as_its_midnight(kind: ParameterKind) -> None:
     bind = binding(kind, DATE)
-    for given in ("2026-01-31", "2026-01-31 00:00:00", "2026-01-31 08:00:00", "2026-01-31T00:00:00.000001"):
+    for asked in ("2026-01-31", "2026-01-31 00:00:00", "2026-01-31 08:00:00", "2026-01-31T00:00:00.000001"):
         for day in ("2026-01-30", "2026-01-31", "2026-02-01"):
-            expected = COMPARISONS[kind](datetime.fromisoformat(day), datetime.fromisoformat(given))
-            assert holds(bind.from_json([given]), day) == expected, (day, kind, given)
+            expected = COMPARISONS[kind](datetime.fromisoformat(day), datetime.fromisoformat(asked))
+            assert holds(bind.from_json([asked]), day) == expected, (day, kind, asked)
 
 
 def test_of_an_in_list_what_cannot_be_equal_drops_out() -> None:
@@ -109,21 +111,21 @@ def test_a_parameter_that_is_named_in_two_cases() -> None:
         bind.from_json({"id": 7, "ID": 8})
 
 
-@pytest.mark.parametrize("given", ["x", "", "1,5", float("nan"), float("inf"), [1], b"\xff"])
+@pytest.mark.parametrize("asked", ["x", "", "1,5", float("nan"), float("inf"), [1], b"\xff"])
 @pytest.mark.parametrize("type", COLUMN_VALUES, ids=str)
-def test_what_is_no_number_is_refused(type: SqlType, given: Any) -> None:
+def test_what_is_no_number_is_refused(type: SqlType, asked: Any) -> None:
     with pytest.raises((TypeViolation, BadRequest)) as caught:
-        binding(ParameterKind.EQUAL, type).from_arguments([(given,)])
+        binding(ParameterKind.EQUAL, type).from_arguments([(asked,)])
     assert "x" in caught.value.message
 
 
-@pytest.mark.parametrize("given", [-1, 1.5, None, 2**63, "1e400"])
-def test_limit_is_a_whole_number(given: Any) -> None:
+@pytest.mark.parametrize("asked", [-1, 1.5, None, 2**63, "1e400"])
+def test_limit_is_a_whole_number(asked: Any) -> None:
     parameters = (Parameter("limit", ParameterKind.LIMIT, None, BIGINT),)
     bind = Binding("v", Reader("v", (), (), (), 1, parameters), parameters)
     assert bind.from_json(["3"]).limit == 3
     with pytest.raises(BadRequest, match="whole number"):
-        bind.from_json([given])
+        bind.from_json([asked])
 
 
 async def test_look_ups_of_what_fits_no_column(tmp_path: Any) -> None:
@@ -144,3 +146,46 @@ async def test_look_ups_of_what_fits_no_column(tmp_path: Any) -> None:
         assert await deployment.pages("by_day", [["2026-01-31 08:00:00"]]) == [b""]
     finally:
         await deployment.close()
+
+
+# --- keys that are whole numbers ----------------------------------------------------------------------------------
+
+
+VALUES = st.one_of(
+    st.integers(-130, 130), st.sampled_from([None, True, 1.0, 1.5, "1", "-3", 2**63, -(2**70)]), st.integers(0, 3)
+)
+KEYS = st.tuples(*[st.one_of(VALUES, st.lists(VALUES, max_size=4))] * 2)
+
+
+def bindings() -> list[Binding]:
+    equal = Parameter("user_id", ParameterKind.EQUAL, 1, TINYINT)
+    many = Parameter("story_id", ParameterKind.IN, 0, BIGINT)
+    return [Binding("v", keyed(0, 1), [equal, many]), Binding("v", keyed(1, 0), [many, equal])]
+
+
+def keyed(*key: int) -> Reader:
+    return Reader("v", key, seek=(), order=(), visible=2)
+
+
+def said(bind: Any, given: Any) -> Any:
+    try:
+        return bind(given)
+    except HeadraceError as error:
+        return error.code, error.message
+
+
+@given(KEYS)
+def test_the_short_way_is_the_general_one(key: Any) -> None:
+    for binding in bindings():
+        assert binding.integers
+        given = [list(value) if isinstance(value, list) else [value] for value in key]
+        assert said(binding._bind, given) == said(binding._bind_any, given)
+
+
+def test_what_is_no_key_alone_goes_the_general_way() -> None:
+    later = Parameter("story_id", ParameterKind.GREATER, 0, BIGINT)
+    equal = Parameter("story_id", ParameterKind.EQUAL, 0, BIGINT)
+    for parameters in ([equal, later], [later], [equal, equal]):
+        assert not Binding("v", keyed(0), parameters).integers
+    with pytest.raises(BadRequest, match="takes one value"):
+        Binding("v", keyed(0), [equal]).from_json([[1, 2]])

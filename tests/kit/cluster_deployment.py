@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from leading import Leading
-
 from controller.cluster.leader.performing import Reached, all_lanes
 from controller.cluster.serving.connections import ReaderMaps, no_leader
 from controller.cluster.serving.deployment import ClusterDeployment
@@ -22,6 +20,7 @@ from headrace.settings import Settings
 from migrations.change import change_of, entries_of
 from migrations.flow.plan import PlanStep, State, one_domain, plan_start
 from migrations.recipe import RecipeEntry
+from tests.kit.leading import Leading
 from worker.protocol.messages import CloseDomain, OpenDomain, Perform, Placed, Positions, Reconfigure, Role
 from worker.reader_map import ReaderClient
 from worker.service.process import Worker, running

@@ -1,20 +1,23 @@
-"""What a leader clears away: what those before it have left, and no decision names."""
+"""Bulk builds of a leader: archiving for them while domains move, and clearing away what nobody names."""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from controller.cluster.leader.building import PAUSE_SECONDS, keep_clear
+from controller.cluster.leader.building import PAUSE_SECONDS, ClusterSource, keep_clear
 from controller.cluster.lost_shards.rebuild_runs import runs_of
 from controller.cluster.lost_shards.rebuild_way import Rebuilding, RebuildStage
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.migrating.bulk import job_files
 from controller.migrating.bulk.job_files import RUNS, STAGING, JobFiles, url_of
+from domains.archive.manifest import ArchiveUnreachable
 from domains.plan.graph import DomainIndex
-from tests.controller.cluster.memory_workers import simulated
+from tests.kit.memory_workers import simulated
+from worker.protocol.operations import ArchivePositions
 from zookeeper.errors import AuthorityUnavailable
 
 ARCHIVE = "archive"
@@ -154,3 +157,46 @@ def test_an_owner_removes_what_no_decision_names(files: Files, stage: RebuildSta
         assert files.ids(RUNS) == ["8-r2", "9-r1"]
 
     clearing(Book("8-r2"), scenario)
+
+
+# --- archiving while domains go to other workers ------------------------------------------------------------------
+
+
+def test_a_domain_that_moves_while_workers_archive_is_no_fault() -> None:
+    ledger: Any = SimpleNamespace(decided=None)
+
+    def place(*workers: str) -> None:
+        placement = {DomainIndex(shard): Assignment(name, 1) for shard, name in enumerate(workers)}
+        ledger.decided = SimpleNamespace(shards=2, placement=placement)
+
+    async def ask(worker: str, message: object) -> ArchivePositions:
+        place("a", "a")  # The leader has given up the other meanwhile.
+        return ArchivePositions("archive", {f"votes@{worker}": 3})
+
+    place("a", "b")
+    fleet: Any = SimpleNamespace(ask=ask)
+    found = asyncio.run(ClusterSource("archive", fleet, ledger, JobFiles()).archive_now("1-1", 1))
+    assert found == {"votes@a": 3, "votes@b": 3}
+
+
+def test_a_worker_that_cannot_archive_is_told_when_all_have_ended() -> None:
+    """Then the holds of the others are there, and a release takes them away."""
+    placement = {DomainIndex(shard): Assignment(name, 1) for shard, name in enumerate("ab")}
+    ledger: Any = SimpleNamespace(decided=SimpleNamespace(shards=2, placement=placement))
+    ended: list[str] = []
+
+    async def ask(worker: str, message: object) -> ArchivePositions:
+        if worker == "a":
+            raise ArchiveUnreachable("its disk is full")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        ended.append(worker)
+        return ArchivePositions("archive", {})
+
+    async def run() -> None:
+        fleet: Any = SimpleNamespace(ask=ask)
+        with pytest.raises(ArchiveUnreachable):
+            await ClusterSource("archive", fleet, ledger, JobFiles()).archive_now("1-1", 1)
+        assert ended == ["b"], "it archives yet"
+
+    asyncio.run(run())

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from tests.controller.cluster.memory_workers import MemoryCluster
+from tests.kit.memory_workers import MemoryCluster
 
 TABLES = """
 CREATE TABLE stories (id BIGINT PRIMARY KEY, author TEXT);

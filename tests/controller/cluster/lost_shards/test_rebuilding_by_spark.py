@@ -17,8 +17,8 @@ from domains.plan.graph import DomainIndex
 from migrations.backfill.job import Folding, JobProgress
 from migrations.backfill.runner import BulkFailed
 from migrations.backfill.spark.launching import SparkUnavailable
-from tests.controller.cluster.memory_workers import simulated
-from tests.controller.cluster.test_rebuilding import Lost, rebuilt
+from tests.kit.lost_worker import Lost, rebuilt
+from tests.kit.memory_workers import simulated
 from worker.protocol.operations import ArchivedShard
 
 

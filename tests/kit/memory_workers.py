@@ -29,7 +29,7 @@ from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
 from tests.cluster_simulation.loop import VirtualLoop
-from tests.controller.cluster.memory_archive import MemoryArchive
+from tests.kit.memory_archive import MemoryArchive
 from tests.shard_of_key import shard_of_key
 from worker.dataflow.batch import Batch, Drop, LinkPacket, Look
 from worker.dataflow.domain_host import DomainHost

@@ -1,4 +1,4 @@
-"""What is done for a domain that is to move while it serves yet: nothing of the move depends on it."""
+"""Rounds of recovery in which workers come and go, and domains that move while they serve."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.cluster.leader.draining import drain
 from controller.cluster.leader.handles import Deposed
 from controller.cluster.leader.recovery import FLUSH_SECONDS, flush_domains
 from controller.cluster.state import Assignment, ClusterState
@@ -15,10 +16,59 @@ from controller.migrating.executor import Interrupted
 from domains.errors import HeadraceError, StorageFailure
 from domains.plan.graph import DomainIndex
 from tests.cluster_simulation.loop import VirtualLoop
-from tests.controller.cluster.memory_workers import MemoryWorker, simulated
-from tests.controller.cluster.voting_program import placement, started
+from tests.kit.memory_workers import MemoryWorker, simulated
+from tests.kit.voting_program import placement, started
 from worker.protocol.messages import CloseDomain, Done, OpenDomain
 from worker.protocol.operations import FlushDomain
+
+
+def test_a_worker_that_comes_back_within_a_round_is_told_of_no_peers_by_it() -> None:
+    """It has not reported: what its old domains would have to remove before their sources are reset is not known."""
+
+    async def scenario() -> None:
+        cluster, program = await started(3)
+        back, taker = cluster.workers["w1"], cluster.workers["w3"]
+        back.awake.clear()
+        await cluster.until(lambda: "w1" not in placement(cluster))
+        await cluster.calm()
+        taker.asked.clear()
+        cluster.workers["w2"].die()
+        await cluster.until(lambda: any(isinstance(message, OpenDomain) for message in taker.asked))
+        taker.awake.clear()
+        back.awake.set()
+        await cluster.until(lambda: "w1" in cluster.led.fleet.members)
+        assert back.hosted.hosts, "its old domains are there yet"
+        taker.awake.set()
+        await cluster.calm()
+        await cluster.until(lambda: "w1" in placement(cluster))
+        await cluster.calm()
+        await program.vote(10)
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def test_a_drained_worker_takes_what_nobody_else_can() -> None:
+    async def scenario() -> None:
+        cluster, program = await started(2)
+        await drain(cluster.led, "w2")
+        cluster.workers["w1"].die()
+        await cluster.until(lambda: "w1" not in placement(cluster))
+        await cluster.calm()
+        await program.vote(10)
+        await program.check()
+        await cluster.start_worker("w1")
+        await cluster.until(lambda: list(placement(cluster)) == ["w1"])
+        await cluster.calm()
+        await program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+# --- domains that move while they serve ---------------------------------------------------------------------------
+
 
 ONE, TWO = DomainIndex(1), DomainIndex(2)
 STATE = replace(

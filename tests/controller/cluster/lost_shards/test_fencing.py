@@ -10,8 +10,8 @@ import pytest
 from controller.cluster.leader.ledger import StateLedger
 from domains.errors import Unavailable
 from domains.plan.graph import DomainIndex
-from tests.controller.cluster.memory_workers import MemoryCluster, MemoryWorker, simulated
-from tests.controller.cluster.test_rebuilding import Lost
+from tests.kit.lost_worker import Lost
+from tests.kit.memory_workers import MemoryCluster, MemoryWorker, simulated
 from worker.protocol.operations import HeardRequest
 
 

@@ -22,7 +22,7 @@ from worker.protocol.operations import (
 )
 
 if TYPE_CHECKING:
-    from tests.controller.cluster.memory_workers import MemoryCluster
+    from tests.kit.memory_workers import MemoryCluster
     from worker.dataflow.domain_host import DomainHost
 
 

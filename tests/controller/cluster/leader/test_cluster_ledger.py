@@ -1,4 +1,4 @@
-"""The state as bytes, and its changes by compare-and-set, also where ZooKeeper's answer is lost."""
+"""The decided state as bytes, and its changes by compare-and-set, also where ZooKeeper's answer is lost."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import random
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from controller.cluster.leader.handles import Deposed
 from controller.cluster.leader.ledger import StateLedger
+from controller.cluster.lost_shards.rebuilding import lost_shards
 from controller.cluster.state import RECIPE_ROOM, Assignment, ClusterState
 from domains.errors import LimitExceeded, StorageFailure, Unavailable
 from domains.plan.graph import DomainIndex
 from migrations.recipe import Recipe, RecipeEntry
+from tests.kit.lost_worker import Lost
+from tests.kit.memory_workers import MemoryCluster, simulated
 from zookeeper.authority import STATE_BYTES_MAX
 from zookeeper.errors import AuthorityUnavailable
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
@@ -184,3 +188,76 @@ async def test_changes_at_once_are_made_one_after_another() -> None:
     act: Callable[[ClusterState | None], ClusterState] = next_epoch
     await asyncio.gather(*(ledger.change(act, patience=0.0) for _ in range(10)))
     assert ledger.decided.epoch == 10
+
+
+# --- a decision that was written, and whose answer was lost -------------------------------------------------------
+
+
+LATE = 5.0
+"""Seconds for which ZooKeeper stays away after the leader has given it up."""
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_migration_ends_as_the_recovery_found_it(is_written: bool) -> None:
+    async def scenario() -> None:
+        cluster = MemoryCluster(shards=2)
+        for name in ("w1", "w2"):
+            await cluster.start_worker(name, f"/{name}")
+        await cluster.start_controller("c1")
+        await cluster.calm()
+        migrator, authority = cluster.led.serving(), cluster.led.authority
+        table, view = "CREATE TABLE votes (id INT PRIMARY KEY)", "CREATE EXT VIEW every AS SELECT id FROM votes"
+        await migrator.run(RecipeEntry((table,)), table)
+        away(authority, is_written, cluster.timing.commit_patience + LATE)
+        migration = migrator.start(RecipeEntry((view,)), view)
+        await migration.ended.wait()
+        assert cluster.led.calm
+        assert migration.state == ("done" if is_written else "failed")
+        assert ("every" in migrator.state.catalog.views) == is_written
+        await cluster.close()
+
+    simulated(scenario())
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_rebuild_that_may_be_decided_says_so_and_is_carried_out_if_it_is(is_written: bool) -> None:
+    async def scenario() -> None:
+        lost = await (await Lost().start()).noticed()
+        cluster = lost.cluster
+        back = away(cluster.led.authority, is_written, cluster.timing.commit_patience + LATE)
+        with pytest.raises(Unavailable) as caught:
+            await lost.rebuild()
+        assert "may be decided all the same" in str(caught.value.hint)
+        await back.wait()
+        if is_written:
+            await cluster.until(lambda: not lost_shards(cluster.led))
+        else:
+            await lost.rebuild()
+        lost.forget()
+        await cluster.calm()
+        await lost.program.check()
+        await cluster.close()
+
+    simulated(scenario())
+
+
+def away(authority: Any, is_written: bool, seconds: float) -> asyncio.Event:
+    """From the next write on ZooKeeper does not answer for so long; that write is done or not. Set when it is back."""
+    write, read, is_back = authority.write, authority.read, asyncio.Event()
+
+    async def lost(data: bytes, version: int) -> int:
+        authority.write, authority.read = unheard, unheard
+        asyncio.get_running_loop().call_later(seconds, back)
+        if is_written:
+            await write(data, version)
+        raise AuthorityUnavailable("no answer", maybe_done=True)
+
+    async def unheard(*_: Any) -> Any:
+        raise AuthorityUnavailable("no answer")
+
+    def back() -> None:
+        authority.write, authority.read = write, read
+        is_back.set()
+
+    authority.write = lost
+    return is_back
