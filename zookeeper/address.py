@@ -1,4 +1,4 @@
-"""Where ZooKeeper is: ``host:port,host:port/path`` as everybody writes it, and whether it is one that answers there."""
+"""The address of ZooKeeper, ``host:port,host:port/path``, and a probe of what answers there."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from zookeeper.errors import AuthorityError
 DEFAULT_PORT = 2181
 
 PROBE_SECONDS = 2.0
-"""ZooKeeper answers this within a millisecond, even without a quorum; a busy machine may take longer."""
+"""ZooKeeper answers within a millisecond, even without a quorum; a busy machine may take longer."""
 
 KNOWN_ANSWERS = (b"Zookeeper version", b"is not in the whitelist", b"is not currently serving requests")
-"""The answers of every ZooKeeper since 3.4.10 to ``srvr``: the command is on the default list of allowed ones; a server
-with another list says so, and so does one without a quorum."""
+"""Every ZooKeeper since 3.4.10 answers ``srvr`` with one of these: the command is allowed by default, and a server that
+does not allow it, or has no quorum, says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
     hosts: tuple[tuple[str, int], ...]
     path: str
-    """The znode under which everything is; empty for the root."""
+    """The znode that everything is below; empty for the root."""
 
     def __str__(self) -> str:
         return ",".join(joined(host, port) for host, port in self.hosts) + self.path
@@ -65,7 +65,7 @@ class Finding(Enum):
 
 
 async def probe(host: str, port: int) -> tuple[Finding, str]:
-    """The kind of server there, and what it said: for ABSENT the reason as the system gives it."""
+    """The kind of server there, and its answer; for ABSENT, the system's reason."""
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)

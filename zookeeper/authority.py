@@ -1,165 +1,69 @@
-"""Where the deployment's state is kept, and who may replace it."""
+"""The Authority of a cluster: its state by compare-and-set, who is there, and who leads.
+
+Written once over a :class:`zookeeper.session.Session`, and so the same for the real ZooKeeper and for its twin in
+memory::
+
+    /headrace/<deployment>              {"format": 1, "id": …}
+        state                           replaced by compare-and-set
+        controller                      ephemeral: who leads
+        candidates/<name>               ephemeral: who leads or stands by
+        workers/<name>                  ephemeral: who is there
+
+A watch is not trusted to say what has changed: it only wakes a task, which looks again. So a lost connection, after
+which watches are gone, is one more reason to look. Likewise a change is only announced, and whoever hears of it reads
+again: an extra announcement does no harm, and several changes may be announced as one.
+
+Everything runs on one event loop. Methods raise AuthorityUnavailable if ZooKeeper does not answer in time.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import Enum
-from pathlib import Path
-from struct import Struct
-from typing import Protocol
-from zlib import crc32
+from typing import TypeVar
 
-from zookeeper.errors import AuthorityUnavailable, SlotsDamaged, StateConflict
-from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
-
-# Two slots in a file, a new state written over the older of the two, and then over the other.
-#
-# The bytes were allocated and synced when the file was made, so a write changes no file system's tables and waits for
-# the disk alone: 0.13 ms each where a new file, its name and its directory take 1.4, and a quarter of it on a busy
-# disk. A crash meanwhile tears the slot that is written, which its checksum tells, and the other one is whole.
-#
-# The state is told when it is in both slots, and what a crash has left in one goes into both before it is read. So a
-# slot that is torn was told of to nobody, or the other one has the same state: what is damaged later never brings an
-# older state back. Both damaged, cut or deleted, they are refused.
-#
-# A record counts while the file is as it was that it goes on from (``base``, its checksum): whoever puts another file
-# in its place means that one.
-
-SLOT = 256 * 2**10
-"""Bytes of one. The recipe of a site with 75 views is a sixth of it; what is larger is left to the file."""
-
-_HEADER = Struct("<8sIQIII")
-"""Magic, base, number, length of the state, its checksum, and that of all before."""
-_MAGIC = b"hrslot1\n"
-
-Record = tuple[int, int, bytes]
-"""Base, number and state; the number decides the slot, so that neighbours never share one."""
-
-_RESTORE = (
-    "restore it and the file beside it from a back-up; to go on with what the file says, without the changes since: "
-    "headrace accept-loss"
+from zookeeper.errors import AuthorityError, AuthorityUnavailable, ForeignDeployment, StateConflict, StateTooLarge
+from zookeeper.registration import (
+    ControllerDescriptor,
+    Descriptor,
+    Registration,
+    WorkerDescriptor,
+    check_name,
+    from_json,
+    to_json,
 )
+from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Session, Watch, Znode
 
-_sync = getattr(os, "fdatasync", os.fsync)
-"""The file's length and place stay, so its data are all that has to be synced."""
-
-
-class Slots:
-    """Writes that follow one state of the file beside. Not for two writers at a time."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._number = 0
-        """Of the newest record that was written whole: its slot is not written over."""
-
-    def make(self) -> None:
-        """Have the file there, synced, with all its bytes allocated."""
-        if self._path.exists() and self._path.stat().st_size == 2 * SLOT:
-            return
-        beside = self._path.with_suffix(".slots.new")  # Never under its name in part: that would be damage.
-        with beside.open("wb") as file:
-            file.write(bytes(2 * SLOT))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)  # Before the file beside it says that it is there.
-        finally:
-            os.close(directory)
-        self._number = 0
-
-    def forget(self, base: int) -> None:
-        """Records that go on from the state that the file is about to have: they would count, if it was there before.
-
-        The older goes first: where the file has that state already, the newer is the present one until the end.
-        """
-        stale = sorted(number for record_base, number, _ in self._records() if record_base == base)
-        for number in stale:
-            self._overwrite(number, bytes(_HEADER.size))
-
-    def write(self, state: bytes, base: int) -> bool:
-        """False, and nothing is written, where there is no room. Raises OSError: then it is there or not."""
-        if len(state) > SLOT - _HEADER.size or not self._path.exists():
-            return False
-        for _ in range(2):
-            self._overwrite(self._number + 1, _record(base, self._number + 1, state))
-            self._number += 1
-        return True
-
-    def _overwrite(self, number: int, data: bytes) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY)
-        try:
-            written = os.pwrite(descriptor, data, number % 2 * SLOT)
-            assert written == len(data), "the bytes are allocated"
-            _sync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def any(self) -> bool:
-        """Whether a state was ever written. Raises SlotsDamaged."""
-        return bool(self._records())
-
-    def is_twice(self, base: int) -> bool:
-        """Whether both slots have the newest state."""
-        states = [state for record_base, _, state in self._records() if record_base == base]
-        return len(states) == 2 and states[0] == states[1]
-
-    def read(self, base: int, *, wanted: bool = False) -> bytes | None:
-        """The newest state that goes on from this one. Raises SlotsDamaged, also where the file is ``wanted`` and
-        missing."""
-        if wanted and not self._path.exists():
-            raise SlotsDamaged(f'"{self._path}" is missing', hint=_RESTORE)
-        records = self._records()
-        self._number = max((number for _, number, _ in records), default=0)  # Those of another base have taken theirs.
-        newest = max((each for each in records if each[0] == base), key=lambda each: each[1], default=None)
-        return newest[2] if newest is not None else None
-
-    def _records(self) -> list[Record]:
-        """Those that are whole. Raises SlotsDamaged where there is none, and no crash leaves it so."""
-        try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            return []
-        if len(data) != 2 * SLOT:
-            raise SlotsDamaged(f'"{self._path}" is damaged: it has another length', hint=_RESTORE)
-        slots = [data[:SLOT], data[SLOT:]]
-        records = [each for each in map(_parsed, slots) if each is not None]
-        if not records and all(slot[: _HEADER.size] != bytes(_HEADER.size) for slot in slots):
-            raise SlotsDamaged(f'"{self._path}" is damaged: neither of its slots is whole', hint=_RESTORE)
-        return records
-
-
-def _record(base: int, number: int, state: bytes) -> bytes:
-    head = _HEADER.pack(_MAGIC, base, number, len(state), crc32(state), 0)[:-4]
-    return head + crc32(head).to_bytes(4, "little") + state
-
-
-def _parsed(slot: bytes) -> Record | None:
-    """The contents of a slot; None where it was never written, or not wholly."""
-    if len(slot) < _HEADER.size:
-        return None
-    magic, base, number, length, checksum, of_head = _HEADER.unpack_from(slot)
-    if magic != _MAGIC or crc32(slot[: _HEADER.size - 4]) != of_head:
-        return None
-    state = slot[_HEADER.size : _HEADER.size + length]
-    return (base, number, state) if len(state) == length and crc32(state) == checksum else None
-
-
-# The Authority of a cluster: state by compare-and-set, who is there, and who leads.
-#
-# Every method and callback runs on one event loop. What changes is only announced: whoever hears of it reads again,
-# so an announcement too many does no harm, and several changes may be announced as one.
+ROOT = "/headrace"
+FORMAT = 1
+"""Of the znodes below a deployment's. A process that knows another format must not touch them."""
 
 STATE_BYTES_MAX = 1_000_000
 """ZooKeeper refuses packets of more than 1,048,575 bytes (jute.maxbuffer) unless all its servers are told otherwise."""
 
 SESSION_TIMEOUT = 1.5
-"""Seconds without a sign of life after which what a process registered is gone. Shorter, and a pause of a busy machine
-looks like a death; longer, and a dead leader is missed for longer."""
+"""Seconds without a sign of life after which the registrations of a process are removed. With less, a pause of a busy
+machine looks like a death; with more, a dead leader is noticed later."""
+
+WRITES_TRIED = 3
+"""How often a write is sent whose answers were lost and that turned out not to have been done."""
+
+START_SECONDS = 10.0
+"""How long a starting process retries broken connections. On a busy machine sessions end within their first second, and
+one part that gave up would keep the whole cluster from starting."""
+AGAIN_SECONDS = 0.1
+"""Between two such retries."""
+
+RETRY_SECONDS = 1.0
+"""Between attempts if ZooKeeper answers with an error that will not go away by itself."""
+
+_log = logging.getLogger("headrace.zookeeper")
+
+Answer = TypeVar("Answer")
 
 
 class StateChange(Enum):
@@ -168,206 +72,384 @@ class StateChange(Enum):
     LEADER = "leader"
     """The leader, or the candidates."""
     CONNECTION = "connection"
-    """``connected`` is another, or the session was lost and begun anew."""
+    """``connected`` has changed, or the session was lost and begun anew."""
 
 
-Listener = Callable[[StateChange], None]
+class Election:
+    """One candidacy for leader. When it is lost it is over: ``candidate`` gives another.
 
+    The two or three candidates race for the znode ``controller``: whoever creates it leads, and the others watch it and
+    race again when it goes. A queue of sequential znodes would rarely save a few requests, and would add a second step
+    between being next in line and being visible as the leader.
+    """
 
-class Election(Protocol):
-    """One candidacy. When it is lost it is over: ``candidate`` gives another."""
-
-    @property
-    def lost(self) -> asyncio.Event:
-        """Set as soon as it is known that the session is gone, or that another leads. Being cut off from ZooKeeper is
-        not yet that: while all of it is away nobody else can lead, and the epoch fences off whoever does not know."""
+    def __init__(
+        self, session: Session, path: str, name: str, data: bytes, check: Callable[[], Awaitable[None]]
+    ) -> None:
+        """``check`` raises AuthorityError if the deployment is no longer the one that the candidate knows."""
+        self.lost = asyncio.Event()
+        """Set once it is known that the session is gone, or that another leads. A lost connection to ZooKeeper does not
+        set it: while all of ZooKeeper is away nobody else can lead, and the epoch fences off a leader that does not
+        know that it was succeeded."""
+        self._session = session
+        self._check = check
+        self._controller = f"{path}/controller"
+        self._candidate = f"{path}/candidates/{name}"
+        self._data = data
+        self._led_by: int | None = None
+        """The session that made the znode: the lead ends with it."""
+        self._leads = asyncio.Event()
+        session.listen(self._linked)
+        self._task = asyncio.create_task(self._run(), name="election")
 
     async def elected(self) -> None:
         """Returns when this candidate leads. Waits through lost connections and sessions."""
+        waits = [asyncio.create_task(each.wait()) for each in (self._leads, self.lost)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        if self.lost.is_set():
+            raise AuthorityError("the candidacy is over", hint="stand again")
 
     async def resign(self) -> None:
-        """Give the lead or the candidacy up; ``lost`` is set."""
+        """Give up the lead or the candidacy."""
+        self.stop()
+        await asyncio.gather(self._task, return_exceptions=True)
+        for path in (self._controller, self._candidate):
+            try:
+                node = await self._session.get(path)
+                if node.owner == self._session.id:
+                    await self._session.delete(path, node.version)
+            except (NoNode, BadVersion):
+                continue
+            except AuthorityUnavailable as error:
+                _log.warning("resigned, but ZooKeeper does not know yet: %s", error)
+                return
+
+    def stop(self) -> None:
+        """End it in this process; the znodes go with the session."""
+        self._task.cancel()
+        self.lost.set()
+
+    def _linked(self, link: Link) -> None:
+        if link is Link.LOST and self._led_by is not None:
+            self.lost.set()
+
+    async def _run(self) -> None:
+        while not self.lost.is_set():
+            fired = asyncio.Event()
+            try:
+                if await self._look(fired):
+                    await fired.wait()
+            except AuthorityUnavailable:
+                await self._session.until_connected()
+            except (AuthorityError, NoNode) as error:
+                _log.error("cannot take part in the election of a leader: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _look(self, fired: asyncio.Event) -> bool:
+        """Look at who leads, and act on it. False: look again at once."""
+        node = await self._session.look(self._controller, fired.set)
+        if self._led_by is not None:
+            if node is None or node.owner != self._led_by:
+                self.lost.set()
+            return not self.lost.is_set()
+        await self._check()
+        await self._stand()
+        if node is None:
+            with suppress(NodeExists):  # Another was first.
+                await self._session.create(self._controller, self._data, ephemeral=True)
+            return False  # The next look sets a watch on it.
+        if node.owner == self._session.id:
+            self._led_by = node.owner
+            self._leads.set()
+        return True
+
+    async def _stand(self) -> None:
+        """Create the candidate's own znode, for those who list candidates, in place of a dead namesake's."""
+        try:
+            await self._session.create(self._candidate, self._data, ephemeral=True)
+        except NodeExists:
+            try:
+                node = await self._session.get(self._candidate)
+                if node.owner != self._session.id:
+                    await self._session.delete(self._candidate, node.version)
+                    await self._session.create(self._candidate, self._data, ephemeral=True)
+            except (NoNode, NodeExists, BadVersion):
+                return  # It is changing right now, and is only for display: the next look tries again.
 
 
-class ClusterAuthority(Protocol):
-    """One process's session. Methods raise AuthorityUnavailable where ZooKeeper does not answer in time."""
+class ClusterAuthority:
+    """One process's session with the Authority: ``KazooAuthority`` or ``MemoryAuthority``."""
+
+    def __init__(self, session: Session, deployment: str, new_id: Callable[[], str]) -> None:
+        self.deployment = check_name(deployment, "deployment")
+        self.deployment_id = ""
+        """Differs from that of any other deployment of the name (``worker/belonging.py``); known after ``start``."""
+        self.lost_at = float("-inf")
+        """The loop's time at which this process's session was last lost."""
+        self.superseded = asyncio.Event()
+        """Set when a newer process registers under this worker's name: this one is replaced."""
+        self._session = session
+        self._new_id = new_id
+        self._path = f"{ROOT}/{deployment}"
+        self._listeners: list[Callable[[StateChange], None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._registration: Registration | None = None
+        self._elections: list[Election] = []
+        session.listen(self._linked)
 
     @property
-    def deployment(self) -> str: ...
-
-    @property
-    def deployment_id(self) -> str:
-        """The deployment's id, unlike any other of its name (``worker/belonging.py``); known after ``start``."""
-
-    @property
-    def connected(self) -> bool: ...
-
-    @property
-    def lost_at(self) -> float:
-        """The loop's time at which this process's session was lost last; long ago if it never was."""
-
-    @property
-    def superseded(self) -> asyncio.Event:
-        """Set when a newer process registered under this worker's name: this one has no business any more."""
+    def connected(self) -> bool:
+        return self._session.connected
 
     async def start(self, *, create: bool = False) -> None:
-        """Connect. ``create`` makes the deployment if there is none; else that raises WrongDeployment.
+        """Connect. ``create`` makes the deployment if there is none.
 
-        Raises AuthorityUnavailable, NotZooKeeper, AccessRefused.
+        :raises ForeignDeployment: there is no deployment of the name, or it is not ours.
+        :raises AuthorityUnavailable, NotZooKeeper, AccessRefused: there is no session.
         """
+        await self._session.start()
+        try:
+            self.deployment_id = await _patiently(lambda: self._open(create))
+        except BaseException:
+            await self._session.close()
+            raise
+        session, path = self._session, self._path
+        self._follow(StateChange.STATE, lambda watch: session.look(f"{path}/state", watch))
+        self._follow(StateChange.WORKERS, lambda watch: session.children(f"{path}/workers", watch))
+        self._follow(StateChange.LEADER, lambda watch: session.look(f"{path}/controller", watch))
+        self._follow(StateChange.LEADER, lambda watch: session.children(f"{path}/candidates", watch))
+
+    async def _open(self, create: bool) -> str:
+        """The id of the deployment, after making it if ``create`` is set and it is not there."""
+        if create:
+            await self._session.ensure(ROOT)
+            with suppress(NodeExists):  # Another controller was first, or this is not our first start.
+                await self._session.create(self._path, _document(self._new_id()))
+        try:
+            id = self._id_in(await self._session.get(self._path))
+        except NoNode:
+            raise await self._missing() from None
+        for folder in ("workers", "candidates"):
+            await self._session.ensure(f"{self._path}/{folder}")
+        return id
+
+    def _id_in(self, node: Znode) -> str:
+        try:
+            given = json.loads(node.data)
+            format, id = given["format"], str(given["id"])
+        except (ValueError, KeyError, TypeError):
+            raise ForeignDeployment(
+                f'"{self._path}" in ZooKeeper at "{self._session.address}" is not a deployment of Headrace',
+                hint="choose another name with --deployment",
+            ) from None
+        if format != FORMAT:
+            raise ForeignDeployment(
+                f'deployment "{self.deployment}" has format {format}, and this Headrace knows format {FORMAT}',
+                hint="run the version of Headrace that its other processes run",
+            )
+        return id
+
+    async def _check(self) -> None:
+        """Raises ForeignDeployment if ZooKeeper has lost the deployment, or somebody has made it anew since: a process
+        that knows the former one must not act on the state and the registrations of the new one."""
+        try:
+            id = self._id_in(await self._session.get(self._path))
+        except NoNode:
+            raise self._lost("is gone") from None
+        if id != self.deployment_id:
+            raise self._lost("is another one now")
+
+    def _lost(self, how: str) -> ForeignDeployment:
+        return ForeignDeployment(
+            f'deployment "{self.deployment}" in ZooKeeper at "{self._session.address}" {how}',
+            hint="if ZooKeeper has lost its data, restore the state: docs/operations.md",
+        )
+
+    async def _missing(self) -> ForeignDeployment:
+        try:
+            names = ", ".join(f'"{name}"' for name in sorted(await self._session.children(ROOT)))
+        except NoNode:
+            names = ""
+        return ForeignDeployment(
+            f'there is no deployment "{self.deployment}" in ZooKeeper at "{self._session.address}"'
+            + (f"; there are {names}" if names else ""),
+            hint="check --deployment; a deployment is made by the first controller that is started for it",
+        )
 
     async def close(self) -> None:
-        """End the session: what was registered is gone at once."""
+        """End the session: this process's registrations are removed at once."""
+        for election in self._elections:
+            election.stop()
+        for task in self._tasks:
+            task.cancel()
+        if self._registration is not None:
+            self._registration.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._session.close()
+
+    async def become(self, id: str) -> None:
+        """Give the deployment the id that it had before its state was restored. Nobody else may be there."""
+        node = await self._session.get(self._path)
+        await self._session.set(self._path, _document(id), node.version)
+        self.deployment_id = id
+
+    # --- state ----------------------------------------------------------------------------------------------
 
     async def read(self) -> tuple[bytes | None, int]:
-        """The state and its version, as new as any that was written before the call; (None, 0) before the first."""
+        """The state and its version, including every write that ended before the call; (None, 0) before the first."""
+        await self._session.sync()
+        state, _ = await asyncio.gather(self._state(), self._check())
+        return state
 
-    async def write(self, state: bytes, version: int) -> int:
-        """Replace the state that was read at ``version``; answers the new version. Raises StateConflict, StateTooLarge,
-        and AuthorityUnavailable, with ``maybe_done`` where it cannot be known whether it was written."""
-
-    async def register_worker(self, descriptor: WorkerDescriptor) -> None:
-        """Register under ``descriptor.name``, and again by itself whenever the session was lost. Once more: replace.
-
-        An earlier process of the same host and data directory is replaced at once; raises NameTaken where another one
-        is alive.
-        """
-
-    async def workers(self) -> Mapping[str, WorkerDescriptor]:
-        """By name, sorted."""
-
-    def candidate(self, descriptor: ControllerDescriptor) -> Election:
-        """Stand for leader from now on."""
-
-    async def leader(self) -> ControllerDescriptor | None: ...
-
-    async def candidates(self) -> Mapping[str, ControllerDescriptor]:
-        """All that stand or lead, by name, sorted."""
-
-    def on_change(self, listener: Listener) -> None:
-        """Call the listener at each change from now on, on the event loop."""
-
-
-__all__ = ["Authority", "AuthorityUnavailable", "LocalAuthority", "StateConflict", "go_on_without", "stored_state"]
-
-SLOTTED = b'{"slots": true, '
-"""How the file of a state that is a JSON object begins where it has slots beside it: without them, what has followed it
-is lost. A file that begins otherwise is of an earlier version, or of a back-up, and needs none."""
-
-
-class Authority(Protocol):
-    async def read(self) -> tuple[bytes | None, int]:
-        """The state and its version; (None, 0) before the first write. Raises AuthorityUnavailable."""
+    async def _state(self) -> tuple[bytes | None, int]:
+        try:
+            node = await self._session.get(f"{self._path}/state")
+        except NoNode:
+            return None, 0
+        return node.data, node.version + 1
 
     async def write(self, state: bytes, version: int) -> int:
         """Replace the state that was read at ``version``; answers the new version.
 
-        Raises StateConflict, AuthorityUnavailable.
+        Raises StateConflict, StateTooLarge, and AuthorityUnavailable, with ``maybe_done`` if it may have been written.
         """
+        if len(state) > STATE_BYTES_MAX:
+            raise StateTooLarge(
+                f"the state has {len(state):,} bytes, and ZooKeeper takes {STATE_BYTES_MAX:,}",
+                hint="every change of tables and views is an entry of it, a DROP too",
+            )
+        for _ in range(WRITES_TRIED):
+            try:
+                return await self._write(state, version)
+            except AuthorityUnavailable as error:
+                if not error.maybe_done:
+                    raise
+                # The answer was lost: a read tells whether it was done.
+                try:
+                    now, at = await self.read()
+                except AuthorityUnavailable:
+                    raise error from None
+                if (now, at) == (state, version + 1):
+                    return at
+                if at != version:
+                    raise StateConflict(f"the state is at version {at}, not {version}", hint="read it again") from None
+        raise AuthorityUnavailable(f'the connection to ZooKeeper at "{self._session.address}" keeps breaking')
 
-
-class LocalAuthority:
-    """The state in a file, and what it was replaced with since in the two slots of another beside it.
-
-    The first state, and one that is too large for a slot, goes into the file, which is replaced whole; a crash leaves
-    the old state or the new one in either case. Closing brings the file up to date, for people who look at it.
-
-    One process uses a data directory at a time (RocksDB's lock sees to that), so versions are counted in memory. Files
-    are read and written in a thread: a sync may take as long as the disk likes, and requests go on meanwhile.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._slots = Slots(_slots_beside(path))
-        self._version = 1 if path.exists() else 0
-        self._base: int | None = None
-        """The checksum of what is in the file; None while that is not known for certain, and then no slot is used."""
-        self._ahead: bytes | None = None
-        """The state where it is in a slot."""
-
-    async def read(self) -> tuple[bytes | None, int]:
-        """Raises SlotsDamaged."""
-        if self._version == 0:
-            if await asyncio.to_thread(self._slots.any):
-                raise SlotsDamaged(f'"{self._path}" is missing', hint="restore it from a back-up")
-            return None, 0
-        return await asyncio.to_thread(self._read), self._version
-
-    def _read(self) -> bytes:
-        state, self._base, self._ahead = _read(self._path, self._slots)
-        if self._ahead is not None and not self._slots.is_twice(self._base):
-            self._slots.write(self._ahead, self._base)  # Who has read it tells of it: no damage may bring back another.
-        return state
-
-    async def write(self, state: bytes, version: int) -> int:
-        if version != self._version:
-            raise StateConflict(f"the state is at version {self._version}, not {version}", hint="read it again")
-        await asyncio.to_thread(self._write, state)
-        self._version += 1
-        return self._version
-
-    def _write(self, state: bytes) -> None:
-        if self._base is not None and self._slots.write(state, self._base):
-            self._ahead = state
-        else:
-            self._replace(state)
-
-    def _replace(self, state: bytes) -> None:
-        """From here on no record in a slot counts, since it went on from another state."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        if state.startswith(b"{"):
-            state = SLOTTED + state[1:]
-        base, self._base = crc32(state), None
-        self._slots.forget(base)
-        self._slots.make()
-        beside = self._path.with_suffix(".new")
-        with beside.open("wb") as file:
-            file.write(state)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY)
+    async def _write(self, state: bytes, version: int) -> int:
+        path = f"{self._path}/state"
         try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-        self._base, self._ahead = base, None
+            if version == 0:
+                await self._session.create(path, state)
+                return 1
+            return await self._session.set(path, state, version - 1) + 1
+        except (NodeExists, NoNode, BadVersion):
+            raise StateConflict(f"the state is no longer at version {version}", hint="read it again") from None
 
-    async def close(self) -> None:
-        """What cannot be brought up to date stays in its slot, and is as good there."""
-        if self._ahead is not None:
-            with suppress(OSError):
-                await asyncio.to_thread(self._replace, self._ahead)
+    # --- who is there ---------------------------------------------------------------------------------------
+
+    async def register_worker(self, descriptor: WorkerDescriptor) -> None:
+        """Register under ``descriptor.name``, and again by itself whenever the session was lost. A second call replaces
+        the first. An earlier process of the same host and data directory is replaced at once.
+
+        :raises NameTaken: another process of the name is alive.
+        """
+        check_name(descriptor.name, "worker")
+        if self._registration is not None:
+            await self._registration.withdraw(descriptor.name)
+        workers = f"{self._path}/workers"
+        self._registration = Registration(self._session, workers, descriptor, self.superseded, self._check)
+        await _patiently(self._registration.begin)
+
+    async def workers(self) -> Mapping[str, WorkerDescriptor]:
+        """By name, sorted."""
+        return await self._described(WorkerDescriptor, "workers")
+
+    async def candidates(self) -> Mapping[str, ControllerDescriptor]:
+        """All that stand or lead, by name, sorted."""
+        return await self._described(ControllerDescriptor, "candidates")
+
+    async def _described(self, kind: type[Descriptor], folder: str) -> Mapping[str, Descriptor]:
+        try:
+            names = sorted(await self._session.children(f"{self._path}/{folder}"))
+        except NoNode:
+            raise self._lost("is gone") from None
+        found = await asyncio.gather(*(self._description(kind, f"{folder}/{name}") for name in names))
+        return {name: each for name, each in zip(names, found, strict=True) if each is not None}
+
+    async def _description(self, kind: type[Descriptor], path: str) -> Descriptor | None:
+        try:
+            return from_json(kind, (await self._session.get(f"{self._path}/{path}")).data)
+        except NoNode:
+            return None
+        except ValueError as error:
+            _log.warning("leaving out %s/%s: %s", self._path, path, error)
+            return None
+
+    def candidate(self, descriptor: ControllerDescriptor) -> Election:
+        """Stand for leader from now on."""
+        check_name(descriptor.name, "controller")
+        election = Election(self._session, self._path, descriptor.name, to_json(descriptor), self._check)
+        self._elections = [each for each in self._elections if not each.lost.is_set()]
+        self._elections.append(election)
+        return election
+
+    async def leader(self) -> ControllerDescriptor | None:
+        return await self._description(ControllerDescriptor, "controller")
+
+    # --- changes --------------------------------------------------------------------------------------------
+
+    def on_change(self, listener: Callable[[StateChange], None]) -> None:
+        """Call the listener at each change from now on, on the event loop."""
+        self._listeners.append(listener)
+
+    def _linked(self, link: Link) -> None:
+        if link is Link.LOST:
+            self.lost_at = asyncio.get_running_loop().time()
+        self._announce(StateChange.CONNECTION)
+
+    def _announce(self, change: StateChange) -> None:
+        for listener in self._listeners:
+            try:
+                listener(change)
+            except Exception:
+                _log.exception("a listener failed on %s", change)
+
+    def _follow(self, change: StateChange, look: Callable[[Watch], Awaitable[object]]) -> None:
+        self._tasks.append(asyncio.create_task(self._followed(change, look), name=f"follow {change.value}"))
+
+    async def _followed(self, change: StateChange, look: Callable[[Watch], Awaitable[object]]) -> None:
+        """Announce changes; only after the watch is set again, so that no change goes unseen in between."""
+        while True:
+            fired = asyncio.Event()
+            try:
+                await look(fired.set)
+            except AuthorityUnavailable:
+                await self._session.until_connected()
+                continue
+            except (AuthorityError, NoNode) as error:
+                _log.error("cannot follow the %s of %s: %s", change.value, self._path, error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._announce(change)
+            await fired.wait()
 
 
-def stored_state(path: Path) -> bytes:
-    """The state of a :class:`LocalAuthority` under this path, which no process has open. Raises FileNotFoundError."""
-    return _read(path, Slots(_slots_beside(path)))[0]
+def _document(id: str) -> bytes:
+    return json.dumps({"format": FORMAT, "id": id}).encode()
 
 
-def go_on_without(path: Path) -> str | None:
-    """Have the state be what the file says, where what has followed it is damaged or missing. What is wrong."""
-    try:
-        stored_state(path)
-    except SlotsDamaged as error:
-        slots = _slots_beside(path)
-        if slots.exists():
-            slots.replace(slots.with_suffix(".slots.damaged"))
-        LocalAuthority(path)._replace(_unmarked(path.read_bytes()))
-        return error.message
-    return None
-
-
-def _read(path: Path, slots: Slots) -> tuple[bytes, int, bytes | None]:
-    """The state, the checksum of the file, and the state that a slot has, if one does."""
-    whole = path.read_bytes()
-    ahead = slots.read(crc32(whole), wanted=whole.startswith(SLOTTED))
-    return _unmarked(whole) if ahead is None else ahead, crc32(whole), ahead
-
-
-def _unmarked(whole: bytes) -> bytes:
-    return b"{" + whole.removeprefix(SLOTTED) if whole.startswith(SLOTTED) else whole
-
-
-def _slots_beside(path: Path) -> Path:
-    return path.with_suffix(".slots")
+async def _patiently(act: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Repeat a request that may be done twice while connections break. Raises AuthorityUnavailable."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + START_SECONDS
+    while True:
+        try:
+            return await act()
+        except AuthorityUnavailable:
+            if loop.time() >= deadline:
+                raise
+        await asyncio.sleep(AGAIN_SECONDS)

@@ -4,19 +4,18 @@
 
     AuthorityError
     ├── StateConflict          the state was replaced by another since it was read
-    ├── AuthorityUnavailable   it cannot be reached now, or has no quorum; what runs goes on, and it may be tried again
-    ├── NotZooKeeper           what answers at the address is no ZooKeeper
-    ├── WrongDeployment        there is no deployment of that name, or it is not the one that the data belongs to
+    ├── AuthorityUnavailable   it cannot be reached now, or has no quorum; reads and writes of rows go on
+    ├── NotZooKeeper           another program answers at the address
+    ├── ForeignDeployment      there is no deployment of that name, or it is not the one that the data belongs to
     ├── AccessRefused          the access list of a znode keeps us out
     ├── NameTaken              another live process is registered under the name
     │   └── Superseded         and it is this worker, started again
-    ├── StateTooLarge          a named limit was passed
-    ├── SlotsDamaged           the file of a single process's state is damaged
+    ├── StateTooLarge          ZooKeeper takes no state of this size
+    ├── SlotsDamaged           the states after that of an embedded deployment's file cannot be read
     └── ServerFailed           the bundled server does not start
 
-This room stands on the same floor as ``domains``, so it has a tree of its own; whoever answers a user turns these into
-a ``HeadraceError`` (``Unavailable``, ``StartFailed``) with the same message and hint. The form is the same: lower-case
-message, identifiers in double quotes, a hint that says what to do.
+This room is on the same floor as ``domains`` and so has a tree of its own. Before a user sees one, it is turned into a
+``HeadraceError`` (``Unavailable``, ``StartFailed``) with the same message and hint.
 """
 
 from __future__ import annotations
@@ -35,14 +34,12 @@ class AuthorityError(Exception):
 
 
 class StateConflict(AuthorityError):
-    """The state was replaced by another since it was read; read it again."""
+    pass
 
 
 class AuthorityUnavailable(AuthorityError):
-    """Nothing was done, unless ``maybe_done``: then the connection broke while the answer to a write was on its way.
-
-    Reading again tells: a read that comes after such a write sees it, if it was done or will be.
-    """
+    """Nothing was done, unless ``maybe_done``: then the connection broke before the answer to a write came, and a later
+    read tells whether it was done."""
 
     def __init__(self, message: str, *, hint: str | None = None, maybe_done: bool = False) -> None:
         super().__init__(message, hint=hint)
@@ -78,4 +75,4 @@ class ServerFailed(AuthorityError):
 
 
 class SlotsDamaged(AuthorityError):
-    """The changes after the file's state cannot be read."""
+    pass

@@ -1,7 +1,4 @@
-"""The Java that runs the bundled ZooKeeper, and the jars that it runs. Spark jobs look for their Java here, too.
-
-Both need the same one, out of the same package, and both report its lack in the same words.
-"""
+"""The Java for the bundled ZooKeeper and for Spark jobs, and the jars of the bundled ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from pathlib import Path
 from zookeeper.errors import ServerFailed
 
 JAVA_MINIMUM = 17
-"""The least Java of PySpark 4. ZooKeeper itself would do with 8, which nobody tests any more."""
+"""The minimum of PySpark 4. ZooKeeper itself runs on 8, which nobody tests any more."""
 
 JARS = (
     "zookeeper-*.jar",
@@ -33,12 +30,12 @@ JARS = (
     "commons-io-*.jar",
     "commons-cli-*.jar",
 )
-"""The jars of PySpark that the server needs. With all of them it starts in 1.5 s and takes 117 MB, with these in 0.6 s
-and 70 MB (PySpark 4.3.0, Java 17)."""
+"""The jars of PySpark that the server needs. With these it starts in 0.6 s and takes 70 MB, with all of them in 1.5 s
+and 117 MB (PySpark 4.3.0, Java 17)."""
 
 VERSION_SECONDS = 15.0
-"""For ``java -version``, which takes 0.1 s. One that hangs (a wrapper that asks, a network disk that is away) would
-have a start or a migration hang with it."""
+"""For ``java -version``, which takes 0.1 s. One that hangs (a wrapper that prompts, a network disk that is away) must
+not make a start or a migration hang with it."""
 
 BUNDLED_ZOOKEEPER = "the bundled ZooKeeper"
 
@@ -48,15 +45,15 @@ _ELSE = "or name a running ZooKeeper with --zookeeper host:port"
 async def java(user: str = BUNDLED_ZOOKEEPER, otherwise: str = _ELSE) -> Path:
     """The ``java`` of JAVA_HOME, or else of PATH. Raises ServerFailed if there is none, or if it is too old.
 
-    ``user`` is what needs it, for the message; ``otherwise`` ends the hint: what can be done without it.
+    The message says that ``user`` needs it; its hint ends with ``otherwise``: what to do without Java.
     """
     return await asyncio.to_thread(java_at_once, user, otherwise)
 
 
 def java_at_once(user: str = BUNDLED_ZOOKEEPER, otherwise: str = _ELSE) -> Path:
-    """:func:`java` for who has no event loop; it takes as long as ``java -version``, 0.1 s."""
+    """:func:`java` without an event loop; blocks for ``java -version``, 0.1 s."""
     path = _find(user, otherwise)
-    # A group of its own: what is a script has left a process that holds the pipe, and killing the script alone waits.
+    # A process group of its own: if ``java`` is a script, killing it alone would leave its child, which holds the pipe.
     with (
         _runnable(path),
         subprocess.Popen(
@@ -96,7 +93,7 @@ def _runnable(path: Path) -> Iterator[None]:
 
 
 def _new_enough(path: Path, output: bytes, user: str, otherwise: str) -> Path:
-    """By the feature release: 17 of ``openjdk version "17.0.15"``, 8 of ``java version "1.8.0_412"``."""
+    """Compares the feature release: 17 of ``openjdk version "17.0.15"``, 8 of ``java version "1.8.0_412"``."""
     found = re.search(rb'version "(?:1\.)?(\d+)', output)
     if found is None:
         said = output.decode(errors="replace").strip().split("\n")[0][:200]
@@ -113,7 +110,7 @@ def _new_enough(path: Path, output: bytes, user: str, otherwise: str) -> Path:
 
 
 def class_path() -> str:
-    """The jars out of the installed PySpark, which is not imported. Raises ServerFailed."""
+    """The jars of the installed PySpark, which is not imported. Raises ServerFailed."""
     package = find_spec("pyspark")
     folders = package.submodule_search_locations if package is not None else None
     jars = [jar for folder in folders or () for name in JARS for jar in sorted(Path(folder, "jars").glob(name))]

@@ -1,8 +1,8 @@
 """The real ZooKeeper, through kazoo: the one module that imports it.
 
-kazoo calls back from threads of its own. Nothing happens there but handing over to the event loop, in the order in
-which kazoo says it, so that a lost session is known before any answer that comes on the next one. Requests are kazoo's
-asynchronous ones; no thread of ours waits for an answer.
+kazoo calls back from its own threads. These calls are only handed over to the event loop, in kazoo's order, so that a
+lost session is known before any answer that comes on the next one. Requests are kazoo's asynchronous ones; no thread
+of ours waits for an answer.
 """
 
 from __future__ import annotations
@@ -32,24 +32,22 @@ from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
 from zookeeper.address import Address, Finding, joined, parse_address, probe
-from zookeeper.authority import SESSION_TIMEOUT
+from zookeeper.authority import SESSION_TIMEOUT, START_SECONDS, ClusterAuthority
 from zookeeper.errors import AccessRefused, AuthorityError, AuthorityUnavailable, NotZooKeeper
 from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Watch, Znode
-from zookeeper.session_authority import START_SECONDS, SessionAuthority
 
 PROBE_AGAIN_SECONDS = 0.1
 
 ANSWER_SECONDS = 5.0
-"""A request on a living connection. kazoo gives a silent connection up after about a second; this is for what it may
-overlook."""
+"""For a request on an open connection. kazoo gives up a silent connection after about a second; this is a backstop."""
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 0.5}
-"""For ever, and soon: sessions are short, and a process that comes back late comes back as another one."""
+"""For ever, and soon: sessions are short, and a process that comes back late has lost its session."""
 
 ATTEMPTS = 2
-"""While a session lasts. A server that is only just starting may take a connection and never say anything on it, nor
-close it (3.9.5: a close fails before there is a database). kazoo waits for an answer for the session's time divided by
-the number of hosts: with a lone host the session was over by then. Not more: a session that is new waits for a disk."""
+"""Within the life of a session. A server that is just starting may accept a connection and then neither answer nor
+close it (3.9.5: a close fails before there is a database). kazoo waits for the session's time divided by the number of
+hosts: with a single host the session is over by then. Not more than 2, since a new session waits for a disk."""
 
 LINKS = {
     KazooState.CONNECTED: Link.CONNECTED,
@@ -59,7 +57,7 @@ LINKS = {
 GONE = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, SessionMovedError, OperationTimeoutError)
 
 _log = logging.getLogger("headrace.zookeeper")
-# kazoo tells every attempt to connect; what matters of it is logged here, once.
+# kazoo logs every attempt to connect; what matters is logged here, once.
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
@@ -67,36 +65,25 @@ class KazooSession:
     """See :class:`zookeeper.session.Session`, which it implements."""
 
     def __init__(self, address: Address, timeout: float, auth: str | None) -> None:
+        self.address = str(address)
+        self.timeout = timeout
+        self.id = 0
         self._hosts = address
-        self._timeout = timeout
         user, _, password = (auth or "").partition(":")
         hosts = address.hosts if len(address.hosts) > 1 else address.hosts * ATTEMPTS
         self._client = KazooClient(
             hosts=str(replace(address, path="", hosts=hosts)),
             timeout=timeout,
             connection_retry=RECONNECT,
-            # Whoever has a name and a password keeps what he makes to himself.
+            # With a name and a password, the znodes are readable with these only.
             auth_data=[("digest", auth)] if auth else None,
             default_acl=[make_digest_acl(user, password, all=True)] if auth else None,
         )
         self._loop: asyncio.AbstractEventLoop
-        self._id = 0
         self._connected = asyncio.Event()
         self._closed = False
         self._listeners: list[Callable[[Link], None]] = []
         self._awaited: set[asyncio.Future[Any]] = set()
-
-    @property
-    def address(self) -> str:
-        return str(self._hosts)
-
-    @property
-    def timeout(self) -> float:
-        return self._timeout
-
-    @property
-    def id(self) -> int:
-        return self._id
 
     @property
     def connected(self) -> bool:
@@ -125,8 +112,8 @@ class KazooSession:
             raise
 
     async def _found(self, deadline: float) -> None:
-        """Wait until a ZooKeeper answers at one of the hosts; another kind of server is an error at once, since kazoo
-        would try again for ever."""
+        """Wait until a ZooKeeper answers at one of the hosts. Another kind of server is an error at once: kazoo would
+        retry for ever."""
         while True:
             found = await asyncio.gather(*(probe(host, port) for host, port in self._hosts.hosts))
             findings = [finding for finding, _ in found]
@@ -163,7 +150,7 @@ class KazooSession:
             self._client.stop()
             self._client.close()
         except Exception as error:
-            # It is on its way out; the session ends by itself when nobody keeps it alive.
+            # The session ends by itself when nobody keeps it alive.
             _log.warning("could not end the session with ZooKeeper: %r", error)
 
     async def until_connected(self) -> None:
@@ -183,7 +170,7 @@ class KazooSession:
 
     def _linked(self, link: Link, id: int) -> None:
         if link is Link.CONNECTED:
-            self._id = id
+            self.id = id
             self._connected.set()
         else:
             self._connected.clear()
@@ -199,7 +186,7 @@ class KazooSession:
 
     async def _ask(self, begin: Callable[[], Any], path: str, *, changes: bool = False) -> Any:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.timeout):
                 await self._connected.wait()
         except TimeoutError:
             raise self._unavailable(False) from None
@@ -250,7 +237,7 @@ class KazooSession:
         return lambda event: self._hand_over(watch)
 
     def _at(self, path: str) -> str:
-        """Where the znode is. kazoo has this too, but leaves it to others to make the path."""
+        """The znode's full path. (kazoo's own ``chroot`` does not create it.)"""
         return self._hosts.path + path
 
     async def sync(self) -> None:
@@ -264,7 +251,7 @@ class KazooSession:
         return Znode(data, stat.version, stat.ephemeralOwner)
 
     async def look(self, path: str, watch: Watch) -> Znode | None:
-        """By ``exists``, which watches for a znode to come, as ``get`` does not."""
+        """``exists`` also watches for a znode to be created; ``get`` does not."""
         stat = await self._ask(lambda: self._client.exists_async(self._at(path), watch=self._watch(watch)), path)
         return None if stat is None else Znode(b"", stat.version, stat.ephemeralOwner)
 
@@ -297,11 +284,11 @@ def _settle(future: asyncio.Future[Any], answer: Any) -> None:
         future.set_result(answer.value)
 
 
-class KazooAuthority(SessionAuthority):
+class KazooAuthority(ClusterAuthority):
     """A process's authority over the ZooKeeper at ``hosts``.
 
-    ``auth`` is ``name:password``; then all that is made is for its bearer only. ``session_timeout`` is in seconds, and
-    ZooKeeper may grant another: at least two of its ticks. ``new_id`` is for a deployment that is to be made again.
+    With ``auth``, ``name:password``, only its bearer can use the znodes that are made. ``session_timeout`` is in
+    seconds; ZooKeeper grants at least two of its ticks. ``new_id`` is the id of a deployment that is made again.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """ZooKeeper's twin: the same znodes, sessions and watches in memory, on one event loop, without threads or chance.
 
-What a test or a simulation does to it is done by name: a connection is cut and mended, a session expires, the whole
-service goes and comes back. Time is the loop's, so a loop with virtual time makes hours of it in a moment.
+Tests and simulations cut and mend connections, let sessions expire, and stop and start the whole service. Time is the
+loop's, so a loop with virtual time passes hours in a moment.
 
 ::
 
@@ -18,16 +18,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from zookeeper.authority import SESSION_TIMEOUT
+from zookeeper.authority import SESSION_TIMEOUT, ClusterAuthority
 from zookeeper.errors import AuthorityUnavailable
 from zookeeper.session import BadVersion, Link, NodeExists, NoNode, Watch, Znode
-from zookeeper.session_authority import SessionAuthority
 
 Answer = TypeVar("Answer")
 
 
 class MemoryZooKeeper:
-    """The service. ``delay`` is how long, in seconds, each request and each answer is on its way."""
+    """The service. ``delay`` is how many seconds each request and each answer travels."""
 
     def __init__(self, *, timeout: float = SESSION_TIMEOUT, delay: float = 0.0) -> None:
         self.timeout = timeout
@@ -35,7 +34,7 @@ class MemoryZooKeeper:
         self.running = True
         self._znodes: dict[str, Znode] = {"/": Znode(b"", 0, 0)}
         self._sessions: dict[int, MemorySession] = {}
-        """Those that live, also while they are cut off."""
+        """Those that live, connected or not."""
         self._expiries: dict[int, asyncio.TimerHandle] = {}
         self._last_session = 0
         self._deployments = 0
@@ -51,7 +50,7 @@ class MemoryZooKeeper:
     # --- what happens to it -----------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Nobody is answered any more. Sessions do not grow older: their time is ZooKeeper's."""
+        """Stop answering. Sessions do not age meanwhile: ZooKeeper measures their time."""
         self.running = False
         for timer in self._expiries.values():
             timer.cancel()
@@ -60,7 +59,7 @@ class MemoryZooKeeper:
             session.drop()
 
     def start(self) -> None:
-        """Everybody has the whole session timeout again to come back."""
+        """Every session has its whole timeout again to come back."""
         self.running = True
         for session in list(self._sessions.values()):
             if session.reachable:
@@ -69,7 +68,7 @@ class MemoryZooKeeper:
                 self._let_expire(session)
 
     def forget(self) -> None:
-        """Its disks are lost and it begins anew: no znode is there any more, and no session that anybody had."""
+        """Lose the disks: no znode and no session is left."""
         for path in [each for each in self._znodes if each != "/"]:
             del self._znodes[path]
             self._changed(path, listing=True)
@@ -77,7 +76,7 @@ class MemoryZooKeeper:
             self.expire(session)
 
     def expire(self, session: MemorySession) -> None:
-        """The session is over, whether its process is connected or not."""
+        """End the session, whether its process is connected or not."""
         self._end(session.id)
         if self.running and session.reachable:
             session.lose()
@@ -176,23 +175,16 @@ class MemorySession:
     address = "memory"
 
     def __init__(self, server: MemoryZooKeeper) -> None:
+        self.timeout = server.timeout
+        self.id = 0
         self._server = server
-        self._id = 0
         self._listeners: list[Callable[[Link], None]] = []
         self._connected = asyncio.Event()
         self._connection = 0
-        """Counts connections: an answer belongs to the one that its request went out on."""
+        """Counts connections: an answer arrives only over the one that carried its request."""
         self.reachable = True
         self.watched: dict[str, list[Watch]] = {}
         self.listed: dict[str, list[Watch]] = {}
-
-    @property
-    def timeout(self) -> float:
-        return self._server.timeout
-
-    @property
-    def id(self) -> int:
-        return self._id
 
     @property
     def connected(self) -> bool:
@@ -219,7 +211,7 @@ class MemorySession:
     # --- the connection ---------------------------------------------------------------------------------------
 
     def cut(self) -> None:
-        """The process lives and is not heard: its session goes after the timeout; it learns that when it is back."""
+        """Cut the process off: its session expires after the timeout, which it learns when it is back."""
         self.reachable = False
         self.drop()
         self._server.miss(self)
@@ -230,7 +222,7 @@ class MemorySession:
             self.join()
 
     def drop(self) -> None:
-        """The connection is gone, and with it all watches, which are called as ZooKeeper's clients call them."""
+        """Lose the connection, and with it all watches, which are called as by ZooKeeper's clients."""
         if not self._connected.is_set():
             return
         self._connected.clear()
@@ -241,19 +233,19 @@ class MemorySession:
                 self.fire(watches, path)
 
     def join(self) -> None:
-        if self._id and self._server.lives(self._id):
+        if self.id and self._server.lives(self.id):
             self._server.hear_of(self)
         else:
-            if self._id:
+            if self.id:
                 self.lose()
-            self._id = self._server.admit(self)
+            self.id = self._server.admit(self)
         if not self._connected.is_set():
             self._connected.set()
             self._tell(Link.CONNECTED)
 
     def lose(self) -> None:
         self.drop()
-        self._id = 0
+        self.id = 0
         self._tell(Link.LOST)
 
     def fire(self, watches: dict[str, list[Watch]], path: str) -> None:
@@ -267,7 +259,7 @@ class MemorySession:
     # --- requests ---------------------------------------------------------------------------------------------
 
     async def _ask(self, act: Callable[[], Answer], *, changes: bool = False) -> Answer:
-        """The request travels, is done, and the answer travels; the connection may be cut before or after."""
+        """Send, act, answer; the connection may be cut before or after the act."""
         try:
             async with asyncio.timeout(self.timeout):
                 await self._connected.wait()
@@ -313,7 +305,7 @@ class MemorySession:
         return await self._ask(act)
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
-        await self._ask(lambda: self._server.create(path, data, self._id if ephemeral else 0), changes=True)
+        await self._ask(lambda: self._server.create(path, data, self.id if ephemeral else 0), changes=True)
 
     async def set(self, path: str, data: bytes, version: int) -> int:
         return await self._ask(lambda: self._server.set(path, data, version), changes=True)
@@ -322,7 +314,7 @@ class MemorySession:
         await self._ask(lambda: self._server.delete(path, version), changes=True)
 
 
-class MemoryAuthority(SessionAuthority):
+class MemoryAuthority(ClusterAuthority):
     """A process's authority over a :class:`MemoryZooKeeper`, and what a test may do to it."""
 
     def __init__(self, server: MemoryZooKeeper, deployment: str) -> None:
@@ -331,7 +323,7 @@ class MemoryAuthority(SessionAuthority):
         super().__init__(self.session, deployment, server.new_id)
 
     def cut(self) -> None:
-        """Cut the connection. Also what a crash looks like from outside, if it is never mended."""
+        """Cut the connection. If it is never mended, this looks like a crash from outside."""
         self.session.cut()
 
     def mend(self) -> None:

@@ -1,4 +1,5 @@
-"""A worker's znode, kept there for as long as the process lives."""
+"""How processes describe themselves in ZooKeeper (as JSON, under their names), and a worker's znode, which is kept
+there for as long as the process lives."""
 
 from __future__ import annotations
 
@@ -13,24 +14,22 @@ from typing import Any, TypeVar
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, NameTaken, Superseded
 from zookeeper.session import BadVersion, NodeExists, NoNode, Session
 
-# A process describes itself where the others can read it: plain facts, as JSON, under its name.
-
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""Names of deployments, workers and controllers: they are path elements, host names and file names at once."""
+"""Names of deployments, workers and controllers: they are used in paths, as host names and as file names."""
 
 EVERYWHERE = ("", "0.0.0.0", "::")
-"""Addresses to listen at that mean every address of a machine. A client that connects to one reaches itself."""
+"""Addresses that stand for all addresses of a machine: a process can listen there, but others cannot reach it there."""
 
 
 def check_name(name: str, what: str) -> str:
-    """The name itself. Raises ValueError where it could not be one."""
+    """The name itself. Raises ValueError if it is not valid."""
     if not NAME.fullmatch(name):
         raise ValueError(f'"{name}" is not a name of a {what}: use up to 64 letters, digits, ".", "_" and "-"')
     return name
 
 
 def advertised(host: str, advertise: str | None) -> str:
-    """Where the others reach a process that listens at ``host``. Raises ValueError where that is no machine."""
+    """Where others reach a process that listens at ``host``. Raises ValueError if that is not one machine."""
     place = advertise or host
     if place in EVERYWHERE:
         raise ValueError(f'the others cannot reach this process at "{place}": --advertise names a host')
@@ -39,11 +38,11 @@ def advertised(host: str, advertise: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkerDescriptor:
-    """A worker process that is there."""
+    """A worker process that runs."""
 
     name: str
     host: str
-    """Where other machines reach it."""
+    """The address that other machines reach it at."""
     port: int
     incarnation: int
     """Greater than that of any earlier process of the same name."""
@@ -73,7 +72,7 @@ def to_json(descriptor: WorkerDescriptor | ControllerDescriptor) -> bytes:
 
 
 def from_json(kind: type[Descriptor], data: bytes) -> Descriptor:
-    """Unknown keys are left out, so that a newer process may say more. Raises ValueError for anything else."""
+    """Unknown keys are ignored: a newer process may add some. Raises ValueError for anything else that does not fit."""
     try:
         given: Any = json.loads(data)
         known = {field.name: given[field.name] for field in fields(kind) if field.name in given}
@@ -88,18 +87,18 @@ def from_json(kind: type[Descriptor], data: bytes) -> Descriptor:
 
 
 POLL_SECONDS = 0.1
-"""Between looks at a znode of our name that another process left: it goes when that one's session ends."""
+"""Between looks at another process's znode of our name, which goes when that session ends."""
 REPEAT_SECONDS = 1.0
-"""Between attempts to register again where something keeps us out."""
+"""Between attempts to register again after an error."""
 SUCCESSOR_SECONDS = 0.5
-"""For whoever deleted our znode while our session lived to make theirs: it is a newer process of our name, which does
-so in its next request. Were ours made again at once, the two would take turns for as long as both live."""
+"""If our znode is deleted while our session lives, a newer process of our name is about to make its own. We wait for
+that process so long: if we made ours again at once, the two would delete each other's for ever."""
 
 _log = logging.getLogger("headrace.zookeeper")
 
 
 class Registration:
-    """Makes the znode, and makes it again when its session was lost or somebody deleted it."""
+    """Creates the znode, and creates it again when its session was lost or somebody deleted it."""
 
     def __init__(
         self,
@@ -109,7 +108,7 @@ class Registration:
         superseded: asyncio.Event,
         check: Callable[[], Awaitable[None]],
     ) -> None:
-        """``check`` raises AuthorityError where the deployment is no longer the one that the data belong to."""
+        """``check`` raises AuthorityError if the deployment is no longer the one that the data belong to."""
         self._session = session
         self._check = check
         self._path = f"{folder}/{descriptor.name}"
@@ -117,7 +116,7 @@ class Registration:
         self._data = to_json(descriptor)
         self._superseded = superseded
         self._made_in = 0
-        """The session in which the znode was made last."""
+        """The session in which the znode was last created."""
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
@@ -130,7 +129,7 @@ class Registration:
             self._task.cancel()
 
     async def withdraw(self, name: str) -> None:
-        """Make room for another descriptor of this process; the znode of another name goes."""
+        """Make room for another descriptor of this process; if its name is another, delete the present znode."""
         self.stop()
         if name != self._descriptor.name:
             try:
@@ -142,7 +141,7 @@ class Registration:
 
     async def _register(self) -> None:
         loop = asyncio.get_running_loop()
-        # A process that died without a word is there until its session ends, to the next tick of the server.
+        # The znode of a process that was killed stays until its session ends, rounded up to a tick of the server.
         deadline = loop.time() + 2 * self._session.timeout
         while True:
             await self._check()
@@ -167,7 +166,7 @@ class Registration:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _replaced(self) -> bool:
-        """Whether what stands under our name could be brought to be ours; if not, look again later."""
+        """Take the name over from ourselves or from an earlier process of this worker; False: look again later."""
         mine = self._descriptor
         try:
             node = await self._session.get(self._path)
@@ -185,7 +184,7 @@ class Registration:
                     f'a newer process is registered as worker "{mine.name}" (pid {other.pid})',
                     hint="this one was replaced; stop it",
                 )
-            # The same worker, started again: nobody has to wait for the end of the dead one's session.
+            # The same worker, started again, need not wait for the end of the dead one's session.
             await self._session.delete(self._path, node.version)
             await self._session.create(self._path, self._data, ephemeral=True)
         except (NoNode, NodeExists, BadVersion):

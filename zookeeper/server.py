@@ -1,14 +1,14 @@
-"""A ZooKeeper of our own, one server or three: the real one, out of the jars that come with PySpark.
+"""The bundled ZooKeeper: one server or three, started out of the jars that come with PySpark.
 
 ::
 
-    DIR/size  ports                            of how many servers it is; where clients found them the last time
+    DIR/size  ports                            number of servers; the clients' ports at the last start
     DIR/1/zoo.cfg  myid  log4j2.properties     written anew at each start
     DIR/1/data/                                ZooKeeper's own: snapshots and log
-    DIR/1/server.log  server.out               what it logs; what Java itself has to say
+    DIR/1/server.log  server.out               ZooKeeper's log; output of Java itself
 
-For a cluster on one machine, for tests and for drills. For many machines run a ZooKeeper of your own on three of them,
-so that it survives one; ``docs/operations.md`` says how.
+It is for a cluster on one machine, for tests and for drills. A cluster of several machines needs a ZooKeeper on three
+of them, so that it survives the loss of one: see ``docs/operations.md``.
 """
 
 from __future__ import annotations
@@ -25,33 +25,31 @@ from zookeeper.java import class_path, java
 
 HOST = "127.0.0.1"
 SIZE = "size"
-"""The file that says of how many servers it is."""
 PORTS = "ports"
-"""The file that says which ports clients found them at; without it, free ones are found."""
 
 TICK_MS = 250
-"""ZooKeeper's unit of time. It grants sessions of 2 ticks and more, and notices their end to a tick: a session of 1.5 s
-ends after 1.75 s at the latest. Shorter ticks are more packets between servers for nothing."""
+"""ZooKeeper's unit of time. It grants sessions of at least 2 ticks and ends them at a tick: one of 1.5 s after 1.75 s
+at the latest. Shorter ticks would only mean more packets between servers."""
 INIT_TICKS = 40
 """A server that joins has 10 s to fetch the state."""
 SYNC_TICKS = 12
-"""A server of three that is silent for 3 s is left out. On a busy machine it may be Java that collects garbage."""
+"""A server of three that is silent for 3 s is left out. A garbage collection on a busy machine takes less."""
 
 HEAP = "64m"
 """The state is one znode of at most a megabyte, and a few small ones."""
 LOG_ALLOCATION_KB = 1024
-"""ZooKeeper fills its log file with zeros in advance, by default 64 MB of them."""
+"""ZooKeeper preallocates its log file, by default 64 MB."""
 
 START_SECONDS = 30.0
 """0.6 s on a quiet machine; three servers on a busy one need several times that."""
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.05
 PORTS_TRIED = 3
-"""Free ports are found, given back, and taken by Java a moment later; another process may have been faster."""
+"""Another process may take a free port between our finding it and Java's opening it."""
 
 JVM_OPTIONS = (
     f"-Xmx{HEAP}",
-    "-XX:+UseSerialGC",  # One thread instead of one a core, and memory that is given back.
+    "-XX:+UseSerialGC",  # One thread instead of one a core, and it returns memory.
     "-XX:TieredStopAtLevel=1",  # It is never busy enough for the optimising compiler to pay.
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Dzookeeper.admin.enableServer=false",  # Else it takes port 8080.
@@ -78,7 +76,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 def size_of(directory: Path) -> int | None:
-    """How many servers have their data there; None where there are none yet."""
+    """How many servers have their data there; None if there are none yet."""
     try:
         return int((directory / SIZE).read_text())
     except (OSError, ValueError):
@@ -86,10 +84,10 @@ def size_of(directory: Path) -> int | None:
 
 
 class Ensemble:
-    """``size`` servers on this machine, with their data in ``directory``. Not for two processes at a time.
+    """``size`` servers on this machine, with their data in ``directory``. For one process at a time.
 
-    ``ports``, where given, are the clients' ports; else those of the last start, and free ones at the first or where
-    somebody else has them meanwhile, which ``tell`` is told. They listen at ``host``.
+    Clients connect to ``host`` at ``ports``; by default at those of the last start. At the first start, and if another
+    program has taken these ports (``tell`` is told of that), free ones are found.
     """
 
     def __init__(
@@ -122,7 +120,7 @@ class Ensemble:
         return {server.number: server.pid for server in self._servers if server.pid is not None}
 
     async def start(self) -> None:
-        """Start what does not run, and return when all answer and serve. Raises ServerFailed; then none runs."""
+        """Start the servers that do not run, and return when all serve. Raises ServerFailed; then none runs."""
         self._check_size()
         ports = self._given or self._kept()
         try:
@@ -143,7 +141,7 @@ class Ensemble:
             raise
 
     def _kept(self) -> tuple[int, ...] | None:
-        """The ports of the last start, where that is known."""
+        """The ports of the last start, if known."""
         try:
             ports = tuple(map(int, (self._directory / PORTS).read_text().split()))
         except (OSError, ValueError):
@@ -159,7 +157,7 @@ class Ensemble:
             raise ServerFailed(f'cannot write to "{path}": {error.strerror or error}') from error
 
     def _check_size(self) -> None:
-        """Two empty servers beside the one that has the state would be a majority, and know nothing."""
+        """The size must not change: two empty servers beside the one with the state would be a majority without it."""
         path, size = self._directory / SIZE, len(self._servers)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -175,10 +173,10 @@ class Ensemble:
             )
 
     async def _start(self, ports: Sequence[int] | None) -> None:
-        """``ports`` are the clients'; without them, free ones."""
+        """``ports`` are the clients'; None: free ones."""
         program = [str(await java()), *JVM_OPTIONS, "-cp", class_path()]
         for port in ports or ():
-            _check_free(self._host, port)  # Before one of the others is started.
+            _check_free(self._host, port)  # Before any server is started.
         free = [port for port in _free_ports(self._host, 4 * len(self._servers)) if port not in (ports or ())]
         for number, server in enumerate(self._servers):
             server.port = ports[number] if ports is not None else free[3 * number]
@@ -188,22 +186,22 @@ class Ensemble:
         await asyncio.gather(*(server.serves() for server in self._servers))
 
     async def stop(self) -> None:
-        """Stop all; what has been written is on disk."""
+        """Stop all in order."""
         await asyncio.gather(*(server.stop() for server in self._servers))
 
     async def kill(self, number: int) -> None:
-        """Kill server 1, 2 or 3 as a crash would."""
+        """Kill server 1, 2 or 3, as in a crash."""
         await self._server(number).kill()
 
     async def restart(self, number: int) -> None:
-        """Start server 1, 2 or 3 again, on the ports that it had; returns when it serves."""
+        """Start server 1, 2 or 3 again on its ports; returns when it serves."""
         server = self._server(number)
         await server.stop()
         await server.start([str(await java()), *JVM_OPTIONS, "-cp", class_path()], self._servers)
         await server.serves()
 
     async def ended(self) -> int:
-        """Waits until a server has ended that was not stopped or killed here; its number."""
+        """Wait until a server ends that was not stopped or killed here; answers its number."""
         waits = {asyncio.create_task(server.ended()): server.number for server in self._servers}
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -227,12 +225,12 @@ class _Server:
         self.host = host
         self.port = 0
         self.quorum = (0, 0)
-        """Ports between the servers: for the followers, and for their elections."""
+        """Ports between the servers: for followers, and for elections."""
         self._process: asyncio.subprocess.Process | None = None
         self._wanted = asyncio.Event()
-        """Set while it is to run."""
+        """Set while it should run."""
         self._logged = 0
-        """Bytes of log from before it was started."""
+        """Bytes of the log at the start."""
 
     @property
     def pid(self) -> int | None:
@@ -261,7 +259,7 @@ class _Server:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C on the terminal is for us; it is stopped last.
+                start_new_session=True,  # Ctrl-C on the terminal must not reach it: it is stopped last.
             )
         self._wanted.set()
 
@@ -292,7 +290,7 @@ class _Server:
         (self.folder / "log4j2.properties").write_text(LOGGING.format(folder=self.folder))
 
     async def serves(self) -> None:
-        """Returns when it answers as a server that serves. Raises ServerFailed, _PortTaken."""
+        """Returns when it serves. Raises ServerFailed, _PortTaken."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_SECONDS
         while not await _serving(self.host, self.port):
@@ -343,7 +341,7 @@ class _Server:
 
 
 async def _serving(host: str, port: int) -> bool:
-    """Whether it answers and has, if it is one of three, found its place among them."""
+    """Whether it answers, and has joined the others if it is one of three."""
     finding, said = await probe(host, port)
     return finding is Finding.ZOOKEEPER and "Mode:" in said
 
@@ -370,7 +368,7 @@ def _size(path: Path) -> int:
 
 
 def _since(path: Path, offset: int) -> str:
-    """A log from the offset on, or all of it where it has begun anew."""
+    """A log from the offset on, or all of it if it has begun anew."""
     try:
         content = path.read_bytes()
     except OSError:

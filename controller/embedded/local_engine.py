@@ -37,8 +37,8 @@ from worker.archive.options import ArchiveOptions
 from worker.dataflow.thread import DataflowThread
 from worker.embedded import READERS, open_embedded
 from worker.service.archiving import start_archiver
-from zookeeper.authority import LocalAuthority
 from zookeeper.errors import SlotsDamaged
+from zookeeper.local_authority import LocalAuthority
 
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver

@@ -17,7 +17,7 @@ from domains.plan.graph import DomainIndex
 from migrations.flow.plan import PlanStep, State
 from migrations.recipe import Recipe
 from worker.dataflow.thread import DataflowThread
-from zookeeper.authority import Authority
+from zookeeper.local_authority import LocalAuthority
 
 
 class Interrupted(Unavailable):
@@ -109,7 +109,7 @@ class LocalBook:
 
     def __init__(
         self,
-        authority: Authority,
+        authority: LocalAuthority,
         version: int,
         recipe: Recipe,
         state: State,

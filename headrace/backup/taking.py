@@ -22,8 +22,8 @@ from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
 from worker.embedded import base_directories, shards_of
 from worker.rocks.store import RocksStore
-from zookeeper.authority import stored_state
 from zookeeper.errors import SlotsDamaged
+from zookeeper.local_authority import stored_state
 
 TRIES = 3
 """To copy what a manifest names: the archive may let a file go between the look and the copy, once an hour at most."""

@@ -28,8 +28,8 @@ from headrace.render import console
 from headrace.settings import load
 from migrations.backfill.spark.settings import By
 from zookeeper.address import joined
-from zookeeper.authority import go_on_without
 from zookeeper.errors import AuthorityError
+from zookeeper.local_authority import go_on_without
 
 if TYPE_CHECKING:
     from headrace_client.connection import Connection

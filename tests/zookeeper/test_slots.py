@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from zookeeper import authority as slots
-from zookeeper.authority import SLOT, LocalAuthority, Slots, go_on_without, stored_state
+from zookeeper import local_authority as slots
 from zookeeper.errors import SlotsDamaged
+from zookeeper.local_authority import SLOT, LocalAuthority, Slots, go_on_without, stored_state
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from zookeeper.authority import LocalAuthority, StateChange, StateConflict
-from zookeeper.errors import AuthorityUnavailable
+from zookeeper.authority import StateChange
+from zookeeper.errors import AuthorityUnavailable, StateConflict
+from zookeeper.local_authority import LocalAuthority
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 

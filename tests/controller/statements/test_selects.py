@@ -15,7 +15,7 @@ from domains.plan.packets import Clock
 from migrations.recipe import Recipe, RecipeEntry, without_forgotten
 from migrations.statements.adhoc.shapes_of_selects import ad_hoc_name
 from worker.reader_map import BoundLookup
-from zookeeper.authority import stored_state
+from zookeeper.local_authority import stored_state
 
 STAR = "SELECT * FROM t"
 
