@@ -125,7 +125,7 @@ def _bytes(dataflow: DataflowThread, place: DomainIndex, reader: NodeIndex) -> i
 def held_by(dataflow: DataflowThread) -> Held:
     held: Held = {}
     for domain in dataflow.domains.values():
-        for vertex in domain.vertices:
+        for vertex in domain.vertices.values():
             keys, size = held.get(vertex.index, (0, 0))
             own = vertex.indexes.values()
             held[vertex.index] = (keys + sum(map(len, own)), size + sum(index.bytes for index in own))

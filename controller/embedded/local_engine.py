@@ -200,7 +200,7 @@ class LocalEngine:
     def discard(self) -> None:
         """After ``end``: no hits any more. What it holds is given up by hand (``worker/service/allocator.py``)."""
         for domain in self.dataflow.domains.values():
-            for vertex in domain.vertices:
+            for vertex in domain.vertices.values():
                 vertex.give_up()
         self.dataflow.close()
         rmtree(self.dataflow.reader_map.path, ignore_errors=True)

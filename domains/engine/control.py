@@ -56,10 +56,11 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
             domain.clocks.local.pop(domain.base_name(domain.store.table(schema.name).schema), None)
             domain.store.alter_table(schema)
             domain.clocks.write(domain.base_name(schema), domain.store.position(schema.name))
-            _rewidth(domain, schema.name)
+            domain.vertices.rebase(schema.name)
         case DropTable(table=table):
             domain.clocks.local.pop(domain.base_name(domain.store.table(table).schema), None)
             domain.store.drop_table(table)
+            domain.written.pop(table, None)
         case AddNodes():
             _add_nodes(domain, command, step)
         case ExtendNodes(nodes=nodes):
@@ -83,15 +84,6 @@ def perform(domain: Domain, command: Command) -> tuple[Progress, list[Effect]]:
         case _:
             assert_never(command)
     return progress, domain.close(step)
-
-
-def _rewidth(domain: Domain, table: str) -> None:
-    """Running bases keep their columns; only how they are cut out of the stored row is worked out anew."""
-    width = len(domain.store.table(table).schema.columns)
-    for vertex in domain.vertices.bases.get(table, ()):
-        assert is_base(vertex.node.operator)
-        vertex.operator = type(vertex.operator)(vertex.node.operator, width)  # type: ignore[call-arg]
-        vertex.operator.bind(vertex)
 
 
 # --- adding -----------------------------------------------------------------------------------------------------
@@ -272,7 +264,7 @@ def _activate(domain: Domain, step: Step) -> None:
     domain.life.to(Life.ACTIVE)
     domain.backfill = None
     domain.held.clear()
-    for vertex in domain.vertices:
+    for vertex in domain.vertices.values():
         vertex.building = vertex.feeds_building = False
     waited, domain.awaiting = domain.awaiting, []
     for packet in waited:
@@ -301,8 +293,8 @@ def _remove_nodes(domain: Domain, command: RemoveNodes, step: Step) -> None:
                 del domain.parked[packet]
                 if isinstance(packet, Read):
                     step.replies.append(Reply(packet.request, Filled()))
-    if domain.life.state is not Life.ACTIVE and not any(vertex.building for vertex in domain.vertices):
+    if domain.life.state is not Life.ACTIVE and not any(vertex.building for vertex in domain.vertices.values()):
         domain.life.to(Life.HELD if domain.held else Life.ACTIVE)
         domain.backfill = None
-        for vertex in domain.vertices:
+        for vertex in domain.vertices.values():
             vertex.feeds_building = False

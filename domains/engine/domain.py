@@ -23,8 +23,8 @@ from domains.engine.memory import evict_least_used, indexes_at
 from domains.engine.pulls import Pull
 from domains.engine.upqueries import Hole, Ingresses, IngressSources
 from domains.engine.vertices import Vertices
-from domains.engine.write import NOTHING, change_table
-from domains.errors import HeadraceError, RowsRefused, TypeViolation
+from domains.engine.write import NOTHING, WrittenTable, change_table
+from domains.errors import HeadraceError, RowsRefused
 from domains.language.types import Delta, Row, TableSchema
 from domains.operators.edges import ReaderOperator
 from domains.operators.operator import Vertex
@@ -56,7 +56,6 @@ from domains.plan.packets import (
     sender_of,
 )
 from domains.plan.sharding import base_shard
-from domains.store.row_types import RowTypes
 from domains.store.storage import CommitLost, Store, is_repeated, unknown_outcome
 
 # What one step of a domain gathers until it closes, and what a domain counts.
@@ -92,17 +91,6 @@ class Step:
         return self.publishes[reader]
 
 
-class WrittenTable:
-    """What a domain needs of a table with each write, worked out once for its schema."""
-
-    def __init__(self, schema: TableSchema, base: str, shards: int) -> None:
-        self.schema = schema
-        self.base = base
-        """Under which clocks count the domain's shard of it."""
-        self.shards = schema.shards or shards
-        self.types = RowTypes(schema)
-
-
 class Domain:
     """One shard of one domain. The caller hands it packets one at a time and performs the effects in order."""
 
@@ -130,7 +118,8 @@ class Domain:
         self.awaiting: list[Read | Upquery] = []
         """Reads and upqueries of what is held, or being built."""
         self.counters = DomainCounters()
-        self._written: dict[str, WrittenTable] = {}
+        self.written: dict[str, WrittenTable] = {}
+        """Tables that were written to, by name."""
         self.broken: HeadraceError | None = None
         """The error that broke a step off in the middle: rows are ahead of the state then, and the domain must be
         opened again."""
@@ -166,7 +155,7 @@ class Domain:
                 self._evict_keys(packet, step)
             case EvictMemory(excess=excess):
                 act = self.forward_pass(step)
-                self.counters.evictions += evict_least_used(self.vertices, act, excess)
+                self.counters.evictions += evict_least_used(self.vertices.values(), act, excess)
                 act.run()
             case Touch(reader=reader, keys=keys):
                 if reader in self.vertices:
@@ -207,20 +196,17 @@ class Domain:
     def _write(self, packet: Write, step: Step) -> None:
         table, once = packet.operation.table, packet.once
         try:
-            stored = self.store.table(table)
-            known = self._written.get(table)
-            if known is None or known.schema is not stored.schema:
-                known = WrittenTable(stored.schema, self.base_name(stored.schema), self.shards)
-                self._written[table] = known
+            known = self.written.get(table)
+            if known is None or known.schema is not known.stored.schema:
+                stored = self.store.table(table)
+                known = WrittenTable(stored, self.base_name(stored.schema), self.shard, self.shards)
+                self.written[table] = known
+            stored = known.stored
             repeated = once is not None and is_repeated(stored, once)
             if repeated:
                 deltas, affected, first = NOTHING
             else:
-                deltas, affected, first = change_table(stored, packet.operation, self.shard, known.shards)
-                # Whoever sent the rows.
-                misfit = known.types.misfit([row for row, weight in deltas if weight > 0])
-                if misfit is not None:
-                    raise TypeViolation(f'table "{table}": {misfit[1]}')
+                deltas, affected, first = change_table(known, packet.operation)
                 if once is not None:
                     stored.remember(once.stream, once.number)
                 if deltas:
@@ -247,7 +233,8 @@ class Domain:
         """Send a base table's deltas through the graph, and on to what is being backfilled."""
         act = self.forward_pass(step)
         for base in self.vertices.bases.get(table, ()):
-            act.inject_output(base, base.operator.cut(deltas))  # type: ignore[attr-defined]
+            whole = base.operator.is_whole  # type: ignore[attr-defined]
+            act.inject_output(base, deltas if whole else base.operator.cut(deltas))  # type: ignore[attr-defined]
         act.run()
         if self.backfill is not None:
             building = self.building_pass(step)
@@ -258,7 +245,7 @@ class Domain:
 
     def begin_backfill(self, step: Step) -> None:
         assert self.backfill is not None
-        building = [vertex for vertex in self.vertices if vertex.building]
+        building = [vertex for vertex in self.vertices.values() if vertex.building]
         self.backfill.begin(building, lambda: self.building_pass(step))
 
     def feed_full(self, act: ForwardPass, building: ForwardPass) -> None:
@@ -271,13 +258,13 @@ class Domain:
                 building.inject_output(vertex, deltas)
 
     def forward_pass(self, step: Step) -> ForwardPass:
-        act = ForwardPass(self.store)
+        act = ForwardPass()
         step.passes.append(act)
         return act
 
     def building_pass(self, step: Step) -> ForwardPass:
         assert self.backfill is not None
-        act = ForwardPass(self.store, building=True, seen=self.backfill)
+        act = ForwardPass(building=True, seen=self.backfill)
         step.passes.append(act)
         return act
 
@@ -355,7 +342,7 @@ class Domain:
                 self.answer(replace(packet, keys=(key,)), step)
 
     def answer(self, packet: Read | Upquery, step: Step) -> None:
-        pull = Pull(self.store)
+        pull = Pull()
         try:
             done = self._read(packet, pull, step) if isinstance(packet, Read) else self._upquery(packet, pull, step)
         except HeadraceError as error:
@@ -392,8 +379,7 @@ class Domain:
         vertex = self.vertices[packet.reader]
         reader = vertex.operator
         assert isinstance(reader, ReaderOperator)
-        filled = reader.filled
-        holes = [key for key in dict.fromkeys(packet.keys) if key not in filled]
+        filled, holes = reader.filled, reader.holes(packet.keys)
         found = pull.find(vertex.parents[0], reader.descriptor.key, holes) if holes else []
         complete = True
         for key, rows in zip(holes, found, strict=True):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import repeat
 
 from domains.engine.eviction import entry_pattern, victims
 from domains.engine.pulls import Peek, PeekOld, SeenByBackfill
@@ -21,13 +22,14 @@ from domains.language.types import Delta, Row
 from domains.operators.operator import Found, Vertex
 from domains.plan.graph import Columns
 from domains.plan.packets import Pattern
-from domains.store.storage import Store
 
 NOTHING: list[Delta] = []
+_NOTHING = repeat(NOTHING)
 
 
-class ForwardPass:
-    """One pass. ``deltas`` and ``patterns`` hold, per visited vertex, what it says to its children.
+class ForwardPass(Peek):
+    """One pass. ``deltas`` and ``patterns`` hold, per visited vertex, what it says to its children. Operators look
+    their parents up through it.
 
     A *building* pass goes only to vertices that are being backfilled (and stateless ones above them) and sees only the
     base rows that ``seen`` lets through; every other pass goes only to the others.
@@ -38,7 +40,6 @@ class ForwardPass:
 
     def __init__(
         self,
-        store: Store,
         *,
         building: bool = False,
         seen: SeenByBackfill | None = None,
@@ -48,10 +49,12 @@ class ForwardPass:
         self.patterns: dict[Vertex, list[Pattern]] = {}
         self.evicted: dict[tuple[Vertex, Columns], dict[Row, Found]] = {}
         self.visited: list[Vertex] = []
-        self._building = building
+        """Those that have said something, in this order."""
+        self._seen = seen
         self._gated = gated
-        self._peek = Peek(store, seen, gated)
-        self._peek_old = PeekOld(store, self.evicted)
+        self._building = building
+        self._heard = 0
+        """How many of the visited the children have been queued of."""
         self._queue: list[tuple[int, Vertex]] = []
         self._queued: set[Vertex] = set()
         self._named: list[Pattern] = []
@@ -61,7 +64,7 @@ class ForwardPass:
     def inject(self, vertex: Vertex, deltas: list[Delta], patterns: Sequence[Pattern] = ()) -> None:
         """Deltas that enter the domain at a base or an ingress (or, for a backfill, at a vertex with full state)."""
         said = self._evict(vertex, patterns) if patterns else []
-        settled = vertex.operator.settle(deltas, self) if deltas and vertex.indexes else deltas
+        settled = vertex.operator.settle(deltas) if deltas and vertex.settles else deltas
         self._say(vertex, settled, said)
 
     def inject_output(self, vertex: Vertex, deltas: list[Delta]) -> None:
@@ -78,29 +81,36 @@ class ForwardPass:
     # --- the pass -------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        while self._queue:
-            _, vertex = heappop(self._queue)
-            self._visit(vertex)
-
-    def _visit(self, vertex: Vertex) -> None:
-        operator = vertex.operator
-        patterns: list[Pattern] = []
-        if self.patterns:
-            for position, parent in enumerate(vertex.parents):
-                if parent in self.patterns:
-                    patterns.extend(operator.translate(position, self.patterns[parent], self))
-        said = self._evict(vertex, patterns) if patterns else []
-        said_by = self.deltas.get
-        inputs = [said_by(parent, NOTHING) for parent in vertex.parents]
-        deltas = NOTHING
-        if any(inputs):
-            deltas = operator.forward(inputs, self)
-            if self._named:
-                named, self._named = self._named, []
-                said.extend(self._evict(vertex, named))
-            if deltas and vertex.indexes and not vertex.feeds_building:
-                deltas = operator.settle(deltas, self)
-        self._say(vertex, deltas, said)
+        """Visit what lies below the vertices that have said something."""
+        # One loop that calls operators only: a write visits some twenty vertices, and each call adds 0.1 µs to a visit.
+        queue, queued, visited, deltas_of = self._queue, self._queued, self.visited, self.deltas.get
+        building = self._building
+        while True:
+            for speaker in visited[self._heard :]:
+                for child in speaker.children:
+                    mine = child.building or child.feeds_building if building else not child.building
+                    if mine and child not in queued:
+                        queued.add(child)
+                        heappush(queue, (child.rank, child))
+            self._heard = len(visited)
+            if not queue:
+                return
+            _, vertex = heappop(queue)
+            said = self._evict_below(vertex) if self.patterns else []
+            inputs = list(map(deltas_of, vertex.parents, _NOTHING))
+            deltas = NOTHING
+            if any(inputs):
+                deltas = vertex.operator.forward(inputs, self)
+                if self._named:
+                    named, self._named = self._named, []
+                    said.extend(self._evict(vertex, named))
+                if deltas and vertex.settles and not vertex.feeds_building:
+                    deltas = vertex.operator.settle(deltas)
+            if said:
+                self._say(vertex, deltas, said)
+            elif deltas and vertex not in self._gated:
+                self.deltas[vertex] = deltas
+                visited.append(vertex)
 
     def _say(self, vertex: Vertex, deltas: list[Delta], patterns: list[Pattern]) -> None:
         if (not deltas and not patterns) or vertex in self._gated:
@@ -110,13 +120,16 @@ class ForwardPass:
             self.deltas[vertex] = deltas
         if patterns:
             self.patterns.setdefault(vertex, []).extend(patterns)
-        for child in vertex.children:
-            mine = child.building or child.feeds_building if self._building else not child.building
-            if mine and child not in self._queued:
-                self._queued.add(child)
-                heappush(self._queue, (child.rank, child))
 
     # --- evictions ------------------------------------------------------------------------------------------
+
+    def _evict_below(self, vertex: Vertex) -> list[Pattern]:
+        """Evict the vertex's own entries by what its parents have said; answers what goes on."""
+        patterns: list[Pattern] = []
+        for position, parent in enumerate(vertex.parents):
+            if parent in self.patterns:
+                patterns.extend(vertex.operator.translate(position, self.patterns[parent], self))
+        return self._evict(vertex, patterns) if patterns else []
 
     def _evict(self, vertex: Vertex, patterns: Sequence[Pattern]) -> list[Pattern]:
         """Evict the vertex's own entries; answers what goes on: a state speaks for what it held. (No look-up passes
@@ -140,14 +153,8 @@ class ForwardPass:
 
     # --- what operators ask -----------------------------------------------------------------------------------
 
-    def peek(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        return self._peek.find(parent, columns, keys) if keys else []
-
-    def count(self, parent: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:
-        return self._peek.count(parent, columns, keys, most) if keys else []
-
     def peek_old(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        return self._peek_old.find(parent, columns, keys) if keys else []
+        return PeekOld(self.evicted).find(parent, columns, keys)
 
     def name_rows(self, patterns: Iterable[Pattern]) -> None:
         self._named.extend(patterns)

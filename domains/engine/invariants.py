@@ -30,8 +30,8 @@ ReaderRows = Callable[[NodeIndex, Row], Iterable[Delta] | None]
 
 def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
     """Raises AssertionError with the entry that breaks a rule."""
-    peek = Peek(domain.store)
-    for vertex in domain.vertices:
+    peek = Peek()
+    for vertex in domain.vertices.values():
         if vertex.building:
             continue
         for index in vertex.indexes.values():
@@ -44,7 +44,7 @@ def check_domain(domain: Domain, reader_rows: ReaderRows) -> None:
                 continue
             for key in list(index.keys()):
                 _check_entry(domain, peek, vertex, index, key, reader_rows)
-    summed = sum(index.bytes for vertex in domain.vertices for index in vertex.indexes.values())
+    summed = sum(index.bytes for vertex in domain.vertices.values() for index in vertex.indexes.values())
     assert domain.accounted_bytes() == summed, f"{domain.accounted_bytes()} bytes are accounted, not {summed}"
     for vertex, columns, key in domain.ingresses.pending:
         assert key not in vertex.indexes[columns], f"{vertex} has {key} filled and pending"
@@ -84,7 +84,7 @@ def _check_full(domain: Domain, vertex: Vertex, index: Index, reader_rows: Reade
     if groups is not None and isinstance(index, RowIndex):
         material: Found = _all_of(groups)  # Further indexes of an aggregate have the rows that its groups show.
     else:
-        (material,) = vertex.operator.compute(_Whole(domain.store), (), [()])
+        (material,) = vertex.operator.compute(_Whole(), (), [()])
         traits = traits_of(vertex.node.operator)
         if traits.groups_by is not None:
             (places,) = traits.origins(index.columns, [len(parent.node.columns) for parent in vertex.parents])
@@ -112,11 +112,11 @@ def _all_of(index: Index) -> list[Delta]:
 def check_links(domains: Iterable[Domain]) -> None:
     """With nothing on its way, every filled entry of an ingress is what its source holds, and holds without a hole."""
     domains = list(domains)
-    senders: dict[tuple[LinkId, NodeIndex], tuple[Domain, Vertex, Part | None]] = {}
+    senders: dict[tuple[LinkId, NodeIndex], tuple[Vertex, Part | None]] = {}
     for domain in domains:
         for link, end in domain.links.outgoing.items():
             for ingress, (egress, part) in end.routes.items():
-                senders[link, ingress] = (domain, egress.parents[0], part)
+                senders[link, ingress] = (egress.parents[0], part)
     for domain in domains:
         for vertex, sources in domain.ingresses.sources.items():
             for index in vertex.indexes.values():
@@ -125,8 +125,8 @@ def check_links(domains: Iterable[Domain]) -> None:
                 for key in list(index.keys()):
                     total: list[Delta] = []
                     for link in sources.links:
-                        sender, source, part = senders[link, vertex.index]
-                        rows = Peek(sender.store).find(source, index.columns, [key])[0]
+                        source, part = senders[link, vertex.index]
+                        rows = Peek().find(source, index.columns, [key])[0]
                         if link in sources.of_key(index.columns, key):
                             assert rows is not None, f"{vertex} holds {key}, of which its source has lost something"
                         total.extend(delta for delta in rows or () if part is None or part.has(delta[0]))

@@ -14,9 +14,8 @@ from domains.errors import StorageFailure
 from domains.language.types import Delta, Row
 from domains.operators.edges import BaseOperator
 from domains.operators.operator import Found, Vertex
-from domains.plan.deltas import at_most, key_function
+from domains.plan.deltas import at_most
 from domains.plan.graph import Columns
-from domains.store.storage import Store, TableStore
 
 
 class SeenByBackfill(Protocol):
@@ -32,39 +31,55 @@ class SeenByBackfill(Protocol):
 class Peek:
     """State as it is; a hole stays a hole."""
 
-    def __init__(self, store: Store, seen: SeenByBackfill | None = None, gated: Collection[Vertex] = ()) -> None:
-        self._store = store
+    def __init__(self, seen: SeenByBackfill | None = None, gated: Collection[Vertex] = ()) -> None:
         self._seen = seen
         self._gated = gated
 
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         if vertex in self._gated:
             return [()] * len(keys)
+        if vertex.is_base:
+            return self._stored(vertex.operator, columns, keys)  # type: ignore[arg-type]
         index = vertex.indexes.get(columns)
         if index is not None:
-            return [index.get(key) for key in keys]
+            return list(map(index.get, keys))
         return vertex.operator.compute(self, columns, keys)
 
     def count(self, vertex: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:
         """How many rows each key has, but no more than ``most``; of a base table or an index no more are read."""
         base = vertex.operator
-        if isinstance(base, BaseOperator) and columns not in vertex.indexes and self._seen is None:
-            stored = tuple(base.columns[column] for column in columns)
-            return list(self._store.table(base.table).count_many(stored, keys, most))
+        if isinstance(base, BaseOperator) and self._seen is None:
+            return list(base.stored.count_many((base.keys.get(columns) or base.key(columns)).columns, keys, most))
         return [None if rows is None else at_most(rows, most) for rows in self.find(vertex, columns, keys)]
-
-    def base(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        return find_in_base(self._store, vertex, columns, keys, self._seen)
 
     def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         return [None] * len(keys)
+
+    def _stored(self, base: BaseOperator, columns: Columns, keys: Sequence[Row]) -> list[Found]:
+        """:raises StorageFailure: with the table's name: whoever asked a view, maybe of another domain, gave none."""
+        seen = self._seen
+        if seen is not None and seen.unseen(base.table):
+            return [()] * len(keys)
+        by = base.keys.get(columns) or base.key(columns)
+        try:
+            if not by.unique:
+                found = base.stored.find_many(by.columns, keys)
+            else:
+                of_unique = base.stored.find_many(by.unique, list(map(by.part, keys)))
+                same = by.key_of
+                found = [[d for d in some if same(d[0]) == key] for some, key in zip(of_unique, keys, strict=True)]
+        except StorageFailure as error:
+            raise StorageFailure(f'table "{base.table}" cannot be read: {error.message}', hint=error.hint) from error
+        if seen is not None:
+            found = [seen.seen(base.table, by.columns, key, rows) for key, rows in zip(keys, found, strict=True)]
+        return list(found) if base.is_whole else list(map(base.cut, found))
 
 
 class PeekOld(Peek):
     """State as it was before this step's evictions: an entry that was evicted is still seen."""
 
-    def __init__(self, store: Store, evicted: Mapping[tuple[Vertex, Columns], Mapping[Row, Found]]) -> None:
-        super().__init__(store)
+    def __init__(self, evicted: Mapping[tuple[Vertex, Columns], Mapping[Row, Found]]) -> None:
+        super().__init__()
         self._evicted = evicted
 
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
@@ -78,59 +93,36 @@ class PeekOld(Peek):
 class Pull(Peek):
     """State made to be there: each hole on the way is computed from the parents and filled."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
+    def __init__(self) -> None:
+        super().__init__()
         self.misses: dict[tuple[Vertex, Columns], dict[Row, None]] = {}
         self.filled = 0
 
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         index = vertex.indexes.get(columns)
         if index is None:
-            return vertex.operator.compute(self, columns, keys)
-        found = [index.get(key) for key in keys]
-        holes = list({key: None for key, rows in zip(keys, found, strict=True) if rows is None})
-        if index.partial:
-            for key in keys:
-                index.touch(key)
-        if not holes:
+            return super().find(vertex, columns, keys)
+        found = list(map(index.get, keys))
+        if None not in found:
+            if index.partial:
+                for key in keys:
+                    index.touch(key)
             return found
-        for key, material in zip(holes, vertex.operator.compute(self, columns, holes), strict=True):
+        holes: dict[Row, None] = {}
+        for key, rows in zip(keys, found, strict=True):
+            if rows is None:
+                holes[key] = None
+            elif index.partial:
+                index.touch(key)
+        for key, material in zip(holes, vertex.operator.compute(self, columns, list(holes)), strict=True):
             if material is not None:
                 index.fill(key, material)
                 self.filled += 1
-        return [index.get(key) if rows is None else rows for key, rows in zip(keys, found, strict=True)]
+        for at, key in enumerate(keys):
+            if found[at] is None:
+                found[at] = index.get(key)
+        return found
 
     def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         self.misses.setdefault((vertex, columns), {}).update(dict.fromkeys(keys))
         return [None] * len(keys)
-
-
-def find_in_base(
-    store: Store, vertex: Vertex, columns: Columns, keys: Sequence[Row], seen: SeenByBackfill | None
-) -> list[Found]:
-    base = vertex.operator
-    assert isinstance(base, BaseOperator)
-    if seen is not None and seen.unseen(base.table):
-        return [()] * len(keys)
-    stored = tuple(base.columns[column] for column in columns)
-    table_store = store.table(base.table)
-    unique = table_store.schema.primary_key
-    if unique and len(unique) < len(stored) and set(unique) <= set(stored):
-        # The primary key decides, and what else the look-up names is checked: no index of its own.
-        places = [stored.index(column) for column in unique]
-        rows = _find_many(table_store, unique, [tuple(key[place] for place in places) for key in keys])
-        key_of = key_function(stored)
-        found = [[d for d in some if key_of(d[0]) == key] for some, key in zip(rows, keys, strict=True)]
-    else:
-        found = _find_many(table_store, stored, keys)
-    if seen is not None:
-        found = [seen.seen(base.table, stored, key, rows) for key, rows in zip(keys, found, strict=True)]
-    return [base.cut(rows) for rows in found]
-
-
-def _find_many(table: TableStore, columns: Columns, keys: Sequence[Row]) -> list[list[Delta]]:
-    """:raises StorageFailure: with the table's name, since whoever asked a view, maybe of another domain, gave none."""
-    try:
-        return table.find_many(columns, keys)
-    except StorageFailure as error:
-        raise StorageFailure(f'table "{table.schema.name}" cannot be read: {error.message}', hint=error.hint) from error

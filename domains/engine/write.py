@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import assert_never
 
-from domains.errors import ConstraintViolation, RowsRefused
+from domains.errors import ConstraintViolation, RowsRefused, TypeViolation
 from domains.language.coercion import coerce
 from domains.language.compile import compile_expression
 from domains.language.expressions import Constant, Expression, Field
@@ -20,6 +20,7 @@ from domains.plan.deltas import Entry, add_row, key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Delete, Insert, Operation, Update
 from domains.plan.sharding import shard_of
+from domains.store.row_types import RowTypes
 from domains.store.selecting import selected
 from domains.store.storage import TableStore
 
@@ -82,10 +83,19 @@ NOTHING: tuple[list[Delta], int, int | None] = ([], 0, None)
 """The result of an operation that changes nothing."""
 
 
-class _Rules:
-    """A table's constraints."""
+class WrittenTable:
+    """A table as its shard is written to: constraints and all else that each write needs, worked out once for its
+    schema. A write of one row spent 5 µs on the constraints."""
 
-    def __init__(self, schema: TableSchema) -> None:
+    def __init__(self, stored: TableStore, base: str = "", shard: int = 0, shards: int = 1) -> None:
+        """``stored`` has the rows of one shard of so many; ``base`` is its name in clocks."""
+        schema = stored.schema
+        self.stored = stored
+        self.schema = schema
+        self.base = base
+        self.shard = shard
+        self.shards = schema.shards or shards
+        self.types = RowTypes(schema)
         self.unique: list[Columns] = [key for key in (schema.primary_key, *schema.unique) if key]
         self.key_of = {columns: key_function(columns) for columns in self.unique}
         self.keyed = frozenset(at for columns in self.unique for at in columns)
@@ -94,38 +104,21 @@ class _Rules:
         """Where the AUTO_INCREMENT column stands."""
 
 
-_RULES_MAX = 10_000
-"""More than a deployment has tables."""
-_rules: dict[int, tuple[TableSchema, _Rules]] = {}
-"""Worked out once, by the schema's identity: a write of one row spent 5 µs on it. The schema is kept so that its
-identity stays its own."""
-
-
-def _rules_of(schema: TableSchema) -> _Rules:
-    found = _rules.get(id(schema))
-    if found is None:
-        if len(_rules) >= _RULES_MAX:
-            _rules.clear()
-        found = _rules[id(schema)] = schema, _Rules(schema)
-    return found[1]
-
-
 class TableChange:
     """A table as it will be after the operation, while that is being worked out."""
 
-    def __init__(self, table: TableStore, shard: int = 0, shards: int = 1) -> None:
-        self.table = table
-        self.shard = shard
-        self.shards = shards
-        self.schema: TableSchema = table.schema
+    def __init__(self, written: WrittenTable) -> None:
+        self.table = written.stored
+        self.shard = written.shard
+        self.shards = written.shards
+        self.schema = written.schema
         self.deltas: Entry = {}
-        rules = _rules_of(self.schema)
-        self.unique = rules.unique
+        self.unique = written.unique
         self._now: dict[tuple[Columns, Row], Row | None] = {}
-        self.numbered = rules.numbered
-        self._key_of = rules.key_of
-        self._keyed = rules.keyed
-        self._required = rules.required
+        self.numbered = written.numbered
+        self._key_of = written.key_of
+        self._keyed = written.keyed
+        self._required = written.required
 
     def find(self, columns: Columns, key: Row) -> Row | None:
         """The row with this unique key, as of now within the operation. NULL in a key is unique among NULLs."""
@@ -217,17 +210,13 @@ class TableChange:
         )
 
 
-def change_table(
-    table: TableStore, operation: Operation, shard: int = 0, shards: int = 1
-) -> tuple[list[Delta], int, int | None]:
+def change_table(table: WrittenTable, operation: Operation) -> tuple[list[Delta], int, int | None]:
     """Work an operation out: consolidated deltas, rows affected (as MySQL counts them), and the first AUTO_INCREMENT
     value that was generated for a row which was inserted.
 
-    ``table`` has the rows of one shard of so many.
-
     Raises ConstraintViolation or TypeViolation; then nothing has changed.
     """
-    change = TableChange(table, shard, shards)
+    change = TableChange(table)
     match operation:
         case Insert():
             affected, first = _insert(change, operation)
@@ -239,7 +228,11 @@ def change_table(
             assert_never(operation)
     change.check_shard()
     _count_past(change, operation)
-    return list(change.deltas.items()), affected, first
+    deltas = list(change.deltas.items())
+    misfit = table.types.misfit([row for row, weight in deltas if weight > 0])  # Whoever sent the rows.
+    if misfit is not None:
+        raise TypeViolation(f'table "{table.schema.name}": {misfit[1]}')
+    return deltas, affected, first
 
 
 def _insert(change: TableChange, operation: Insert) -> tuple[int, int | None]:

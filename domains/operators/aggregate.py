@@ -178,9 +178,12 @@ class AggregateOperator(Operator):
 
     def _refill(self, index: GroupIndex | WholeGroups, act: Forward) -> Callable[[Row], Found]:
         parent = self.vertex.parents[0]
-        return lambda key: act.peek(parent, index.parent_columns, [key])[0]
+        return lambda key: act.find(parent, index.parent_columns, [key])[0]
 
-    def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
+    def settles(self) -> bool:
+        return any(isinstance(index, RowIndex) for index in self.vertex.indexes.values())
+
+    def settle(self, deltas: list[Delta]) -> list[Delta]:
         for index in self.vertex.indexes.values():
             if isinstance(index, RowIndex):
                 index.apply(deltas)

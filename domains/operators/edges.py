@@ -1,12 +1,13 @@
 """The vertices at the rim of a domain: bases and ingresses bring deltas in, egresses and readers take them out.
 
-They compute nothing. What enters and leaves is the business of the acts (``write``, ``links``, ``forward``, ``read``).
+They compute nothing. What enters and leaves is the business of the acts (``write``, ``links``, ``forward``, ``pulls``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import NamedTuple
 
 from domains.language.types import Delta, Row
 from domains.operators.operator import Forward, Found, Lookups, Operator
@@ -15,28 +16,52 @@ from domains.plan import graph
 from domains.plan.deltas import key_function
 from domains.plan.graph import Columns
 from domains.plan.packets import Pattern
+from domains.store.storage import TableStore
+
+
+class StoredKey(NamedTuple):
+    """How rows of a base are looked up by some of its columns."""
+
+    columns: Columns
+    """As they stand in the stored row."""
+    unique: Columns = ()
+    """The primary key, where it is among them and decides: what else the look-up names is then checked, and needs no
+    index of its own."""
+    part: Callable[[Row], Row] = tuple
+    """The look-up's key → the primary key."""
+    key_of: Callable[[Row], Row] = tuple
+    """Of a stored row, the look-up's key."""
 
 
 class BaseOperator(Operator):
     """A base table's rows, cut to the columns that were live when the view was planned."""
 
-    def __init__(self, descriptor: graph.Base, stored_width: int) -> None:
+    def __init__(self, descriptor: graph.Base, stored: TableStore) -> None:
         self.table = descriptor.table
         self.columns = descriptor.columns
-        whole = descriptor.columns == tuple(range(stored_width))
-        self._cut = None if whole else key_function(descriptor.columns)
+        self.stored = stored
+        self._cut = key_function(descriptor.columns)
+        self.is_whole = descriptor.columns == tuple(range(len(stored.schema.columns)))
+        """Rows go on as they are stored, so that nobody need call :meth:`cut`."""
+        self.keys: dict[Columns, StoredKey] = {}
+        """Those that were asked for, by the columns of the look-up: see :meth:`key`."""
 
-    def cut(self, deltas: Iterable[Delta]) -> list[Delta]:
-        if self._cut is None:
-            return deltas if isinstance(deltas, list) else list(deltas)
+    def cut(self, deltas: list[Delta]) -> list[Delta]:
+        if self.is_whole:
+            return deltas
         cut = self._cut
         return [(cut(row), weight) for row, weight in deltas]
 
+    def key(self, columns: Columns) -> StoredKey:
+        stored, unique = tuple(self.columns[column] for column in columns), self.stored.schema.primary_key
+        by = StoredKey(stored)
+        if unique and len(unique) < len(stored) and set(unique) <= set(stored):
+            by = StoredKey(stored, unique, key_function(tuple(map(stored.index, unique))), key_function(stored))
+        self.keys[columns] = by
+        return by
+
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         raise AssertionError("a base has no parents")
-
-    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        return lookups.base(self.vertex, columns, keys)
 
     def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
         raise AssertionError("a base is never evicted")
@@ -58,12 +83,6 @@ class IngressOperator(Operator):
 class EgressOperator(Operator):
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         return inputs[0]
-
-    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        return lookups.find(self.vertex.parents[0], columns, keys)
-
-    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
-        return list(patterns)
 
 
 class ReaderIndex(Index):
@@ -151,11 +170,8 @@ class ReaderOperator(Operator):
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         return inputs[0]
 
-    def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
-        return self.kept(deltas)
-
-    def kept(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Those for filled keys, accounted; whoever asked publishes them."""
+    def settle(self, deltas: list[Delta]) -> list[Delta]:
+        """Those for filled keys, accounted; the step publishes them."""
         index = self.filled
         once, protected, key_of, weigh = index.once, index.protected, self.key_of, index.weigh
         kept: list[Delta] = []
@@ -182,8 +198,7 @@ class ReaderOperator(Operator):
         assert isinstance(index, ReaderIndex)
         return index
 
-    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        return lookups.find(self.vertex.parents[0], columns, keys)
-
-    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
-        return list(patterns)
+    def holes(self, keys: Iterable[Row]) -> list[Row]:
+        """Those of the keys that are not filled, each once."""
+        once, protected = self.filled.once, self.filled.protected
+        return [key for key in dict.fromkeys(keys) if key not in protected and key not in once]

@@ -29,6 +29,10 @@ from domains.plan.graph import Columns, JoinKind
 from domains.plan.packets import Pattern
 from domains.plan.traits import LEFT, RIGHT, side_columns
 
+Groups = tuple[dict[Row, list[Delta]], dict[Row, list[Delta]]]
+"""The changes of both sides by join key."""
+NOTHING: list[Delta] = []
+
 
 @dataclass(frozen=True, slots=True)
 class Drive:
@@ -136,82 +140,102 @@ class JoinOperator(Operator):
     # --- updates --------------------------------------------------------------------------------------------
 
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
-        left_groups = group_by_key(inputs[LEFT], self._keys[LEFT])
-        right_groups = group_by_key(inputs[RIGHT], self._keys[RIGHT])
+        groups = (group_by_key(inputs[LEFT], self._keys[LEFT]), group_by_key(inputs[RIGHT], self._keys[RIGHT]))
+        keys = [key for key in {**groups[LEFT], **groups[RIGHT]} if None not in key]
         output: list[Delta] = []
-        keys = [key for key in {**left_groups, **right_groups} if None not in key]
-        if self.kind is JoinKind.LEFT:
-            for key, deltas in left_groups.items():
-                if None in key:
-                    output.extend((row + self._nulls, weight) for row, weight in deltas)
-        left, right = self.vertex.parents
-        counted: dict[Row, int | None] = {}
-        most = 0
+        if self.kind is JoinKind.INNER:
+            self._inner(output, groups, keys, act)
+            return output
+        for key, deltas in groups[LEFT].items():
+            if None in key:
+                output.extend((row + self._nulls, weight) for row, weight in deltas)
         if self._counts:
-            only_right = [key for key in right_groups if key not in left_groups and None not in key]
-            most = 1 + max((sum([w for _, w in right_groups[key] if w > 0]) for key in only_right), default=0)
-            counted = dict(zip(only_right, act.count(right, self.on[RIGHT], only_right, most), strict=True))
-            needs_right = [key for key in keys if key not in counted]
+            only_right = [key for key in keys if key not in groups[LEFT]]
+            self._outer(output, groups, [key for key in keys if key in groups[LEFT]], act)
+            self._outer_counted(output, groups[RIGHT], only_right, act)
         else:
-            anyway = self.kind is JoinKind.LEFT or right.may_miss
-            needs_right = keys if anyway else [key for key in keys if key in left_groups]
-        needs_left = keys if left.may_miss else [key for key in keys if key in right_groups]
-        lefts = dict(zip(needs_left, act.peek(left, self.on[LEFT], needs_left), strict=True))
-        rights = dict(zip(needs_right, act.peek(right, self.on[RIGHT], needs_right), strict=True))
-        nothing: list[Delta] = []
-        plain = self.kind is JoinKind.INNER and self._matches is None
+            self._outer(output, groups, keys, act)
+        return output
+
+    def _inner(self, output: list[Delta], groups: Groups, keys: list[Row], act: Forward) -> None:
+        """``ΔL ⋈ R' + L ⋈ ΔR``: nearly every join, 0.6 µs a key that changes on one side."""
+        (left_groups, right_groups), (left, right), matches = groups, self.vertex.parents, self._matches
+        lefts = self._found(act, LEFT, keys if left.may_miss else [key for key in keys if key in right_groups])
+        rights = self._found(act, RIGHT, keys if right.may_miss else [key for key in keys if key in left_groups])
         for key in keys:
             left_rows, right_rows = lefts.get(key, ()), rights.get(key, ())
-            left_deltas, right_deltas = left_groups.get(key, nothing), right_groups.get(key, nothing)
-            count = counted.get(key, 0)
-            if left_rows is None or right_rows is None or count is None:
-                for side in sorted(self._driving):
-                    deltas = (left_deltas, right_deltas)[side]
-                    act.name_rows(self._named(side, (row for row, _ in deltas)))
+            left_deltas, right_deltas = left_groups.get(key, NOTHING), right_groups.get(key, NOTHING)
+            if left_rows is None or right_rows is None:
+                self._name_incomplete(act, left_deltas, right_deltas)
                 continue
-            if plain:
-                # Nearly every join is this one: 0.6 µs a key that changes on one side, 1.6 by the way below.
-                output += [(left + right, v * w) for left, v in left_deltas for right, w in right_rows]
-                if right_deltas:
-                    lefts_before = _before(left_rows, left_deltas)
-                    output += [(left + right, v * w) for left, v in lefts_before for right, w in right_deltas]
-                continue
-            if key in counted:
-                # More than have come: some were there before.
-                had = count == most or count > sum([w for _, w in right_deltas])
-                self._right_counted(output, left_rows, right_deltas, had=had, has=count > 0)
+            joined = [(left + right, v * w) for left, v in left_deltas for right, w in right_rows]
+            if right_deltas:
+                before = _before(left_rows, left_deltas)
+                joined += [(left + right, v * w) for left, v in before for right, w in right_deltas]
+            output += joined if matches is None else [delta for delta in joined if matches(delta[0])]
+
+    def _outer(self, output: list[Delta], groups: Groups, keys: list[Row], act: Forward) -> None:
+        """A left join where all rows of the right side are looked at."""
+        (left_groups, right_groups), left = groups, self.vertex.parents[LEFT]
+        lefts = self._found(act, LEFT, keys if left.may_miss else [key for key in keys if key in right_groups])
+        rights = self._found(act, RIGHT, keys)
+        for key in keys:
+            left_rows, right_rows = lefts.get(key, ()), rights[key]
+            left_deltas, right_deltas = left_groups.get(key, NOTHING), right_groups.get(key, NOTHING)
+            if left_rows is None or right_rows is None:
+                self._name_incomplete(act, left_deltas, right_deltas)
                 continue
             for row, weight in left_deltas:
                 self._extend_left(output, row, weight, right_rows)
             if right_deltas:
                 self._right_changed(output, _before(left_rows, left_deltas), right_rows, right_deltas)
-        return output
 
-    def _right_counted(
-        self, output: list[Delta], lefts: Iterable[Delta], changes: list[Delta], *, had: bool, has: bool
+    def _outer_counted(
+        self, output: list[Delta], right_groups: dict[Row, list[Delta]], keys: list[Row], act: Forward
     ) -> None:
-        """``_right_changed`` where every row of the right side is a match: whether it had any, and has any now."""
-        for left, weight in lefts:
-            output.extend([(left + right, weight * w) for right, w in changes])
-            if had != has:
-                output.append((left + self._nulls, weight if had else -weight))
+        """A left join where only the right side has changed, and each of its rows is a match: how many rows the key has
+        there says whether it had any before, and has any now."""
+        if not keys:
+            return
+        most = 1 + max(sum([w for _, w in right_groups[key] if w > 0]) for key in keys)
+        counts = act.count(self.vertex.parents[RIGHT], self.on[RIGHT], keys, most)
+        lefts = self._found(act, LEFT, keys)
+        for key, count in zip(keys, counts, strict=True):
+            left_rows, changes = lefts[key], right_groups[key]
+            if left_rows is None or count is None:
+                self._name_incomplete(act, NOTHING, changes)
+                continue
+            # More than have come: some were there before.
+            had, has = count == most or count > sum([w for _, w in changes]), count > 0
+            for left, weight in left_rows:
+                output.extend([(left + right, weight * w) for right, w in changes])
+                if had != has:
+                    output.append((left + self._nulls, weight if had else -weight))
+
+    def _found(self, act: Forward, side: int, keys: list[Row]) -> dict[Row, Found]:
+        if not keys:
+            return {}
+        return dict(zip(keys, act.find(self.vertex.parents[side], self.on[side], keys), strict=True))
+
+    def _name_incomplete(self, act: Forward, *deltas: list[Delta]) -> None:
+        """A side has a hole at the key of these changes, one list a side."""
+        for side in sorted(self._driving):
+            act.name_rows(self._named(side, (row for row, _ in deltas[side])))
 
     def _right_changed(
         self, output: list[Delta], lefts: Iterable[Delta], rights: Iterable[Delta], changes: list[Delta]
     ) -> None:
         """``L ⋈ ΔR``, and which rows of L gained their first match or lost their last one."""
         matches = self._matches
-        rights_before = _before(rights, changes) if self.kind is JoinKind.LEFT else ()
+        rights_before = _before(rights, changes)
         for left, weight in lefts:
             if matches is None:
                 output.extend([(left + right, weight * w) for right, w in changes])
             else:
                 output.extend([(left + right, weight * w) for right, w in changes if matches(left + right)])
-            if self.kind is JoinKind.LEFT:
-                had = self._any_match(left, rights_before)
-                has = self._any_match(left, rights)
-                if had != has:
-                    output.append((left + self._nulls, weight if had else -weight))
+            had, has = self._any_match(left, rights_before), self._any_match(left, rights)
+            if had != has:
+                output.append((left + self._nulls, weight if had else -weight))
 
     def _any_match(self, left: Row, rights: Iterable[Delta]) -> bool:
         if self._matches is None:

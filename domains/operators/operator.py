@@ -22,18 +22,13 @@ class Lookups(Protocol):
     def find(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """The rows of ``vertex`` at each key, in order. Keys hold no NULL."""
 
-    def base(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        """``find`` at a base vertex: never a hole."""
-
     def missing(self, vertex: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
         """``find`` at an ingress that has a hole there: only another domain can answer."""
 
 
-class Forward(Protocol):
-    """The services that an operator may use while its parents' deltas pass through it."""
-
-    def peek(self, parent: Vertex, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        """Rows of a parent in its new state; a hole stays a hole."""
+class Forward(Lookups, Protocol):
+    """The services that an operator may use while its parents' deltas pass through it. Look-ups show the parents in
+    their new state, and a hole stays a hole."""
 
     def count(self, parent: Vertex, columns: Columns, keys: Sequence[Row], most: int) -> list[int | None]:
         """How many rows of a parent each key has, but no more than ``most``; None for a hole."""
@@ -49,10 +44,7 @@ class Operator(ABC):
     """The running form of an operator of ``graph.py``; bound to its vertex when that is linked to its parents."""
 
     vertex: Vertex
-
-    def bind(self, vertex: Vertex) -> None:
-        """Called once the vertex has its parents, and again when the node was given further indexes or drives."""
-        self.vertex = vertex
+    """Set once the vertex has its parents."""
 
     def make_index(self, columns: Columns, partial: bool) -> Index:
         return RowIndex(columns, partial)
@@ -61,8 +53,12 @@ class Operator(ABC):
     def forward(self, inputs: list[list[Delta]], act: Forward) -> list[Delta]:
         """The output's change, given each parent's. State of the vertex itself is changed by ``settle``."""
 
-    def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
-        """Apply the output's change to the vertex's indexes, of which it has some; answers what goes on (rule 4)."""
+    def settles(self) -> bool:
+        """Whether the vertex has indexes that ``settle`` changes."""
+        return bool(self.vertex.indexes)
+
+    def settle(self, deltas: list[Delta]) -> list[Delta]:
+        """Apply the output's change to the vertex's indexes, where ``settles``; answers what goes on (rule 4)."""
         indexes = self.vertex.indexes
         if len(indexes) == 1:
             (index,) = indexes.values()
@@ -75,13 +71,16 @@ class Operator(ABC):
                 goes_on.append(delta)
         return goes_on
 
-    @abstractmethod
     def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        """The material of each key out of the parents: output rows, or what this operator's index is filled from."""
+        """The material of each key out of the parents: output rows, or what this operator's index is filled from.
 
-    @abstractmethod
+        Unless an operator says otherwise, the parent's rows at these columns.
+        """
+        return lookups.find(self.vertex.parents[0], columns, keys)
+
     def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
-        """The patterns of the ``parent``-th parent in terms of the output."""
+        """The patterns of the ``parent``-th parent in terms of the output: the same, unless columns move."""
+        return list(patterns)
 
 
 def rename(patterns: Iterable[Pattern], places: Sequence[Columns]) -> list[Pattern]:
@@ -136,11 +135,15 @@ class Vertex:
         "operator",
         "parents",
         "rank",
+        "settles",
     )
 
     def __init__(self, node: Node, operator: Operator, parents: list[Vertex], rank: int) -> None:
         self.node = node
         self.operator = operator
+        operator.vertex = self
+        self.settles = False
+        """Whether the operator settles: asked when the vertex is given an index, and not with each delta."""
         self.parents = parents
         self.children: list[Vertex] = []
         self.rank = rank

@@ -28,9 +28,6 @@ class FilterOperator(Operator):
         found = lookups.find(self.vertex.parents[0], columns, keys)
         return [None if rows is None else self._keep(list(rows)) for rows in found]
 
-    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
-        return list(patterns)
-
 
 class ProjectOperator(Operator):
     def __init__(self, descriptor: graph.Project, parent_width: int) -> None:
@@ -72,6 +69,3 @@ class UnionOperator(Operator):
             # Most keys have rows in one parent only, and may have thousands: they need not be copied.
             result.append(filled[0] if len(filled) == 1 else list(chain.from_iterable(filled)))
         return result
-
-    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
-        return list(patterns)

@@ -13,12 +13,11 @@ from typing import Any
 
 from domains.language.encoding import encode_key, encode_order
 from domains.language.types import Delta, Row
-from domains.operators.operator import Forward, Found, Lookups, Operator
+from domains.operators.operator import Forward, Found, Operator
 from domains.operators.state import ENTRY_BYTES, EntryIndex, Index, RowIndex, row_bytes
 from domains.plan import graph
 from domains.plan.deltas import consolidate, group_by_key, key_function
 from domains.plan.graph import Columns
-from domains.plan.packets import Pattern
 
 SPARE_ROWS = 16
 """Held beyond ``offset + limit``, at least. More spare rows make a refill rarer; each costs memory in every group."""
@@ -206,21 +205,17 @@ class TopKOperator(Operator):
 
         def ask(key: Row) -> Found:
             if None not in key:
-                return act.peek(parent, columns, [key])[0]
-            everything = act.peek(parent, (), [()])[0]
+                return act.find(parent, columns, [key])[0]
+            everything = act.find(parent, (), [()])[0]
             return None if everything is None else [delta for delta in everything if key_of(delta[0]) == key]
 
         return ask
 
-    def settle(self, deltas: list[Delta], act: Forward) -> list[Delta]:
+    def settles(self) -> bool:
+        return any(isinstance(index, RowIndex) for index in self.vertex.indexes.values())
+
+    def settle(self, deltas: list[Delta]) -> list[Delta]:
         for index in self.vertex.indexes.values():
             if isinstance(index, RowIndex):
                 index.apply(deltas)
         return deltas
-
-    def compute(self, lookups: Lookups, columns: Columns, keys: Sequence[Row]) -> list[Found]:
-        """The parent's rows: what an index entry is built from."""
-        return lookups.find(self.vertex.parents[0], columns, keys)
-
-    def translate(self, parent: int, patterns: Sequence[Pattern], act: Forward) -> list[Pattern]:
-        return list(patterns)

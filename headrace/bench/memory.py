@@ -57,7 +57,7 @@ async def _measure(kind: str, directory: Path, stories: int, limit: int, warm: i
         "accounted": sum(domain.accounted_bytes() for domain in dataflow.domains.values()),
         "resident": _resident(deployment) - before,
         "reader_map": dataflow.reader_map.file_bytes(),
-        "keys": max(len(index) for vertex in vertices for index in vertex.indexes.values()),
+        "keys": max(len(index) for vertex in vertices.values() for index in vertex.indexes.values()),
         "hits": hits,
         "seconds": round(time.perf_counter() - begun, 1),
         "plan": deployment.explain(VIEW).split("\n"),

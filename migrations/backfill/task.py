@@ -87,7 +87,7 @@ class GatedDomain(Domain):
         self.gated: set[Vertex] = set()
 
     def forward_pass(self, step: Step) -> ForwardPass:
-        act = ForwardPass(self.store, gated=self.gated)
+        act = ForwardPass(gated=self.gated)
         step.passes.append(act)
         return act
 

@@ -126,7 +126,7 @@ class Real:
         return {
             (domain.index, vertex.index): list(vertex.operator.filled.keys())
             for domain in domains
-            for vertex in domain.vertices
+            for vertex in domain.vertices.values()
             if isinstance(vertex.operator, ReaderOperator)
         }
 

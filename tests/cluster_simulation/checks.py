@@ -125,7 +125,7 @@ def check_calm(cluster: Cluster) -> None:
             given = decided.placement[index]
             if (given.worker, given.incarnation) != (worker.name, host.domain.incarnation):
                 continue
-            there = {vertex.index for vertex in host.domain.vertices if not vertex.building} - host.domain.held
+            there = {vertex.index for vertex in host.domain.vertices.values() if not vertex.building} - host.domain.held
             wanted = {node.index for node in flow.nodes.values() if index in flow.places(node.index)}
             assert wanted <= there, (
                 f"the leader is calm, and domain {index} at {worker.name} lacks the nodes {sorted(wanted - there)}"
@@ -162,10 +162,10 @@ def _unsettled(worker: SimulatedWorker, index: DomainIndex, decided: ClusterStat
     if host.held or host.outgoing:
         return f"{len(host.held)} packets held, {len(host.outgoing)} not sent"
     wanted = {node.index for node in state.flow.nodes.values() if index in state.flow.places(node.index)}
-    there = {vertex.index for vertex in domain.vertices}
+    there = {vertex.index for vertex in domain.vertices.values()}
     if there != wanted:
         return f"nodes too many {sorted(there - wanted)}, missing {sorted(wanted - there)}"
-    building = sorted({vertex.index for vertex in domain.vertices if vertex.building} | domain.held)
+    building = sorted({vertex.index for vertex in domain.vertices.values() if vertex.building} | domain.held)
     if building or domain.backfill is not None:
         return f"nodes {building} are being built"
     if domain.ingresses.pending or domain.parked or domain.awaiting:

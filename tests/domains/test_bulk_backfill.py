@@ -259,7 +259,7 @@ def test_a_state_that_is_loaded_is_the_state_that_was_exported(functions: tuple[
     one.start()
     one.delete("votes", (2, 7))
     other.start()
-    group = next(v for v in one.simulation.domains[0].vertices if isinstance(v.node.operator, Aggregate))
+    group = next(v for v in one.simulation.domains[0].vertices.values() if isinstance(v.node.operator, Aggregate))
     twin = other.simulation.domains[0].vertices[group.index]
     items = list(exported(group))
     rows = load(twin, decode_block(encode_block(items)))

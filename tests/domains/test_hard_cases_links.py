@@ -145,7 +145,9 @@ def test_a_union_has_one_side_when_the_key_is_evicted_on_it() -> None:
     flow.ask("both", 7)
     flow.deliver_upquery(2, 0)
     flow.settle_link(0, 2)  # the union's one side is filled
-    near = next(v for v in flow.simulation.domains[2].vertices if v.indexes and any(map(len, v.indexes.values())))
+    near = next(
+        v for v in flow.simulation.domains[2].vertices.values() if v.indexes and any(map(len, v.indexes.values()))
+    )
     flow.evict(near, 7)
     flow.insert("votes", (2, 7))
     assert flow.read("both", 7) == [(7, 1), (7, 2), (7, 2)]

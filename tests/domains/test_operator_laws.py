@@ -238,7 +238,7 @@ def state_bytes(flow: Flow) -> dict[tuple[int, tuple[int, ...]], int]:
     return {
         (vertex.index, columns): index.bytes
         for domain in flow.simulation.domains
-        for vertex in domain.vertices
+        for vertex in domain.vertices.values()
         for columns, index in vertex.indexes.items()
         if not isinstance(vertex.node.operator, Reader)
     }

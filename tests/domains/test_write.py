@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from domains.engine.write import change_table
+from domains.engine.write import WrittenTable, change_table
 from domains.errors import ConstraintViolation, TypeViolation
 from domains.language.expressions import Expression
 from domains.language.types import BIGINT, TEXT, Row, SqlType, TableColumn, TableSchema
@@ -32,7 +32,7 @@ class Table:
     def do(self, operation: Operation) -> tuple[int, int | None]:
         """Rows affected, and the first AUTO_INCREMENT value."""
         try:
-            deltas, affected, first = change_table(self.table, operation)
+            deltas, affected, first = change_table(WrittenTable(self.table), operation)
         except Exception:
             self.store.rollback()
             raise

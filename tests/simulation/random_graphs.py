@@ -276,7 +276,7 @@ class RandomRun:
         domain = self.rng.choice(self.flow.simulation.domains)
         entries = [
             (vertex.index, key)
-            for vertex in domain.vertices
+            for vertex in domain.vertices.values()
             for index in vertex.indexes.values()
             if index.partial
             for key in index.keys()  # noqa: SIM118

@@ -33,7 +33,7 @@ def recover(
         domain.index: DomainReport(
             domain.incarnation,
             True,
-            frozenset(v.index for v in domain.vertices),
+            frozenset(v.index for v in domain.vertices.values()),
             frozenset(),
             tuple(domain.store.tables()),
             {},

@@ -157,7 +157,7 @@ class Life:
         domain = host.hosts[index].domain
         filled = [
             (vertex.index, key)
-            for vertex in domain.vertices
+            for vertex in domain.vertices.values()
             for each in vertex.indexes.values()
             if each.partial
             for key in each.keys()  # noqa: SIM118

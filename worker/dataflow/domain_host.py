@@ -176,7 +176,7 @@ class DomainHost:
             return None
         self.hosts = {each: other for each, other in self.hosts.items() if each != index}
         self._withdraw(index, f"domain {index} has left this worker", batch)
-        for vertex in host.domain.vertices:
+        for vertex in host.domain.vertices.values():
             vertex.give_up()
         return host.close
 

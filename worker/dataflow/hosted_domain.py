@@ -97,7 +97,7 @@ class HostedDomain:
 
     def partial_bytes(self) -> int:
         """Those that eviction could free."""
-        indexes = (index for vertex in self.domain.vertices for index in vertex.indexes.values())
+        indexes = (index for vertex in self.domain.vertices.values() for index in vertex.indexes.values())
         return sum(index.bytes for index in indexes if index.partial)
 
 

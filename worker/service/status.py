@@ -82,11 +82,11 @@ def streams_of(hosted: DomainHost, domain: DomainIndex, table: str) -> Streams:
 
 def _domain_report(host: HostedDomain) -> DomainReport:
     domain = host.domain
-    building = {vertex.index for vertex in domain.vertices if vertex.building}
+    building = {vertex.index for vertex in domain.vertices.values() if vertex.building}
     return DomainReport(
         incarnation=domain.incarnation,
         linked=host.linked,
-        nodes=frozenset(vertex.index for vertex in domain.vertices),
+        nodes=frozenset(vertex.index for vertex in domain.vertices.values()),
         building=frozenset(building | domain.held),
         tables=tuple(domain.store.tables()),
         positions=host.domain.clocks.local.copy(),
@@ -152,7 +152,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
                 "keys": sum(map(len, vertex.indexes.values())),
                 "bytes": sum(index.bytes for index in vertex.indexes.values()),
             }
-            for vertex in domain.vertices
+            for vertex in domain.vertices.values()
         },
         "readers": {
             vertex.node.operator.view: {
@@ -162,7 +162,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
                 "bytes": reader_map.bytes_of(hosted.layouts[domain.index, vertex.index].reader_id),
                 "clock": dict(hosted.clock_of(domain.index, vertex.index)),
             }
-            for vertex in domain.vertices
+            for vertex in domain.vertices.values()
             if is_reader(vertex.node.operator) and isinstance(vertex.operator, ReaderOperator)
         },
     }

@@ -86,7 +86,7 @@ def load(vertex: Vertex, items: Sequence[Any]) -> list[Delta]:
     """
     rows: Iterable[Delta]
     if isinstance(vertex.operator, ReaderOperator):
-        return vertex.operator.kept(items)
+        return vertex.operator.settle(list(items))
     index = _leading(vertex)
     rows = index.load(items) if isinstance(index, (GroupIndex, WholeGroups, TopIndex)) else items
     for other in vertex.indexes.values():

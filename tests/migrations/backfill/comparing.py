@@ -48,7 +48,7 @@ def held(simulation: Simulation) -> States:
     """The full states of a simulation, by domain and node."""
     states: States = {}
     for domain in simulation.domains:
-        for vertex in domain.vertices:
+        for vertex in domain.vertices.values():
             if vertex.node.materialization is not Materialization.FULL or isinstance(vertex.operator, EgressOperator):
                 continue
             if isinstance(vertex.operator, ReaderOperator):

@@ -147,7 +147,7 @@ def test_only_what_is_void_is_computed(runner: Runner) -> None:
             (vertex.index, domain)
             for worker in ("w1", "w3")
             for domain, host in cluster.workers[worker].hosted.hosts.items()
-            for vertex in host.domain.vertices
+            for vertex in host.domain.vertices.values()
             if vertex.indexes and not vertex.building
         }
         assert kept, "nothing has survived"
