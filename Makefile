@@ -24,7 +24,7 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## (.*)/  make \1\t\2/' | expand -t 16
 
 # Made anew only when what is to be installed has changed; a run that broke off leaves no stamp and is repeated.
-$(INSTALLED): pyproject.toml clients/python/pyproject.toml requirements.lock
+$(INSTALLED): pyproject.toml clients/python/pyproject.toml loadgen/pyproject.toml requirements.lock
 	@if [[ -z "$(PYTHON)" ]]; then echo "Headrace needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; fi
 	@echo "making $(VENV) and installing what requirements.lock pins (once)"
 	@$(PYTHON) -m venv $(VENV)
@@ -88,16 +88,16 @@ bench-scale: $(INSTALLED)  ## what a request costs on clusters of 1, 2 and 4 wor
 	@$(BIN)/headrace bench scale $(if $(OUT),--out $(OUT)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(QUICK),--quick)
 
 bench-peers: $(INSTALLED)  ## the Lobsters pages against MariaDB, PostgreSQL, Redis; DATA_SCALE=1 RUNTIME=20 TURNS=3 ONLY=name AGAIN=1
-	@$(BIN)/python -m loadgen.bench.install
+	@$(BIN)/python -m loadgen.bench.servers
 	@$(BIN)/python -m loadgen.bench.rounds --data-scale $(or $(DATA_SCALE),1) --runtime $(or $(RUNTIME),20) --turns $(or $(TURNS),3) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again)
 
 fresh: $(INSTALLED)  ## install client, server and extras into empty environments and use them; needs the network
 	@$(BIN)/python -m pytest -m long tests/packaging
 
 lock: $(INSTALLED)  ## write the lock files anew from pyproject.toml; UPGRADE=1 takes the newest versions that it allows
-	@compile() { printf 'setuptools>=77\n./clients/python\n.[%s]\n' "$$1" | $(BIN)/uv pip compile - "$${@:2}" --quiet --universal \
+	@compile() { printf 'setuptools>=77\n./clients/python\n./loadgen\n.[%s]\n' "$$1" | $(BIN)/uv pip compile - "$${@:2}" --quiet --universal \
 		--python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
-		--no-emit-package headrace --no-emit-package headrace-client > /dev/null; }; \
+		--no-emit-package headrace --no-emit-package headrace-client --no-emit-package headrace-loadgen > /dev/null; }; \
 	compile cluster,spark,bench,dev,peers -o requirements.lock $(if $(UPGRADE),--upgrade); \
 	compile cluster,spark -c requirements.lock -o deploy/requirements.lock
 

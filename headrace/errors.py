@@ -96,6 +96,7 @@ EXTRAS = {
     "kazoo": "cluster",
     "pyspark": "spark",
     "pyarrow": "spark",
+    "loadgen": "bench",
     "matplotlib": "bench",
     "numpy": "bench",
     "hdrh": "bench",

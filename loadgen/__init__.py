@@ -1,10 +1,11 @@
-"""Workloads: what an application would ask of Headrace, without an application.
+"""Measuring tools: load, benchmarks and drills. A distribution of their own, which no server needs.
 
-The room stands outside the house. It knows Headrace by its public faces only (HTTP, SQL text, plain rows) and imports
-nothing of it, so that whatever is measured or shown with it is what any client would see::
+::
 
-    lobsters/   schema, views, page queries and rows of a news site ──► headrace demo, tests, load runs
+    headrace loadgen   running.py: a workload (workloads/) on a target (peers/) at a pace (pace/), and its report/
+    headrace bench     bench/: the engine against hand-written code, clusters of several sizes, recovery, databases
+    headrace drill     drills/: break a cluster under load, and count what its users noticed
 
-Rows come out of a seed, in the published sizes and shapes of the real site: a few stories get most of the votes, and
-most get few.
+What puts load on a server (the rooms of the first line, and ``drills/load/``) knows Headrace by HTTP only, so that it
+sees what any client would see. ``bench/`` and ``drills/`` start servers and reach into them.
 """

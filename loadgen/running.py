@@ -22,13 +22,13 @@ from typing import Any, Protocol
 
 import orjson
 
-from loadgen.crud import CrudWorkload
-from loadgen.lobsters.workload import VARIANTS, LobstersWorkload, RibbonsWorkload
 from loadgen.pace.loop import Glimpse, LoadPace, OpenLoop, Workload
 from loadgen.pace.point import Point
 from loadgen.peers.opening import NullSession, open_target
 from loadgen.peers.store import LoadRunError, Lookup, Program, RequestFailed, Target
-from loadgen.vote import DISTRIBUTIONS, VoteWorkload
+from loadgen.workloads.crud import CrudWorkload
+from loadgen.workloads.lobsters import VARIANTS, LobstersWorkload, RibbonsWorkload
+from loadgen.workloads.vote import DISTRIBUTIONS, VoteWorkload
 
 # The highest rate that a target sustains: double until it does not keep up, then halve the gap.
 #

@@ -20,7 +20,7 @@ from worker.dataflow.inbox import BATCH_INPUTS
 from worker.dataflow.pacing import SLICE_SECONDS
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("headrace", "api", "controller", "worker", "migrations", "domains", "zookeeper", "loadgen")
+ROOMS = ("headrace", "api", "controller", "worker", "migrations", "domains", "zookeeper", "lobsters", "loadgen")
 CLIENT = ROOT / "clients" / "python" / "headrace_client"
 FILES = sorted(path for room in (*(ROOT / each for each in ROOMS), CLIENT) for path in room.rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -45,21 +45,21 @@ DOORS = {
     "re2": ("domains/language/functions/matching.py",),
     "pyspark": ("migrations/backfill/spark/",),
     "matplotlib": ("loadgen/drills/timeline.py", "loadgen/report/curves.py"),
-    "psutil": ("controller/status.py", "headrace/bench/", "loadgen/pace/processes.py"),
+    "psutil": ("controller/status.py", "loadgen/bench/", "loadgen/pace/processes.py"),
     "prometheus_client": ("api/metrics.py",),
-    "httpx": ("headrace/", "clients/python/"),
+    "httpx": ("headrace/", "loadgen/bench/", "loadgen/drills/", "clients/python/"),
     "orjson": ("api/", "controller/lookups/view_dump.py", "domains/language/json_rows.py", "headrace/", "loadgen/"),
-    "typer": ("headrace/cli/",),
-    "rich": ("headrace/",),
+    "typer": ("headrace/cli/", "loadgen/cli.py"),
+    "rich": ("headrace/", "loadgen/bench/", "loadgen/drills/", "loadgen/telling.py"),
     "pydantic": ("api/", "headrace/settings.py"),
     "pydantic_settings": ("headrace/settings.py",),
     "uvicorn": (
         "headrace/serving/server.py",
         "api/doors/wire_http.py",
-        "headrace/bench/",
+        "loadgen/bench/",
     ),
     "httptools": ("api/doors/wire_http.py",),
-    "duckdb": ("headrace/bench/",),
+    "duckdb": ("loadgen/bench/",),
     "hdrh": ("loadgen/pace/point.py",),
     "asyncmy": ("loadgen/peers/mysql.py",),
     "asyncpg": ("loadgen/peers/postgres.py",),
@@ -234,7 +234,7 @@ def test_each_dependency_has_its_door() -> None:
         name = name_of(path)
         for package in imported(path):
             doors = DOORS.get(package)
-            bench = name.startswith("headrace/bench/") and package in BENCH_KNOWS
+            bench = name.startswith("loadgen/bench/") and package in BENCH_KNOWS
             if doors is not None and not name.startswith(doors) and not bench:
                 strays.append(f"{name} imports {package}")
     assert not strays
@@ -243,11 +243,17 @@ def test_each_dependency_has_its_door() -> None:
 def test_all_dependencies_are_explained() -> None:
     explained = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     project = PROJECT["project"]
-    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
-    for requirement in (*project["dependencies"], *extras):
-        package = re.split("[=<>]", requirement)[0]
-        # The client is of this repository.
-        assert package == "headrace-client" or f"`{package}`" in explained, f"docs/dependencies.md: why {package}?"
+    measuring = tomllib.loads((ROOT / "loadgen" / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [
+        requirement
+        for each in (project, measuring)
+        for extra in each["optional-dependencies"].values()
+        for requirement in extra
+    ]
+    for requirement in (*project["dependencies"], *measuring["dependencies"], *extras):
+        package = re.split(r"[=<>\[]", requirement)[0]
+        ours = package.startswith("headrace")
+        assert ours or f"`{package}`" in explained, f"docs/dependencies.md: why {package}?"
 
 
 def test_the_floors_and_strict_types_are_kept() -> None:
@@ -271,6 +277,18 @@ def test_all_of_the_planner_is_held_to_be_pure() -> None:
     for words in ("are pure", "Spark in migrations.backfill.spark"):
         (sources,) = (c["source_modules"] for c in PROJECT["tool"]["importlinter"]["contracts"] if words in c["name"])
         assert not [name for name in planner if not any(f"{name}.".startswith(f"{source}.") for source in sources)]
+
+
+def test_all_that_puts_load_on_headrace_is_held_to_know_it_by_http_only() -> None:
+    """All of the measuring tools, but for what starts servers and reaches into them, and the commands."""
+    (sources,) = (
+        c["source_modules"] for c in PROJECT["tool"]["importlinter"]["contracts"] if "by HTTP only" in c["name"]
+    )
+    reaching = ("loadgen.bench.", "loadgen.drills.", "loadgen.cli.", "loadgen.telling.")
+    modules = [module_of(path) for path in FILES if path.is_relative_to(ROOT / "loadgen")]
+    held = [name for name in modules if any(f"{name}.".startswith(f"{source}.") for source in sources)]
+    assert [name for name in modules if name not in held and not f"{name}.".startswith(reaching)] == ["loadgen"]
+    assert "loadgen.drills.load.load" in held
 
 
 def module_of(path: Path) -> str:

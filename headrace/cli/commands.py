@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from inspect import cleandoc
 from typing import Annotated
 
 import typer
 
 from headrace import __version__
-from headrace.cli import archiving, cluster, load, loadgen, queries, rebuild, serving, showing, verifying
+from headrace.cli import archiving, cluster, load, queries, rebuild, serving, verifying
+from headrace.errors import Unavailable
 
 app = typer.Typer(
     name="headrace",
@@ -20,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serving.serve, queries.sql, queries.schema, queries.status, queries.explain, load.load, showing.demo):
+for command in (serving.serve, queries.sql, queries.schema, queries.status, queries.explain, load.load, serving.demo):
     app.command()(command)
 app.command()(verifying.verify)
 archiving.archive.command()(archiving.rebuild)
@@ -29,14 +31,27 @@ app.command()(archiving.restore)
 app.command()(rebuild.accept_loss)
 app.command()(rebuild.acknowledge_loss)
 app.add_typer(archiving.archive, name="archive")
-app.add_typer(showing.bench, name="bench")
-app.add_typer(loadgen.loadgen, name="loadgen")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):
     app.command(rich_help_panel="Clusters")(part)
 app.command(rich_help_panel="Clusters")(rebuild.drain)
 app.command(rich_help_panel="Clusters")(rebuild.rebuild)
 app.command(rich_help_panel="Clusters")(rebuild.state)
-app.command(rich_help_panel="Clusters")(loadgen.drill)
+
+
+def _measuring_tools_are_missing() -> None:
+    """A measuring tool, which is not installed: pip install 'headrace\\[bench]'."""
+    raise Unavailable("the measuring tools are not installed", hint="pip install 'headrace[bench]'")
+
+
+try:  # A distribution of its own.
+    import_module("loadgen.cli").register(app)
+except ModuleNotFoundError as error:
+    if error.name != "loadgen":
+        raise
+    for name in ("bench", "loadgen", "drill"):
+        app.command(
+            name, add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
+        )(_measuring_tools_are_missing)
 
 
 def _version(wanted: bool) -> None:

@@ -1,8 +1,9 @@
-"""``headrace serve``."""
+"""``headrace serve`` and ``headrace demo``, and how a command declares the settings that it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
@@ -121,3 +122,35 @@ def serve(settings: Settings) -> None:
     serve(settings, started)
     with perhaps_unheard():
         typer.echo("headrace has stopped")
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="Stop at the end instead of serving on.")] = False,
+    scale: Annotated[float, typer.Option(help="How much data, as a multiple of the usual.", min=0.001)] = 1.0,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where to keep the data. [dim]default: headrace-data/demo, or with --once a temporary directory[/]",
+        ),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Use this server, for example a cluster, and start none.")
+    ] = None,
+) -> None:
+    """Start a server with the Lobsters program and show a miss, an upquery, a hit and an eviction.
+
+    Examples:
+
+      headrace demo
+
+      headrace demo --once --scale 0.1
+
+      headrace demo --url http://127.0.0.1:8080
+    """
+    demo = import_module("headrace.demo")
+    if url is not None:
+        demo.run_against(url, scale=scale)
+    else:
+        demo.run(once=once, scale=scale, port=port, data=data)

@@ -21,9 +21,9 @@ from headrace.serving.last_words import is_unheard, perhaps_unheard
 from headrace.serving.listening import StartFailed, listen
 from headrace.serving.server import Running, serve
 from headrace.settings import Settings
-from loadgen.lobsters import program
-from loadgen.lobsters.data import Data
-from loadgen.lobsters.program import TABLES
+from lobsters import program
+from lobsters.data import Data
+from lobsters.program import TABLES
 
 # Brings the Lobsters program and its data into a server, as any application would: one migration, then inserts.
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.settings import Settings
-from loadgen.lobsters.data import Data
+from lobsters.data import Data
 
 # How the demo looks: a column of text with rules, small tables and times, in colour where there is a terminal.
 

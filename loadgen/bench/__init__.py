@@ -1,11 +1,23 @@
-"""The comparison: ``make bench-peers`` starts each server on loopback, puts the same load on it, and writes the table.
+"""``headrace bench``: how fast the engine is, as ratios to what one would otherwise write or run.
+
+Absolute figures say more about the machine than about the program. So each measurement has a peer that does the same
+work on the same machine in the same run, turn and turn about, and what counts is the ratio of the medians of the
+rounds. A machine that is busy with other things slows both sides; figures by processor time are in the JSON beside
+those by the clock.
 
 ::
 
-    install.py  MariaDB, PostgreSQL and Redis from Debian's packages, where they are missing
-    servers.py  each of them, and Headrace, on a port and a data directory of its own; ended when it is done
-    rounds.py   what is measured: which target, which variant, which settings ─► one JSON a round
-                the JSONs ─► docs/benchmarks.md, pictures in docs/img/
+    writes     Dataflow over RocksDB    against    dicts and the same RocksDB writes
+    reads      GET of one key           against    constant bytes under the same uvicorn
+    lookups    1,000 keys a request     against    a dict under the same uvicorn
+    new-view   CREATE VIEW, first read  against    CREATE TABLE AS in DuckDB
+    memory     a view under a limit     against    the same view full
+    insert     one row after the other  against    MariaDB, where it is installed
 
-Only here is anything started. What somebody else has started is measured by ``headrace loadgen`` in the same way.
+``ratios.py`` runs these, and compares the quick ratios of the first three with committed ones (``--guard``).
+``headrace bench scale`` (``scaling/``) measures what a request costs on clusters of 1, 2 and 4 workers, ``headrace
+bench replay`` how fast base logs are read back, with Spark and without, and ``headrace bench rebuild`` how fast a
+cluster recovers a lost disk from the archive, in the same two ways. ``rounds.py`` compares ``headrace loadgen`` on
+Headrace with MariaDB, PostgreSQL and Redis, which ``servers.py`` starts. ``docs/performance.md``, ``docs/scaling.md``
+and ``docs/benchmarks.md`` have the figures. Only the guard fails because something is slow.
 """

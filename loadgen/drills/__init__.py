@@ -1,18 +1,15 @@
-"""The load of a drill: writes that are accounted for, reads of which it is known whom they need, and the judgement.
+"""Drills: break a real cluster under load, and count what its users noticed.
 
-A drill does something bad to a cluster (``headrace/drills``) while this load runs against it, in a process of its own
-(``python -m loadgen.drills``) that is told what to do by lines of JSON. It knows Headrace by HTTP and by nothing else::
+::
 
-    program.py   tables, views, requests             ┐
-    http.py      connections                         ├─► load.py  an open loop: requests go out when they are due,
-    ledger.py    what was written, acknowledged, …   ┘      │     however long the ones before them take
-                                                            ├─► records.py  when, how long, what came of it
-    checking.py  base rows against the ledger, ◄────────────┘                    │
-                 views against the base rows                                     ▼
-                                                    analysis.py  outage, errors, p99 before and during
-                                                    timeline.py  the picture
+    headrace drill worker-kill ─► running.py ─┬─ cluster.py   `headrace up` in a process of its own, the numbers of its
+                                              │               parts, and the process of load/: reads, writes, judgement
+                                              ├─ stage.py     what the cluster says of itself, and when
+                                              └─ faults.py    kill -9, SIGSTOP …; links.py for faults of the network
+             catalogue.py  all drills
+             running.py    goals, JSON; timeline.py draws the picture
 
-``ledger.py``, ``checking.py`` and ``analysis.py`` are pure: values in, values out. Judged is only at rest, but two
-things always hold and are judged while the load runs: a reader that shows its write's token sees the write, and what
-any reader was shown is still there at the end.
+The load knows only the cluster's address. The drill finds the processes by the numbers that the supervisor writes down,
+and asks ZooKeeper and ``/v1/status`` what the cluster has noticed. If this machine does not allow what a drill needs,
+the drill is refused with the reason before anything is started.
 """

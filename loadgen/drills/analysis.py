@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from loadgen.drills.ledger import Record
-from loadgen.drills.program import BY_STORY, WRITES
+from loadgen.drills.load.ledger import Record
+from loadgen.drills.load.program import BY_STORY, WRITES
 
 SLOW = 0.05
 """Seconds. Who waits longer for an answer is without service: five times what one takes on a machine of two cores."""

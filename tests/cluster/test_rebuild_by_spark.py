@@ -45,7 +45,7 @@ class OnDisks(Running):
         spark = {"HEADRACE_SPARK_MASTER": "local[1]", "HEADRACE_SPARK_THRESHOLD": str(THRESHOLD)}
         special["controller-1"] = {"environment": {**archive, **spark}}
         shape = ("--workers", "2", "--shards", "2", "--controllers", "1", "--port", "0")
-        program = ["-m", "headrace.drills.supervised", json.dumps(special), "--data", str(data), *shape]
+        program = ["-m", "loadgen.drills.supervised", json.dumps(special), "--data", str(data), *shape]
         ToldProcess.__init__(self, program, {}, data.parent)
         self.url = self.read_until(r"http://\S+")[0]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.drills import cluster, faults, running, stage
+from loadgen.drills import cluster, faults, running, stage
 
 ROOT = Path(__file__).parents[2]
 

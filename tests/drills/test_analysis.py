@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.drills import ledger
 from loadgen.drills.analysis import (
     DURING,
     QUIET,
@@ -19,7 +18,8 @@ from loadgen.drills.analysis import (
     timeline,
     touched,
 )
-from loadgen.drills.ledger import Record
+from loadgen.drills.load import ledger
+from loadgen.drills.load.ledger import Record
 
 SHARDS = 4
 FAULT = Fault(at=100.0, lost=frozenset({1}), detected=100.4, whole=101.5)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.drills import backup, running
-from headrace.drills.backup import judge
-from headrace.drills.catalogue import DRILLS
-from headrace.drills.cluster import ClusterShape
-from headrace.drills.running import DrillPlan, run
+from loadgen.drills import backup, running
+from loadgen.drills.backup import judge
+from loadgen.drills.catalogue import DRILLS
+from loadgen.drills.cluster import ClusterShape
+from loadgen.drills.running import DrillPlan, run
 
 SEED = 20_260_103
 RATES = (60.0, 30.0)

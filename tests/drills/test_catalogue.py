@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli import app
-from headrace.drills import stage
-from headrace.drills.catalogue import DRILLS, SHORT
-from headrace.drills.running import DrillPlan, chosen, run
 from headrace.errors import BadRequest
+from loadgen.drills import stage
+from loadgen.drills.catalogue import DRILLS, SHORT
+from loadgen.drills.running import DrillPlan, chosen, run
 
 NAMES = {
     "worker-kill",

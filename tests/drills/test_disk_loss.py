@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.drills import running
-from headrace.drills.catalogue import DRILLS
-from headrace.drills.cluster import ClusterShape
-from headrace.drills.running import DrillPlan, run
+from loadgen.drills import running
+from loadgen.drills.catalogue import DRILLS
+from loadgen.drills.cluster import ClusterShape
+from loadgen.drills.running import DrillPlan, run
 
 SEED = 20_260_102
 RATES = (60.0, 30.0)

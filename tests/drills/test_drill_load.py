@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace.drills.cluster import DrillFailed, DrillLoadProcess
-from loadgen.drills import ledger
-from loadgen.drills.http import HttpTarget, Lost, NotSent
-from loadgen.drills.program import read
+from loadgen.drills.cluster import DrillFailed, DrillLoadProcess
+from loadgen.drills.load import ledger
+from loadgen.drills.load.http import HttpTarget, Lost, NotSent
+from loadgen.drills.load.program import read
 
 SEED = "4711"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from loadgen.drills.judging import BaseRows, Findings, check_base, check_copy, check_views, expected_pages, settle
-from loadgen.drills.ledger import Fate, WriteLedger
+from loadgen.drills.load.judging import BaseRows, Findings, check_base, check_copy, check_views, expected_pages, settle
+from loadgen.drills.load.ledger import Fate, WriteLedger
 
 KINDS = ("missing", "doubled", "returned", "invented", "reverted", "wrong_reads")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.drills.links import Proxy, Rules
 from headrace.serving.listening import listen
+from loadgen.drills.links import Proxy, Rules
 from worker.protocol.messages import Ping, Pong, Role
 from worker.wire import Connection, WireServer, connect, greeting, serve
 from worker.wire.errors import ConnectionLost

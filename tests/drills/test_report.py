@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.drills.catalogue import DRILLS
-from headrace.drills.cluster import ClusterShape, DrillCluster, missing, placement, uneven
-from headrace.drills.running import DrillResult, _progress, result_of
-from headrace.drills.stage import DrillStage, Observer
 from loadgen.drills.analysis import Fault
-from loadgen.drills.ledger import Record
+from loadgen.drills.catalogue import DRILLS
+from loadgen.drills.cluster import ClusterShape, DrillCluster, missing, placement, uneven
+from loadgen.drills.load.ledger import Record
+from loadgen.drills.running import DrillResult, _progress, result_of
+from loadgen.drills.stage import DrillStage, Observer
 
 CLEAN = {
     "findings": {

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.drills import running
-from headrace.drills.catalogue import DRILLS, SHORT
-from headrace.drills.cluster import ClusterShape
-from headrace.drills.running import DrillPlan, run
+from loadgen.drills import running
+from loadgen.drills.catalogue import DRILLS, SHORT
+from loadgen.drills.cluster import ClusterShape
+from loadgen.drills.running import DrillPlan, run
 
 SEED = 20_260_101
 RATES = (100.0, 30.0)

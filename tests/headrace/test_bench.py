@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench import guard, inserts, measurement, run
-from headrace.bench.measurement import Measurement, Rate, ratio
 from headrace.errors import BadRequest
+from loadgen.bench import inserts, measurement, ratios
+from loadgen.bench.measurement import Measurement, Rate, ratio
 from loadgen.bench.servers import missing
 
 
@@ -29,24 +29,24 @@ def test_goals_go_both_ways() -> None:
 
 def test_unknown_measurements_are_refused() -> None:
     with pytest.raises(BadRequest, match='no measurement "speed"'):
-        run(only="speed", out=None, quick=True)
+        ratios.run(only="speed", out=None, quick=True)
 
 
 def test_a_ratio_may_fall_by_the_tolerance_and_no_more() -> None:
-    least = 0.6 * (1 - guard.TOLERANCE)
+    least = 0.6 * (1 - ratios.TOLERANCE)
     baseline = {"reads": 0.6, "writes": 0.6, "lookups": 0.6}
-    compared = guard.compare(baseline, {"writes": least + 0.001, "reads": least - 0.001})
+    compared = ratios.compare(baseline, {"writes": least + 0.001, "reads": least - 0.001})
     assert [(each.name, each.held) for each in compared] == [("writes", True), ("reads", False)]
-    assert all(each.held for each in guard.compare(baseline, {"lookups": 5.0}))
+    assert all(each.held for each in ratios.compare(baseline, {"lookups": 5.0}))
     with pytest.raises(BadRequest, match="no ratio of pages"):
-        guard.compare(baseline, {"pages": 1.0})
+        ratios.compare(baseline, {"pages": 1.0})
 
 
 def test_what_falls_short_is_measured_again_and_the_best_counts() -> None:
     given = iter((0.3, 0.5, 0.9))
-    assert guard.best_of(lambda: next(given), 0.4) == 0.5, "and no more often than it must be"
+    assert ratios.best_of(lambda: next(given), 0.4) == 0.5, "and no more often than it must be"
     given = iter((0.3, 0.35, 0.2, 0.9))
-    assert guard.best_of(lambda: next(given), 0.4) == 0.35
+    assert ratios.best_of(lambda: next(given), 0.4) == 0.35
     assert list(given) == [0.9], "nor for ever"
 
 
@@ -55,31 +55,31 @@ def test_a_regression_fails_with_a_table(
 ) -> None:
     def measured(directory: Path, quick: bool) -> Measurement:
         assert quick
-        return Measurement("", "", "", "", "", 1.0, 1.0, details={guard.RATIO: 0.1})
+        return Measurement("", "", "", "", "", 1.0, 1.0, details={ratios.RATIO: 0.1})
 
-    monkeypatch.setattr(guard, "GUARDED", {"writes": measured, "reads": measured})
-    monkeypatch.setattr(guard, "baseline", lambda: {"writes": 0.6, "reads": 0.1})
+    monkeypatch.setattr(ratios, "GUARDED", {"writes": measured, "reads": measured})
+    monkeypatch.setattr(ratios, "baseline", lambda: {"writes": 0.6, "reads": 0.1})
     out = tmp_path / "ratios.json"
-    with pytest.raises(guard.Regressed) as regressed:
-        guard.run(None, out)
+    with pytest.raises(ratios.Regressed) as regressed:
+        ratios.run_guard(None, out)
     assert regressed.value.message == "slower than the baseline by more than 33%: writes"
     assert json.loads(out.read_text())["ratios"] == {"writes": 0.1, "reads": 0.1}
     shown = capsys.readouterr().out
     assert "0.60" in shown
     assert "0.40" in shown
-    guard.run("reads", None)
-    with pytest.raises(BadRequest, match='no guarded measurement "memory"'):
-        guard.run("memory", None)
+    ratios.run_guard("reads", None)
+    with pytest.raises(BadRequest, match='no measurement "memory"'):
+        ratios.run_guard("memory", None)
 
 
 def test_the_committed_baseline_is_of_what_is_guarded() -> None:
-    assert guard.baseline().keys() == guard.GUARDED.keys()
-    assert all(ratio > 0 for ratio in guard.baseline().values())
+    assert ratios.baseline().keys() == ratios.GUARDED.keys()
+    assert all(ratio > 0 for ratio in ratios.baseline().values())
 
 
 def test_writes_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "bench.json"
-    run(only="writes", out=out, quick=True)
+    ratios.run(only="writes", out=out, quick=True)
     (row,) = json.loads(out.read_text())["measurements"]
     assert row["name"] == "writes"
     assert row["ratio"] > 0
@@ -90,9 +90,9 @@ def test_writes_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_a_measurement_whose_peer_is_not_installed_is_left_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("headrace.bench.missing", lambda program: f"{program} is not installed")
+    monkeypatch.setattr("loadgen.bench.ratios.missing", lambda program: f"{program} is not installed")
     out = tmp_path / "bench.json"
-    run(only="insert", out=out, quick=True)
+    ratios.run(only="insert", out=out, quick=True)
     assert json.loads(out.read_text())["measurements"] == []
     assert "insert is left out: mariadb is not installed" in capsys.readouterr().err
 

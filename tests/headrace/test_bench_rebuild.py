@@ -16,9 +16,9 @@ import psutil
 import pytest
 from rich.console import Console
 
-from headrace.bench.rebuilding.cluster import Answers, Processes, ProcessUse, tables
-from headrace.bench.rebuilding.measuring import WAYS, MeasuredRebuild, RebuildFigures, SeenByClient, judge, run, table
 from headrace.errors import BadRequest, ServerFault, Unavailable
+from loadgen.bench.rebuild import WAYS, MeasuredRebuild, RebuildFigures, SeenByClient, judge, run, table
+from loadgen.bench.rebuild_cluster import Answers, Processes, ProcessUse, tables
 from tests.told_process import ToldProcess
 
 SECONDS = 60.0

@@ -155,8 +155,8 @@ def test_wrong_use(arguments: list[str], says: str, headrace: Headrace) -> None:
 
 def test_demo_and_bench_are_handed_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, Any]] = []
-    for name in ("demo", "bench"):
-        module = types.ModuleType(f"headrace.{name}")
+    for name in ("headrace.demo", "loadgen.bench.ratios"):
+        module = types.ModuleType(name)
         module.run = lambda **options: seen.append(options)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
     run("demo", "--once", "--scale", "0.1", "--port", "0", "--data", "d")

@@ -20,7 +20,7 @@ from headrace.demo import running
 from headrace.demo.running import DemoContents, load, make_program
 from headrace.demo.telling import Printer
 from headrace.serving.listening import StartFailed
-from loadgen.lobsters.data import Data
+from lobsters.data import Data
 
 SMALL = "0.03"
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")
 KINDS = re.findall(r"^## (.+)\n((?:(?!^## ).*\n)*)", PAGE, re.M)
 MOST = {"A scalar function": 4, "An aggregate": 5, "An operator": 8, "A CLI command": 3, "A setting": 2}
-COPIED = ("api", "controller", "docs", "domains", "headrace", "migrations", "tests", "worker", "zookeeper", "loadgen")
+COPIED = ("api", "controller", "docs", "domains", "headrace", "migrations", "tests", "worker", "zookeeper", "lobsters")
 TOLD = {
     "An aggregate": ("tests/domains/test_traits.py", "-k", "merges"),
     "An operator": ("tests/domains/test_traits.py", "-k", "answers_everything or names_operators"),

@@ -43,7 +43,16 @@ def test_it_serves_without_any(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "extra"), [("backup to", "spark"), ("load t f.csv", "spark"), ("drill --list", "cluster")]
+    ("arguments", "extra"),
+    [
+        ("backup to", "spark"),
+        ("load t f.csv", "spark"),
+        ("up", "cluster"),
+        ("drill --list", "bench"),
+        ("loadgen vote --sweep", "bench"),
+        ("bench scale", "bench"),
+        ("bench --help", "bench"),
+    ],
 )
 def test_what_is_missing_is_named(tmp_path: Path, arguments: str, extra: str) -> None:
     done = run(tmp_path, f"sys.argv = ['headrace', *{arguments.split()!r}]\nfrom headrace.cli import main\nmain()")

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 from serving_process import ROOT
 
-from headrace.bench.replaying.measuring import WAYS, ReplayFigures, ReplayMethod, Used, ready, run, tables
 from headrace.errors import BadRequest
 from headrace.settings import Settings
+from loadgen.bench.replay import WAYS, ReplayFigures, ReplayMethod, Used, ready, run, tables
 from migrations.backfill.spark.settings import SparkSettings
 
 

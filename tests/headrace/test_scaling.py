@@ -11,11 +11,12 @@ import pytest
 
 from controller.embedded.local import LocalDeployment
 from domains.plan.sharding import shard_of
-from headrace.bench.scaling import mixed_load
-from headrace.bench.scaling.counts import KINDS, SAID, CountSample, Meter, Spent, Subject
-from headrace.bench.scaling.measuring import BALLOTS, parse_workers
-from headrace.bench.scaling.model import ModelCluster, markdown
-from headrace.bench.scaling.report import (
+from headrace.errors import BadRequest
+from loadgen.bench.scaling import mixed_load
+from loadgen.bench.scaling.counts import KINDS, SAID, CountSample, Meter, Spent, Subject
+from loadgen.bench.scaling.measuring import BALLOTS, parse_workers
+from loadgen.bench.scaling.model import ModelCluster, markdown
+from loadgen.bench.scaling.report import (
     PHASES,
     QUICK,
     SHUFFLED,
@@ -26,8 +27,7 @@ from headrace.bench.scaling.report import (
     messages_table,
     verdict,
 )
-from headrace.drills.cluster import ClusterShape, DrillCluster
-from headrace.errors import BadRequest
+from loadgen.drills.cluster import ClusterShape, DrillCluster
 
 TWICE = """
 CREATE TABLE stories (id int, author int) SHARD BY (id);
@@ -40,7 +40,7 @@ CREATE EXT VIEW BallotsOfAuthor AS SELECT author, ballots FROM ByAuthor WHERE au
 
 def test_the_table_in_the_docs_is_the_models() -> None:
     text = (Path(__file__).parents[2] / "docs/scaling.md").read_text("utf-8")
-    assert markdown() in text, "docs/scaling.md: put in what python -m headrace.bench.scaling.model prints"
+    assert markdown() in text, "docs/scaling.md: put in what python -m loadgen.bench.scaling.model prints"
 
 
 @pytest.mark.parametrize("shards", [2, 4, 8])

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 import sqlglot
 from sqlglot import exp
 
-from loadgen.lobsters import program
-from loadgen.lobsters.data import Data
+from lobsters import program
+from lobsters.data import Data
 
 
 def _unix_timestamp(text: str) -> float:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from loadgen import crud
-from loadgen.crud import CrudWorkload
 from loadgen.peers.store import Change, UpdateRow
+from loadgen.workloads import crud
+from loadgen.workloads.crud import CrudWorkload
 
 
 class Heard:

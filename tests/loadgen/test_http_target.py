@@ -8,7 +8,6 @@ import socket
 import pytest
 from load_targets import HttpStub, SilentTeller
 
-from loadgen.lobsters.workload import natural
 from loadgen.peers.headrace import HeadraceConnection, HeadraceTarget, request
 from loadgen.peers.opening import open_target
 from loadgen.peers.store import (
@@ -23,6 +22,7 @@ from loadgen.peers.store import (
     parse_queries,
 )
 from loadgen.running import LoadRun, RunOptions
+from loadgen.workloads.lobsters import natural
 
 QUERY = Query.parse("votes_of", "SELECT id FROM votes WHERE user_id = ? AND story_id IN (?)")
 

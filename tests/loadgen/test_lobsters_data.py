@@ -8,11 +8,11 @@ from itertools import islice
 
 import pytest
 
-from loadgen.lobsters import words
-from loadgen.lobsters.data import Data
-from loadgen.lobsters.margins import SiteShape, heavy_tail
-from loadgen.lobsters.program import TABLES
-from loadgen.lobsters.words import RowDict
+from lobsters import words
+from lobsters.data import Data
+from lobsters.margins import SiteShape, heavy_tail
+from lobsters.program import TABLES
+from lobsters.words import RowDict
 
 SMALL = 0.02
 

@@ -12,8 +12,8 @@ import pytest
 from lobsters_in_sqlite import open_site, page_queries
 
 from headrace import Connection, embedded
-from loadgen.lobsters import program, words
-from loadgen.lobsters.data import Data
+from lobsters import program, words
+from lobsters.data import Data
 
 SCALE = 0.005
 ROUNDS = 4

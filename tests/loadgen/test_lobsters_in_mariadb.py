@@ -18,14 +18,14 @@ import pytest
 from test_lobsters_dataflow import KEYS
 
 from loadgen.bench import servers
-from loadgen.lobsters import words
-from loadgen.lobsters.counters import HandOptimisedPages
-from loadgen.lobsters.data import Data
-from loadgen.lobsters.pages import NaturalPages
-from loadgen.lobsters.visits import FIRST_FREE, MIX, Visit, Visits
-from loadgen.lobsters.workload import hand_optimised, natural
 from loadgen.peers.opening import open_target
 from loadgen.peers.store import Answer, Change, Lookup, PeerSession, Program, Target
+from loadgen.workloads.counters import HandOptimisedPages
+from loadgen.workloads.lobsters import hand_optimised, natural
+from loadgen.workloads.pages import NaturalPages
+from loadgen.workloads.visits import FIRST_FREE, MIX, Visit, Visits
+from lobsters import words
+from lobsters.data import Data
 
 SCALE = 0.005
 SEED = 1

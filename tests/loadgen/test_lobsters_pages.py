@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import pytest
 from load_targets import Recorder, values_of
 
-from loadgen.lobsters.data import Data
-from loadgen.lobsters.pages import NaturalPages, follow, voted
-from loadgen.lobsters.visits import FIRST_FREE, MAKING, MIX, Visit, Visits
-from loadgen.lobsters.words import story_short_id
-from loadgen.lobsters.workload import LobstersWorkload, natural, rate_of
 from loadgen.peers.opening import NullAnswer, NullSession
 from loadgen.peers.store import Conflict, InsertRow, Lookup, RequestFailed, UpdateRow
+from loadgen.workloads.lobsters import LobstersWorkload, natural, rate_of
+from loadgen.workloads.pages import NaturalPages, follow, voted
+from loadgen.workloads.visits import FIRST_FREE, MAKING, MIX, Visit, Visits
+from lobsters.data import Data
+from lobsters.words import story_short_id
 
 SCALE = 0.02
 VISIT = Visit("Story", user=3, story=5, comment=9, fresh=FIRST_FREE + 1, now="2018-04-20 00:00:01")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from domains.plan.graph import Aggregate, Base, Join, Materialization, Node, ParameterKind, Project, Reader
-from loadgen.lobsters import program
+from lobsters import program
 from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
 from migrations.recipe import RecipeEntry

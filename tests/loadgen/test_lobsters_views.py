@@ -12,8 +12,8 @@ from decimal import Decimal
 import pytest
 from lobsters_in_sqlite import open_site, page_queries
 
-from loadgen.lobsters.data import Data
-from loadgen.lobsters.words import RowDict
+from lobsters.data import Data
+from lobsters.words import RowDict
 
 SCALE = 0.01
 

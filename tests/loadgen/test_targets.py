@@ -10,17 +10,17 @@ import pytest
 from load_targets import Recorder
 
 from loadgen.bench import servers
-from loadgen.lobsters import program
-from loadgen.lobsters.counters import HandOptimisedPages, hotness_of
-from loadgen.lobsters.visits import FIRST_FREE, MIX, Visit
-from loadgen.lobsters.words import comment_short_id, story_short_id
-from loadgen.lobsters.workload import hand_optimised, natural, touched
 from loadgen.peers import mysql, postgres
 from loadgen.peers.cached import CachedTarget, _narrowed, _split, entries_of, list_column
 from loadgen.peers.headrace import _upserted
 from loadgen.peers.opening import NullAnswer, open_target
 from loadgen.peers.sql import changed_rows, statements
 from loadgen.peers.store import DeleteRow, InsertRow, LoadRunError, Lookup, Query, UpdateRow, Upsert
+from loadgen.workloads.counters import HandOptimisedPages, hotness_of
+from loadgen.workloads.lobsters import hand_optimised, natural, touched
+from loadgen.workloads.visits import FIRST_FREE, MIX, Visit
+from lobsters import program
+from lobsters.words import comment_short_id, story_short_id
 
 QUERY = Query.parse("votes_of", "SELECT story_id, `vote` FROM votes WHERE user_id = ? AND story_id IN (?)")
 VISIT = Visit("Story", user=3, story=5, comment=9, fresh=FIRST_FREE + 1, now="2018-04-20 00:00:01")

@@ -130,6 +130,7 @@ def test_the_client_alone(lowest: bool, source: Path, server: Environment, tmp_p
 def test_the_server_without_extras_serves_and_names_them(server: Environment, tmp_path: Path) -> None:
     assert not server.installed() & OF_EXTRAS
     assert server.run("python", "-c", EMBEDS, cwd=tmp_path) == "((2,),)\n"
+    assert "headrace[bench]" in server.run("headrace", "bench", "--quick", cwd=tmp_path, fails=True)
     assert "headrace[cluster]" in server.run("headrace", "up", cwd=tmp_path, fails=True)
     assert "headrace[spark]" in server.run("headrace", "backup", "to", cwd=tmp_path, fails=True)
 
@@ -146,7 +147,7 @@ def test_embedded_in_a_project_with_an_api_of_its_own(server: Environment, tmp_p
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on PATH")
 def test_the_server_with_its_extras(source: Path, server: Environment, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "env")
-    environment.install_lowest(source, "./clients/python", ".[cluster,spark,bench]")
+    environment.install_lowest(source, "./clients/python", "./loadgen", ".[cluster,spark,bench]")
     assert "worker-kill" in environment.run("headrace", "drill", "--list", cwd=tmp_path)
     with environment.serving(tmp_path, "up", "--workers", "1", "--archive", str(tmp_path / "archive")) as url:
         assert environment.run("python", "-c", USES, url, cwd=tmp_path) == "[{'a': 2}]\n"

@@ -9,8 +9,8 @@ from typing import Any
 
 import headrace
 from headrace.embedding import Embedded
-from loadgen.lobsters import program
-from loadgen.lobsters.data import Data
+from lobsters import program
+from lobsters.data import Data
 
 VALUES_A_PARAMETER = 5
 NOBODY: dict[type, Any] = {int: 99_999_999, str: "nobody"}

@@ -1,0 +1,136 @@
+"""One client inserts one row after the other, over HTTP, and into MariaDB: what waiting for the disk costs either.
+
+Both sides are spoken to through a bare socket, so that no driver's time is in the figures, and both answer when the row
+is on disk (MariaDB with ``innodb_flush_log_at_trx_commit=1``). The third figure is the floor: as many bytes appended to
+a file in the same directory, and ``fdatasync``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from statistics import median, quantiles
+from urllib.parse import urlsplit
+
+import orjson
+
+from loadgen.bench.measurement import Measurement
+from loadgen.bench.reads import post, running
+from loadgen.bench.servers import mariadb
+
+GOAL = 1.5
+QUICK, WHOLE = (3, 200), (20, 400)
+"""Rounds, and inserts of each side in a round."""
+CREATE = "CREATE TABLE inserted (id INT PRIMARY KEY, author INT, title VARCHAR(100))"
+TITLE = "A story with a title of usual length"
+
+_PROTOCOL_41, _SECURE_CONNECTION = 0x200, 0x8000
+_PACKET_MAX = 2**24 - 1
+_UTF8MB4_BIN = 46
+_QUERY = b"\x03"
+_ERROR = 0xFF
+
+
+class MariaDb:
+    """A connection of ``root`` without a password, which can send a statement and wait until it is done."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._receive()
+        flags = struct.pack("<IIB23x", _PROTOCOL_41 | _SECURE_CONNECTION, _PACKET_MAX, _UTF8MB4_BIN)
+        self._send(flags + b"root\0" + b"\0", 1)
+        self._receive()
+
+    def do(self, statement: str) -> None:
+        """AssertionError unless it was done."""
+        self._send(_QUERY + statement.encode(), 0)
+        self._receive()
+
+    def _send(self, payload: bytes, number: int) -> None:
+        self._socket.sendall(len(payload).to_bytes(3, "little") + bytes([number]) + payload)
+
+    def _receive(self) -> None:
+        data = self._socket.recv(65_536)
+        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:3], "little"):
+            more = self._socket.recv(65_536)
+            assert more, "the server closed the connection"
+            data += more
+        assert data[4] != _ERROR, data[5:200]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def measure(directory: Path, quick: bool) -> Measurement:
+    rounds, inserts = QUICK if quick else WHOLE
+    numbers = count(1)
+    with (
+        running("headrace", 10, directory) as (client, _),
+        mariadb(directory) as url,
+        (directory / "floor").open("wb", buffering=0) as floor,
+    ):
+        client.ask(post("/v1/sql", orjson.dumps({"sql": CREATE})))
+        other = MariaDb(urlsplit(url).port or 0)
+        for statement in ("CREATE DATABASE bench", "USE bench", CREATE):
+            other.do(statement)
+
+        def ours() -> None:
+            row = {"id": next(numbers), "author": 7, "title": TITLE}
+            client.ask(post("/v1/tables/inserted/rows", orjson.dumps({"rows": [row]})))
+
+        def theirs() -> None:
+            other.do(f"INSERT INTO inserted VALUES ({next(numbers)}, 7, '{TITLE}')")
+
+        def appended() -> None:
+            floor.write(bytes(128))
+            os.fdatasync(floor.fileno())
+
+        sides = (ours, theirs, appended)
+        times: list[list[list[float]]] = [[], [], []]
+        for act in sides:
+            _timed(act, inserts // 2)
+        for _ in range(rounds):
+            for act, into in zip(sides, times, strict=True):
+                into.append(_timed(act, inserts))
+        other.close()
+    return _measurement(times)
+
+
+def _timed(act: Callable[[], None], times: int) -> list[float]:
+    """Milliseconds of each."""
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        act()
+        taken.append(1e3 * (time.perf_counter() - began))
+    return taken
+
+
+def _measurement(times: list[list[list[float]]]) -> Measurement:
+    ours, theirs, floor = ([median(each) for each in rounds] for rounds in times)
+    p99 = [median(quantiles(each, n=100)[98] for each in rounds) for rounds in times]
+    return Measurement(
+        "insert",
+        "one client inserts one row after the other over HTTP",
+        "MariaDB, innodb_flush_log_at_trx_commit=1, on the same disk",
+        f"{median(ours):.2f} ms",
+        f"{median(theirs):.2f} ms",
+        median(a / b for a, b in zip(ours, theirs, strict=True)),
+        GOAL,
+        at_most=True,
+        details={
+            "rounds": len(ours),
+            "inserts_a_round": len(times[0][0]),
+            "our_p99_ms": round(p99[0], 3),
+            "their_p99_ms": round(p99[1], 3),
+            "ratio_of_p99": round(p99[0] / p99[1], 3),
+            "append_and_fdatasync_ms": round(median(floor), 3),
+            "append_and_fdatasync_p99_ms": round(p99[2], 3),
+        },
+    )

@@ -1,0 +1,218 @@
+"""``disk-loss``: a worker dies and its disk with it; an operator gives the disk up; the archive has all but the tail.
+``disk-loss-spark``: the same, and Spark folds the archive.
+
+::
+
+    the load writes ─► it rests ─► everything is archived ─► the tail: writes that are counted, one by one
+        ─► the worker's directory is gone, kill -9 ─► its views wait, the others serve ─► headrace rebuild --lost
+        ─► the load writes again ─► judged: the load's writes are there; of the tail, what was named is not, the rest is
+
+Each worker has a data directory of its own, and the archive is written when the drill says so and never else. So it is
+known of each write of the tail at which position of which shard it is, and what is to be named as lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from headrace_client import tokens
+
+from domains.errors import Unavailable
+from domains.plan.packets import Clock
+from loadgen.drills.cluster import DrillCluster, DrillFailed, missing
+from loadgen.drills.faults import DETECTION_SECONDS
+from loadgen.drills.stage import LOOK_AGAIN, WHOLE_SECONDS, DrillStage, NotPossible
+from migrations.backfill.spark.launching import check_java
+
+NEVER = 86_400
+"""Seconds between two archivings by themselves, the most that the setting allows: none is done while a drill lasts."""
+ASK_SECONDS = 60.0
+TAIL = 24
+"""Writes that are not archived: some for each shard, so that there is something to lose and something to keep."""
+MARKS = 32
+"""Keys of the view that moves rows between all shards: so many that each shard has some."""
+
+SCHEMA = """
+CREATE TABLE tail (id BIGINT NOT NULL PRIMARY KEY, mark BIGINT NOT NULL);
+CREATE VIEW TailOf AS SELECT id FROM tail WHERE id = ?;
+CREATE VIEW TailMarks AS SELECT mark, COUNT(*) AS n FROM tail WHERE mark = ? GROUP BY mark;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TailWrite:
+    """One write of the tail, acknowledged."""
+
+    id: int
+    base: str
+    position: int
+
+    @property
+    def shard(self) -> int:
+        return int(self.base.rpartition("@")[2])
+
+
+@asynccontextmanager
+async def means(cluster: DrillCluster, by: str = "worker") -> AsyncIterator[dict[str, Any]]:
+    disks = (cluster.data / "disks").absolute()
+    archive = {"HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute())}
+    never = {**archive, "HEADRACE_ARCHIVE_INTERVAL": str(NEVER)}
+    workers = (f"worker-{number}" for number in range(1, cluster.shape.workers + 1))
+    cluster.special = {name: {"environment": {**never, "HEADRACE_DATA": str(disks / name)}} for name in workers}
+    for number in range(1, cluster.shape.controllers + 1):
+        cluster.special[f"controller-{number}"] = {"environment": archive}
+    yield {"disks": disks, "by": by}
+
+
+def means_by_spark(cluster: DrillCluster) -> AbstractAsyncContextManager[dict[str, Any]]:
+    try:
+        check_java()
+    except Unavailable as error:
+        raise NotPossible(error.message, hint=error.hint) from error
+    return means(cluster, "spark")
+
+
+async def prepare(stage: DrillStage) -> None:
+    stage.notes |= {"kept_writes": 0, "lost_writes": 0, "named_writes": 0, "next_id": 1, "rebuilt": [], "rebuild_s": []}
+    async with _client(stage) as client:
+        await _asked(client, "/v1/sql", {"sql": SCHEMA})
+
+
+async def lose(stage: DrillStage) -> None:
+    assert stage.load is not None
+    first = stage.notes["next_id"]
+    stage.notes["next_id"] = first + 2 * TAIL
+    worker = await stage.a_worker()
+    async with _client(stage) as client:
+        await stage.load.order("rest")
+        kept = await _write_tail(client, first)
+        archived: Clock = (await _asked(client, "/v1/archive", None))["positions"]
+        tail = await _write_tail(client, first + TAIL)
+        lost = await stage.hosted_by(worker)
+        expected = {each.base: each.position for each in tail if each.shard in lost}
+        await _destroy(stage, worker, lost)
+        began = stage.now
+        told = await _rebuild(stage)
+        stage.notes["rebuild_s"].append(round(stage.now - began, 3))
+        await stage.load.order("resume")
+        _judge_names(stage, told, archived, expected)
+        await stage.until_whole()
+        kept += [each for each in tail if each.shard not in lost]
+        await _judge_rows(stage, client, kept, tail)
+
+
+async def _write_tail(client: httpx.AsyncClient, first: int) -> list[TailWrite]:
+    """TAIL writes, one by one; returns when all domains have heard of all of them."""
+    tail, clock = [], dict[str, int]()
+    for number in range(first, first + TAIL):
+        answer = await _asked(client, "/v1/tables/tail/rows", {"rows": [{"id": number, "mark": number % MARKS}]})
+        ((base, position),) = tokens.decode(answer["token"]).items()
+        tail.append(TailWrite(number, base, position))
+        clock[base] = position
+    keys = [[mark] for mark in range(MARKS)]
+    headers = {"Headrace-Token": str(tokens.encode(clock))}
+    await _asked(client, "/v1/views/TailMarks/lookup", {"keys": keys}, headers)
+    return tail
+
+
+async def _destroy(stage: DrillStage, worker: str, lost: frozenset[int]) -> None:
+    """First the directory and then the process: what the supervisor starts in its place finds nothing."""
+    disk: Path = stage.means["disks"] / worker
+    sight = stage.observer.latest()
+    epoch = 0 if sight is None else sight.epoch
+    pid = stage.cluster.pids()[worker]
+    gone = disk.with_name(f"{worker}-gone")
+    disk.rename(gone)
+    stage.begin(lost)
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(shutil.rmtree, gone)
+    stage.amend(detected=await stage.until_seen(lambda sight: sight.epoch > epoch, DETECTION_SECONDS))
+    deadline = stage.now + WHOLE_SECONDS
+    while True:  # An operator would have the machine back, with a new disk, before anything is given up.
+        status = await stage.cluster.status()
+        if status is not None and not any(
+            "workers are away" in words for words in missing(status, stage.cluster.shape)
+        ):
+            return
+        if stage.now > deadline:
+            raise DrillFailed(f'worker "{worker}" did not come back with a new disk')
+        await asyncio.sleep(LOOK_AGAIN)
+
+
+async def _rebuild(stage: DrillStage) -> list[dict[str, Any]]:
+    """By the command that an operator types; again for as long as the leader has not noticed yet."""
+    deadline = stage.now + WHOLE_SECONDS
+    while True:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headrace", "rebuild", "--lost", "--json", "--url", stage.cluster.url),
+            *("--by", stage.means["by"]),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, said = await process.communicate()
+        if process.returncode == 0:
+            told: list[dict[str, Any]] = json.loads(out)
+            return told
+        if stage.now > deadline:
+            raise DrillFailed(f"headrace rebuild fails: {said.decode(errors='replace').strip()}")
+        await asyncio.sleep(LOOK_AGAIN)
+
+
+def _judge_names(stage: DrillStage, told: list[dict[str, Any]], archived: Clock, expected: Clock) -> None:
+    """The writes that the command calls lost are exactly those after the last archiving."""
+    strange = {each["by"] for each in told if each["position"]} - {stage.means["by"]}
+    if strange:
+        stage.broken.append(f"rebuilt by {strange}, and should be by {stage.means['by']}")
+    for each in told:
+        base = each["base"]
+        last = expected.get(base, archived.get(base, 0))
+        if (each["position"], each["known"]) != (archived.get(base, 0), last):
+            stage.broken.append(f"{base}: archived up to {archived.get(base, 0)}, written up to {last}, named: {each}")
+    unnamed = expected.keys() - {each["base"] for each in told}
+    if unnamed:
+        stage.broken.append(f"nothing is said of {', '.join(sorted(unnamed))}")
+    stage.notes["rebuilt"].append(told)
+    stage.notes["named_writes"] += sum(each["lost"] for each in told)
+
+
+async def _judge_rows(
+    stage: DrillStage, client: httpx.AsyncClient, kept: list[TailWrite], tail: list[TailWrite]
+) -> None:
+    """What was archived, or written to shards that were not lost, is there; the rest of the tail is not."""
+    wanted = {each.id for each in kept}
+    asked = sorted(wanted | {each.id for each in tail})
+    there = {row["id"] for row in await _looked_up(client, "TailOf", asked)}
+    if there != wanted:
+        stage.broken.append(f"of the tail {sorted(there)} are there, and should be {sorted(wanted)}")
+    counted = sum(row["n"] for row in await _looked_up(client, "TailMarks", range(MARKS)))
+    stage.notes["kept_writes"] += len(wanted)
+    if counted != stage.notes["kept_writes"]:
+        stage.broken.append(f"{counted} rows are counted by their marks, and {stage.notes['kept_writes']} should be")
+    stage.notes["lost_writes"] += len(set(asked) - there)
+
+
+async def _looked_up(client: httpx.AsyncClient, view: str, keys: Iterable[int]) -> list[dict[str, Any]]:
+    answer = await _asked(client, f"/v1/views/{view}/lookup", {"keys": [[key] for key in keys]})
+    return [row for rows in answer["results"] for row in rows]
+
+
+async def _asked(client: httpx.AsyncClient, path: str, body: Any, headers: dict[str, str] | None = None) -> Any:
+    answer = await client.post(path, json=body, headers=headers)
+    if not answer.is_success:
+        raise DrillFailed(f"{path}: {answer.text[:300]}")
+    return answer.json()
+
+
+def _client(stage: DrillStage) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=stage.cluster.url, timeout=ASK_SECONDS)

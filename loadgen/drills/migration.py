@@ -1,0 +1,124 @@
+"""The leader is killed in the middle of a change: afterwards there is the old graph or the new one, and no mixture."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+
+from loadgen.drills.cluster import DrillFailed
+from loadgen.drills.faults import kill_leader
+from loadgen.drills.stage import DrillStage
+
+ROWS = 20_000
+"""Enough that a full view of them is built for some tenths of a second."""
+ROWS_AT_ONCE = 2_000
+KINDS = 50
+STARTED_SECONDS = 20.0
+AFTER_SECONDS = 60.0
+LOOK_AGAIN = 0.005
+
+DELAY_MAX = 0.9
+"""The leader is killed after at most this share of the time that the migration takes when nobody is killed."""
+
+TABLE = "CREATE TABLE bulk (id BIGINT NOT NULL PRIMARY KEY, kind BIGINT NOT NULL, amount BIGINT NOT NULL)"
+
+
+async def load_bulk(stage: DrillStage) -> None:
+    """Rows for the view that is to be built. Raises DrillFailed."""
+    async with _client(stage) as client:
+        await _sql(client, TABLE)
+        for first in range(0, ROWS, ROWS_AT_ONCE):
+            rows = [{"id": i, "kind": i % KINDS, "amount": i} for i in range(first, first + ROWS_AT_ONCE)]
+            answer = await client.post("/v1/tables/bulk/rows", json={"rows": rows})
+            if not answer.is_success:
+                raise DrillFailed(f"rows for the migration were refused: {answer.text[:300]}")
+        began = stage.now
+        location = await _begin(client, _sql_of(0))
+        while (await client.get(location)).json()["state"] in ("queued", "running"):
+            await asyncio.sleep(LOOK_AGAIN)
+        stage.notes |= {"migration_s": round(stage.now - began, 3), "migrations": 1, "after": []}
+
+
+async def kill_leader_mid_migration(stage: DrillStage) -> None:
+    number = stage.notes["migrations"]
+    stage.notes["migrations"] = number + 1
+    name = _name(number)
+    async with _client(stage) as client:
+        location = await _begin(client, _sql_of(number))
+        await _until_running(stage, client, location)
+        await asyncio.sleep(stage.random.uniform(0.0, DELAY_MAX) * stage.notes["migration_s"])
+        await kill_leader(stage)
+        await stage.until_whole()
+        there = await _exists(client, name)
+        stage.notes["after"].append("new graph" if there else "old graph")
+        if not there:
+            await _again(stage, client, _sql_of(number))
+        await _check(stage, client, name, number)
+
+
+def _name(number: int) -> str:
+    return f"Built{number}"
+
+
+def _sql_of(number: int) -> str:
+    """Its own filter, so that no view of an earlier round can be reused and there is something to build."""
+    return (
+        f"CREATE EXT VIEW {_name(number)} AS SELECT kind, COUNT(*) AS n, SUM(amount) AS total FROM bulk "
+        f"WHERE id >= {number} GROUP BY kind ORDER BY kind"
+    )
+
+
+async def _begin(client: httpx.AsyncClient, sql: str) -> str:
+    """Where the migration tells of itself."""
+    answer = await client.post("/v1/migrations", json={"sql": sql})
+    if answer.status_code != 202:
+        raise DrillFailed(f"the migration was refused: {answer.text[:300]}")
+    return answer.headers["location"]
+
+
+async def _until_running(stage: DrillStage, client: httpx.AsyncClient, location: str) -> None:
+    deadline = stage.now + STARTED_SECONDS
+    while stage.now < deadline:
+        answer = await client.get(location)
+        if answer.is_success and answer.json()["state"] != "queued":
+            return
+        await asyncio.sleep(LOOK_AGAIN)
+    raise DrillFailed(f"the migration did not begin within {STARTED_SECONDS:g} s")
+
+
+async def _again(stage: DrillStage, client: httpx.AsyncClient, sql: str) -> None:
+    """What was taken back can be done anew. A view that has come to be meanwhile is as good."""
+    answer = await client.post("/v1/sql", json={"sql": sql}, timeout=AFTER_SECONDS)
+    if not answer.is_success and answer.json()["error"]["code"] != "already_exists":
+        stage.broken.append(f"the migration cannot be done after it was taken back: {answer.text[:300]}")
+
+
+async def _check(stage: DrillStage, client: httpx.AsyncClient, name: str, number: int) -> None:
+    expected = [
+        [kind, len(ids), sum(ids)]
+        for kind in range(KINDS)
+        if (ids := [i for i in range(number, ROWS) if i % KINDS == kind])
+    ]
+    answer = await client.get(f"/v1/views/{name}", timeout=AFTER_SECONDS)
+    found = [list(row.values()) for row in answer.json().get("rows", [])] if answer.is_success else answer.text[:300]
+    if found != expected:
+        stage.broken.append(f'view "{name}" is wrong after the leader was killed: {str(found)[:300]}')
+
+
+async def _exists(client: httpx.AsyncClient, name: str) -> bool:
+    views = (await client.get("/v1/views")).json()["views"]
+    return any(view["name"] == name for view in views)
+
+
+async def _sql(client: httpx.AsyncClient, sql: str) -> dict[str, Any]:
+    answer = await client.post("/v1/sql", json={"sql": sql})
+    if not answer.is_success:
+        raise DrillFailed(f"{sql[:60]}…: {answer.text[:300]}")
+    result: dict[str, Any] = answer.json()
+    return result
+
+
+def _client(stage: DrillStage) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=stage.cluster.url, timeout=AFTER_SECONDS)

@@ -1,0 +1,240 @@
+"""The Lobsters workload as the loop wants it: a stream of jobs, a program, and the rows that it expects to be there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from loadgen.pace.loop import Arrival
+from loadgen.peers.store import (
+    Change,
+    DeleteRow,
+    InsertRow,
+    Lookup,
+    PeerSession,
+    Program,
+    UpdateRow,
+    Upsert,
+    parse_queries,
+)
+from loadgen.workloads.counters import HandOptimisedPages
+from loadgen.workloads.pages import NaturalPages, Page
+from loadgen.workloads.visits import Visit, Visits
+from lobsters import program, words
+from lobsters.data import Data
+
+# What the application tells its cache when it writes: names of entries to delete. Pure.
+#
+# This is the part of a cache-aside that is written by hand, once for each query and each write, and where it goes
+# wrong. Here it is done as well as the pages allow: a write deletes whatever its own page knows to be touched. What
+# it cannot know without asking stays until it expires: the notifications of followers other than the one who is
+# answered, the names of a renamed user on other pages, the hotness of a story that another was merged into.
+
+STORY_BY_ID = ("listed_stories:", "stories_by_id:", "story_by_id")
+
+
+def touched(change: Change) -> Iterator[str]:
+    """Names of cache entries (``cached.entries_of``)."""
+    match change:
+        case InsertRow(table=table, rows=rows):
+            for row in rows:
+                yield from _row(table, {**row, **change.about})
+        case Upsert(table=table, rows=rows):
+            for row in rows:
+                yield from _row(table, dict(row))
+        case UpdateRow(table=table, key=key):
+            yield from _row(table, {**change.about, **key})
+        case DeleteRow(table=table, key=key):
+            yield from _row(table, dict(key))
+
+
+def _row(table: str, row: dict[str, object]) -> Iterator[str]:
+    user, story = row.get("user_id"), row.get("story_id")
+    match table:
+        case "votes":
+            yield f"story_votes_of_user:{user}:{story}"
+            yield f"comment_votes_of_user:{user}:{row.get('comment_id')}"
+            yield f"comment_votes_on_story:{user}:{story}"
+        case "stories":
+            yield from _story(int(str(row["id"])))
+            yield from ("frontpage_ids:", "recent_ids:", f"stories_by_url:{row.get('url')}")
+            yield f"favourite_tag:{user}"
+        case "comments":
+            comment = int(str(row["id"]))
+            yield f"comments_by_id::{comment}"
+            yield f"comment_by_short_id:{words.comment_short_id(comment)}"
+            yield f"story_comments:{story}"
+            yield f"comment_points_of_story:{story}"
+            yield "newest_comment_ids:"
+            yield f"notifications_of_user:{row.get('answered')}"
+        case "taggings":
+            yield from (f"taggings_of_stories::{story}", f"tag_hotness_of_story:{story}")
+        case "read_ribbons":
+            yield from (f"read_ribbon:{user}:{story}", f"notifications_of_user:{user}")
+        case "users":
+            number = int(str(row["id"]))
+            yield from (f"user_by_id:{number}", f"stats_of_user:{number}")
+            yield f"user_by_name:{words.username(number)}"
+
+
+def _story(story: int) -> Iterator[str]:
+    for start in STORY_BY_ID:
+        yield f"{start}:{story}"
+    yield f"story_by_short_id:{words.story_short_id(story)}"
+
+
+SITE_RATE = 46 / 60
+"""Pages a second of the real site: a scale of 1."""
+VARIANTS = ("natural", "hand-optimised")
+
+
+def rate_of(scale: float) -> float:
+    """Pages a second at a scale."""
+    return scale * SITE_RATE
+
+
+def natural() -> Program:
+    """Everything derived from the votes themselves."""
+    text = program.page_queries()
+    return Program(
+        "lobsters",
+        "natural",
+        program.schema(),
+        program.natural_views(),
+        parse_queries(text),
+        text,
+        indexes=program.database_indexes("natural"),
+        tables=program.TABLES,
+    )
+
+
+def hand_optimised() -> Program:
+    """The application keeps counters."""
+    columns, changed = program.hand_optimised()
+    queries = {**parse_queries(program.page_queries()), **parse_queries(changed)}
+    queries.pop("replies_to_user")  # no page asks for it
+    text = "\n".join(f"CREATE EXT VIEW {query.name} AS\n{query.sql};\n" for query in queries.values())
+    return Program(
+        "lobsters",
+        "hand-optimised",
+        program.schema() + columns,
+        "",
+        queries,
+        text,
+        indexes=program.database_indexes("hand-optimised"),
+        tables=program.TABLES,
+        fill=program.natural_views() + program.fill_counters(),
+        touched=touched,
+    )
+
+
+@dataclass(slots=True)
+class _Act:
+    page: Page
+    visit: Visit
+
+    async def __call__(self, session: PeerSession) -> None:
+        await self.page(session, self.visit)
+
+
+class LobstersWorkload:
+    name = "lobsters"
+    unit = "pages"
+
+    def __init__(self, *, variant: str = "natural", data_scale: float = 1.0, data_seed: int = 1, seed: int = 1) -> None:
+        self.program = natural() if variant == "natural" else hand_optimised()
+        self._data_seed = data_seed
+        self._scale = data_scale
+        self._data = Data(data_scale, data_seed)
+        pages = NaturalPages if variant == "natural" else HandOptimisedPages
+        self._pages: dict[str, Page] = pages(self.program.queries).by_kind
+        self._visits = Visits(self._data, seed, time.time())
+
+    def begin(self, rate: float) -> float:
+        return rate
+
+    def draw(self, at: float) -> Arrival:
+        visit = self._visits.draw(at)
+        return Arrival(visit.kind, _Act(self._pages[visit.kind], visit))
+
+    def probe(self) -> Lookup:
+        """A look-up that has rows if the data is there: the last story."""
+        return Lookup(self.program.queries["story_by_short_id"], (words.story_short_id(self._data.shape.stories),))
+
+    def rows(self) -> tuple[Iterator[tuple[str, list[dict[str, Any]]]], int]:
+        """All rows by the batch, and how many there are."""
+        data = Data(self._scale, self._data_seed)  # Can be run through once, so another one each time.
+        return data.batches(), sum(data.totals.values())
+
+
+# The notifications view under its heaviest writer: read ribbons, as fast as they come, in batches.
+#
+# Every Story page moves a ribbon, and the view of unread replies sees each: in the published runs that was what
+# bounded the whole site (about 4,300 updates a second). Here are nothing but those updates, beside a reader of
+# notifications now and then, so that the view has keys to keep::
+#
+#     95 % a batch of ribbons (one statement)      5 % notifications of as many users (one look-up each)
+
+WRITES_PERCENT = 95
+USERS_READ = 20
+"""Notifications asked for at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    change: Upsert
+
+    async def __call__(self, session: PeerSession) -> None:
+        await session.write([self.change])
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    lookups: list[Lookup]
+
+    async def __call__(self, session: PeerSession) -> None:
+        await session.read(self.lookups)
+
+
+class RibbonsWorkload:
+    """Of the Lobsters site: prime it with ``lobsters``."""
+
+    name = "ribbons"
+    unit = "updates"
+
+    def __init__(self, *, data_scale: float = 1.0, data_seed: int = 1, seed: int = 1, batch: int = 100) -> None:
+        self.program = natural()
+        self._data = Data(data_scale, data_seed)
+        self._scale, self._data_seed, self._batch = data_scale, data_seed, batch
+        self._visits = Visits(self._data, seed, 0.0)
+        self._random = Random(seed)
+        self._gathered = 0.0
+
+    def begin(self, rate: float) -> float:
+        self._gathered = self._batch / rate
+        return rate / self._batch * 100 / WRITES_PERCENT
+
+    def draw(self, at: float) -> Arrival:
+        if self._random.randrange(100) >= WRITES_PERCENT:
+            query = self.program.queries["notifications_of_user"]
+            return Arrival(
+                "notifications", _Ask([Lookup(query, (self._visits.draw(at).user,)) for _ in range(USERS_READ)]), 0
+            )
+        now = words.sql_time(self._data.until + 1 + int(at))
+        pairs = {((visit := self._visits.draw(at)).user, visit.story) for _ in range(self._batch)}
+        rows = [
+            {"user_id": user, "story_id": story, "is_following": 1, "created_at": now, "updated_at": now}
+            for user, story in pairs
+        ]
+        change = Upsert("read_ribbons", rows, ("user_id", "story_id"), ("updated_at",))
+        return Arrival("ribbons", _Move(change), len(rows), self._gathered)
+
+    def probe(self) -> Lookup:
+        return Lookup(self.program.queries["story_by_short_id"], (words.story_short_id(self._data.shape.stories),))
+
+    def rows(self) -> tuple[Iterator[tuple[str, list[dict[str, Any]]]], int]:
+        data = Data(self._scale, self._data_seed)
+        return data.batches(), sum(data.totals.values())
