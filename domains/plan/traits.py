@@ -24,6 +24,17 @@ from domains.language.description import describe
 from domains.language.expressions import Field
 from domains.language.rewriting import fields_of
 from domains.language.types import Kind
+from domains.plan.estimates import (
+    Estimated,
+    Statistics,
+    after_cut,
+    after_filter,
+    after_grouping,
+    after_join,
+    after_project,
+    after_union,
+    of_table,
+)
 from domains.plan.graph import (
     Aggregate,
     AggregateCall,
@@ -135,6 +146,10 @@ class Traits(ABC):
         """Of each parent the columns that these of the output depend on, and those that decide which rows it has."""
 
     @abstractmethod
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        """Its rows, as far as can be told from those of its parents."""
+
+    @abstractmethod
     def text(self, names: Sequence[Sequence[str]]) -> str:
         """One line for people, in symbols; ``names`` are the columns' of each parent."""
 
@@ -167,10 +182,13 @@ class _Base(_RowByRow):
     for_join = ForJoin.ANSWERS
 
     def __init__(self, operator: Base) -> None:
-        self._table = operator.table
+        self._table, self._columns = operator.table, operator.columns
 
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
         return []
+
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return of_table(statistics.get(self._table), self._columns)
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
         return self._table
@@ -182,6 +200,9 @@ class _Filter(_RowByRow):
 
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
         return [wanted | fields_of(self._predicate)]
+
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return after_filter(given[0], self._predicate)
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
         return f"σ {describe(self._predicate, names[0])}"
@@ -201,6 +222,9 @@ class _Project(_RowByRow):
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
         return [set[int]().union(*map(fields_of, self._expressions))]
 
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return after_project(given[0], self._expressions)
+
     def text(self, names: Sequence[Sequence[str]]) -> str:
         return f"π {', '.join(describe(e, names[0]) for e in self._expressions)}"
 
@@ -208,6 +232,9 @@ class _Project(_RowByRow):
 class _Union(_RowByRow):
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
         return [wanted for _ in widths]
+
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return after_union(given)
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
         return "∪"
@@ -217,6 +244,9 @@ class _End(_RowByRow):
     """Links and readers: rows leave the domain whole."""
 
     row_for_row = True
+
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return given[0]
 
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
         return [set(range(width)) for width in widths]
@@ -279,6 +309,9 @@ class _Join(Traits):
         left, right = ({c for c in both if c < width}, {c - width for c in both if c >= width})
         return [left | set(self._on[LEFT]), right | set(self._on[RIGHT])]
 
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return after_join(given[LEFT], given[RIGHT], self._on, outer=self.matching.outer)
+
     def text(self, names: Sequence[Sequence[str]]) -> str:
         left, right = names
         on = [f"{left[a]} = {right[b]}" for a, b in zip(*self._on, strict=True)]
@@ -324,6 +357,9 @@ class _Aggregate(Traits):
         ordered = {term.column for call in self._calls for term in call.order}
         return [{*self._group, *(call.argument for call in self._calls if call.argument is not None), *ordered}]
 
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return after_grouping(given[0], self._group, len(self._calls))
+
     def text(self, names: Sequence[Sequence[str]]) -> str:
         functions = ", ".join(_call_text(call, names[0]) for call in self._calls)
         group = ", ".join(names[0][column] for column in self._group) or "()"
@@ -359,6 +395,9 @@ class _TopK(Traits):
 
     def reads(self, wanted: set[int], widths: Sequence[int]) -> list[set[int]]:
         return [set(range(widths[0]))]  # Rows are ranked whole.
+
+    def estimate(self, given: Sequence[Estimated], statistics: Statistics) -> Estimated:
+        return after_cut(given[0], self._topk.group, self._topk.limit)
 
     def text(self, names: Sequence[Sequence[str]]) -> str:
         topk = self._topk

@@ -14,38 +14,80 @@ In a deployment of several shards it also says how nodes stand in them, where th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from domains.plan.estimates import Estimated, Statistics
 from domains.plan.graph import Columns, Node, NodeIndex
 from domains.plan.graph import Materialization as Kept
 from domains.plan.traits import is_base, is_egress, is_ingress, is_reader, traits_of
 from migrations.flow.dataflow import Dataflow
+from migrations.joint_graph.graph import JointGraph
 
 
-def explain(flow: Dataflow, root: NodeIndex) -> str:
-    """The tree below ``root``. A node that is reached a second time is only named."""
-    lines: list[str] = []
-    _write(flow, root, "", "", set(), lines)
-    return "\n".join(lines)
+def explain(flow: Dataflow, root: NodeIndex, statistics: Statistics | None = None) -> str:
+    """The tree below ``root``. A node that is reached a second time is only named.
+
+    With statistics of the tables each line ends in the number of rows that they let expect.
+    """
+
+    def named(node: Node) -> str:
+        return f"[{node.index}] {operator_text(flow, node)}"
+
+    def kept(node: Node) -> str:
+        standing = sharding_text(flow, node.index)
+        return state_text(node) + (f"  {standing}" if standing else "")
+
+    return "\n".join(_lines(root, flow.node, named, kept, statistics))
 
 
-def _write(flow: Dataflow, index: NodeIndex, first: str, rest: str, seen: set[NodeIndex], lines: list[str]) -> None:
-    node = flow.node(index)
-    if index in seen:
-        lines.append(f"{first}[{index}] {operator_text(flow, node)} (as above)")
-        return
-    seen.add(index)
-    standing = sharding_text(flow, index)
-    line = f"{first}[{index}] {operator_text(flow, node)}{state_text(node)}"
-    lines.append(line + (f"  {standing}" if standing else ""))
-    for number, parent in enumerate(node.parents):
-        last = number == len(node.parents) - 1
-        _write(flow, parent, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), seen, lines)
+def explain_query(graph: JointGraph, root: NodeIndex, statistics: Statistics) -> str:
+    """The tree of a query that is evaluated once, and keeps nothing."""
+
+    def named(node: Node) -> str:
+        return traits_of(node.operator).text([names_of(graph.node(parent)) for parent in node.parents])
+
+    return "\n".join(_lines(root, graph.node, named, lambda _: "", statistics))
+
+
+def _lines(
+    root: NodeIndex,
+    node_of: Callable[[NodeIndex], Node],
+    named: Callable[[Node], str],
+    kept: Callable[[Node], str],
+    statistics: Statistics | None,
+) -> Iterator[str]:
+    known: dict[NodeIndex, Estimated] = {}
+    seen: set[NodeIndex] = set()
+
+    def estimated(index: NodeIndex, by: Statistics) -> Estimated:
+        if index not in known:
+            node = node_of(index)
+            parents = [estimated(parent, by) for parent in node.parents]
+            known[index] = traits_of(node.operator).estimate(parents, by)
+        return known[index]
+
+    def write(index: NodeIndex, first: str, rest: str) -> Iterator[str]:
+        node = node_of(index)
+        if index in seen:
+            yield f"{first}{named(node)} (as above)"
+            return
+        seen.add(index)
+        rows = "" if statistics is None else f"  ~{max(1, round(estimated(index, statistics).rows)):,} rows"
+        yield f"{first}{named(node)}{kept(node)}{rows}"
+        for number, parent in enumerate(node.parents):
+            last = number == len(node.parents) - 1
+            yield from write(parent, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+    return write(root, "", "")
+
+
+def names_of(node: Node) -> list[str]:
+    return [column.name for column in node.columns]
 
 
 def operator_text(flow: Dataflow, node: Node) -> str:
     """One operator in symbols, with the names of its parents' columns."""
-    names = [[column.name for column in flow.node(parent).columns] for parent in node.parents]
+    names = [names_of(flow.node(parent)) for parent in node.parents]
     text = traits_of(node.operator).text(names)
     is_link = is_ingress(node.operator) or is_egress(node.operator)
     return f"{text}, domain {node.domain}" if is_link else text
@@ -53,7 +95,7 @@ def operator_text(flow: Dataflow, node: Node) -> str:
 
 def state_text(node: Node) -> str:
     """What the node keeps, by which columns, and why it is full."""
-    names = [column.name for column in node.columns]
+    names = names_of(node)
     by = ", ".join(_columns_text(columns, names) for columns in node.indexes)
     if is_reader(node.operator) and node.operator.seek:
         by += f", sought by {_columns_text(node.operator.seek, names)}"

@@ -163,7 +163,7 @@ def _enter_second_stage(
     block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], *, scalar: bool
 ) -> None:
     first = block.stage
-    arranged = first.arrange()
+    arranged = first.arrange(block.context.statistics)
     if first.empty_row() is not None:
         raise Unsupported("aggregates over an aggregate without GROUP BY that has a parameter below it")
     distinct = list(dict.fromkeys(summaries.values()))

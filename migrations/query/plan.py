@@ -6,12 +6,13 @@ come from and are merged, projections are merged and vanish where they change no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.types import BOOL, Column, TableSchema
+from domains.plan.estimates import Estimated, Statistics
 from domains.plan.graph import (
     Aggregate,
     AggregateCall,
@@ -30,7 +31,7 @@ from domains.plan.graph import (
     TopK,
     Union,
 )
-from domains.plan.traits import ForJoin, traits_of
+from domains.plan.traits import COMPUTED, ForJoin, is_base, traits_of
 from migrations.joint_graph.graph import JointGraph
 from migrations.query.expressions.terms import conjunction, equality, moved, over, positions
 
@@ -251,6 +252,29 @@ def emit(plan: RelationalPlan, graph: JointGraph) -> NodeIndex:
         return known
 
     return visit(plan)
+
+
+def estimated(plan: RelationalPlan, statistics: Statistics) -> Estimated:
+    """How many rows the plan has, and values each of its columns."""
+    return traits_of(plan.operator).estimate([estimated(parent, statistics) for parent in plan.parents], statistics)
+
+
+def parts(plan: RelationalPlan) -> Iterator[RelationalPlan]:
+    """The plan and all that it is made of, from the top down."""
+    yield plan
+    for parent in plan.parents:
+        yield from parts(parent)
+
+
+def stored_columns(plan: RelationalPlan, columns: Columns) -> tuple[str, Columns] | None:
+    """The base table whose rows the plan has, and where these columns are stored in it; None of any other plan."""
+    while len(plan.parents) == 1 and traits_of(plan.operator).groups_by is None:
+        columns = traits_of(plan.operator).origins(columns, [plan.parents[0].width])[0]
+        if COMPUTED in columns:
+            return None
+        plan = plan.parents[0]
+    operator = plan.operator
+    return (operator.table, tuple(operator.columns[at] for at in columns)) if is_base(operator) else None
 
 
 # Columns that nobody reads are dropped where rows are kept: below a join, above a join.

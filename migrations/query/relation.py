@@ -14,6 +14,7 @@ from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.rewriting import FoldBudget
 from domains.language.types import BIGINT, BOOL, Column, Row, SqlType, TableSchema
+from domains.plan.estimates import Statistics
 from domains.plan.graph import OrderTerm, ParameterKind, TopK
 from migrations.catalog import Catalog
 from migrations.parse.reading import exp, position, text_of
@@ -100,6 +101,8 @@ class QueryContext:
     """What would write ``*`` and NATURAL out in the text: see :func:`~migrations.query.view.frozen`."""
 
     constants: FoldBudget = field(default_factory=FoldBudget)
+    statistics: Statistics | None = None
+    """Of the tables, for the order of joins. None in a view: see ``joins.py``."""
 
     def inside(self, outer: Scope | None) -> QueryContext:
         """The context of a subquery."""

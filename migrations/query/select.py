@@ -170,7 +170,7 @@ def _aliased(block: SelectBlock, node: exp.Expr, *, is_whole: bool) -> Expressio
 def _finished(block: SelectBlock) -> Relation:
     """The last stage arranged, with all expressions over its plan's row; then DISTINCT."""
     stage = block.stage
-    arranged = stage.arrange()
+    arranged = stage.arrange(block.context.statistics)
     nothing = stage.empty_row()
     empty = None if nothing is None else tuple(value_of(output.expression, nothing) for output in block.outputs)
     plan, places = extended(

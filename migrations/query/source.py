@@ -101,7 +101,7 @@ class FromClause:
             return of_table(found)
         views = self._context.views
         if found.name not in views:
-            context = QueryContext(self._context.catalog, views=views)
+            context = QueryContext(self._context.catalog, views=views, statistics=self._context.statistics)
             view = self._plan(found.relation, context)
             views[found.name] = named_columns(view, found.columns, found.name)
         return marked(views[found.name], (position(node.this),))

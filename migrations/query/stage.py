@@ -14,6 +14,7 @@ from domains.language.expressions import Expression, Field
 from domains.language.functions import call
 from domains.language.functions.comparands import are_alike
 from domains.language.types import Value
+from domains.plan.estimates import Statistics
 from domains.plan.graph import ParameterKind
 from migrations.query.expressions.terms import is_satisfied, null_rejected, positions
 from migrations.query.joins import (
@@ -93,7 +94,7 @@ class SelectStage:
                 self.conditions.append(call("eq", same.expression, one.expression))
         self.carried = kept
 
-    def arrange(self) -> Arranged:
+    def arrange(self, statistics: Statistics | None = None) -> Arranged:
         """The plan of this stage.
 
         :raises Unsupported: a parameter on the missing side of an outer join.
@@ -103,7 +104,7 @@ class SelectStage:
         own = [null_rejected(c.expression) for c in self.carried if c.is_condition]
         source = simplified(Inner((self.source,), tuple(self.conditions)), frozenset[int]().union(*own))
         self._refuse_nullable(source)
-        return arrange(source)
+        return arrange(source, statistics=statistics)
 
     def empty_row(self) -> EmptyRow | None:
         """This stage's row where there is no row, if there is one then.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
 from domains.language.types import Column
+from domains.plan.estimates import Statistics
 from domains.plan.graph import NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
 from domains.plan.traits import is_base
 from migrations.catalog import Catalog
@@ -191,15 +192,17 @@ def plan_view(
     *,
     columns: Sequence[str] = (),
     meaning: Relation | None = None,
+    statistics: Statistics | None = None,
 ) -> PlannedView:
     """Plan a view's SELECT and add its nodes to ``graph``; nothing is added if it fails.
 
-    ``meaning`` is what the SELECT comes to in this catalog, where the caller knows it already.
+    ``meaning`` is what the SELECT comes to in this catalog, where the caller knows it already; ``statistics`` decide
+    the order of joins of what is no view of a recipe.
 
     :raises SqlError: the text is wrong. :raises Unsupported: right SQL that is not done.
     """
     try:
-        meant = plan_query(relation, QueryContext(catalog)) if meaning is None else meaning
+        meant = plan_query(relation, QueryContext(catalog, statistics=statistics)) if meaning is None else meaning
         return _finished(named_columns(meant, columns, name), relation, graph, name)
     except RecursionError:
         raise LimitExceeded("the query nests too deep", hint="split it into several views") from None
