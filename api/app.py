@@ -17,7 +17,7 @@ from fastapi.responses import FileResponse, HTMLResponse
 from api.doors.asgi import AsgiDoor
 from api.endpoints import Endpoints
 from api.gate import Gate
-from api.limits import MAX_BODY_BYTES
+from api.limits import Admission, Limits
 from api.metrics import Metrics, RequestMetrics
 from api.routes import ROUTERS
 from api.schemas import ErrorAnswer
@@ -34,12 +34,14 @@ Every error is `{"error": {"code", "message", "hint"}}`."""
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorAnswer}, "5XX": {"model": ErrorAnswer}}
 
 
-def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES, slow: float = 0.0) -> AsgiDoor:
+def create_app(deployment: Deployment, *, admission: Admission | None = None, slow: float = 0.0) -> AsgiDoor:
     """The ASGI application for a deployment that is open. Closing it stays with the caller.
 
-    Requests that take ``slow`` seconds or longer are logged; 0: none."""
+    ``admission`` has the limits, those of the settings' defaults if not given. Requests that take ``slow`` seconds or
+    longer are logged; 0: none."""
     requests = RequestMetrics(slow)
-    endpoints = Endpoints(deployment, requests, max_body)
+    admission = admission or Admission(Limits())
+    endpoints = Endpoints(deployment, requests, admission)
     fastapi = FastAPI(
         title="Headrace",
         version=VERSION,
@@ -51,10 +53,10 @@ def create_app(deployment: Deployment, *, max_body: int = MAX_BODY_BYTES, slow: 
     )
     fastapi.state.deployment = deployment
     fastapi.state.endpoints = endpoints
-    fastapi.state.metrics = Metrics(deployment, requests)
+    fastapi.state.metrics = Metrics(deployment, requests, admission)
     for router in (*ROUTERS, pages):
         fastapi.include_router(router)
-    fastapi.add_middleware(Gate, requests=requests, max_body=max_body)
+    fastapi.add_middleware(Gate, requests=requests, admission=admission)
     answer_errors(fastapi)
     return AsgiDoor(fastapi, endpoints)
 

@@ -23,7 +23,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.gate import Gate
-from api.limits import MAX_BODY_BYTES
+from api.limits import MAX_BODY_BYTES, Admission, Limits
 from api.metrics import RequestMetrics
 from api.routes.migrations import migration_answer
 from api.statuses import answer_errors
@@ -121,7 +121,7 @@ def create_control_app(candidate: Candidate) -> FastAPI:
     async def cancel_rebuild(id: str) -> dict[str, Any]:
         return _rebuilding((await candidate.leading()).rebuild_operations.cancel(id))
 
-    app.add_middleware(Gate, requests=RequestMetrics(), max_body=MAX_BODY_BYTES)
+    app.add_middleware(Gate, requests=RequestMetrics(), admission=Admission(Limits()))
     answer_errors(app)
     return app
 

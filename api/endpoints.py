@@ -16,11 +16,13 @@ from typing import Any
 from headrace_client import tokens
 
 from api.encoding import parse, serialize, sql_value
+from api.limits import Admission
 from api.lookups.lookups import LookupCalls, Typed, parse_keys, parse_query
 from api.metrics import RequestMetrics, RouteTimes
 from api.schemas import DeleteRequest, RowsBody, SqlRequest, UpdateRequest, checked
 from api.statuses import describe
 from controller.deployment import Deployment, StatementResult, WriteResult
+from domains.errors import Overloaded
 from domains.plan.packets import Clock
 
 Answer = tuple[int, bytes, bytes]
@@ -43,6 +45,7 @@ class EndpointCall:
     times: RouteTimes
     writes: bool
     """A browser's request is checked first, see ``check_browser``."""
+    admission: Admission
 
     def begin(self, name: str, query: bytes, body: bytes, token: Clock | None) -> Answer | Coroutine[Any, Any, Answer]:
         """An answer that is there at once, or what awaits it. An exception becomes an answer, too."""
@@ -50,6 +53,7 @@ class EndpointCall:
         try:
             found = self.work(name, query, body, token)
             if not isinstance(found, tuple):
+                self._wait_for(found)
                 return self._awaited(found, started, name or body[:500].decode("utf-8", "replace"))
             answer = (200, *found)
         except Exception as error:
@@ -57,11 +61,20 @@ class EndpointCall:
         self.times.add(answer[0], perf_counter() - started)
         return answer
 
+    def _wait_for(self, coming: Coroutine[Any, Any, Typed]) -> None:
+        try:
+            self.admission.wait()
+        except Overloaded:
+            coming.close()
+            raise
+
     async def _awaited(self, coming: Awaitable[Typed], started: float, about: str) -> Answer:
         try:
             answer = (200, *await coming)
         except Exception as error:
             answer = (*describe(error, self.route), b"")
+        finally:
+            self.admission.waiting -= 1
         self.times.add(answer[0], perf_counter() - started, about)
         return answer
 
@@ -69,8 +82,9 @@ class EndpointCall:
 class Endpoints:
     """Those of one deployment."""
 
-    def __init__(self, deployment: Deployment, requests: RequestMetrics, max_body: int) -> None:
-        self.max_body = max_body
+    def __init__(self, deployment: Deployment, requests: RequestMetrics, admission: Admission) -> None:
+        self.admission = admission
+        self.max_body = admission.limits.max_body_size
         self._deployment = deployment
         self._lookups = LookupCalls(deployment)
         reads: dict[str, Work] = {
@@ -85,7 +99,7 @@ class Endpoints:
             "DELETE /v1/tables/{table}/rows": self._delete,
         }
         self._calls = {
-            _PLACEHOLDER.sub(NAME, route): EndpointCall(work, route, requests.route(route), route in writes)
+            _PLACEHOLDER.sub(NAME, route): EndpointCall(work, route, requests.route(route), route in writes, admission)
             for route, work in {**reads, **writes}.items()
         }
 

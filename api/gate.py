@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.limits import body_too_large
+from api.limits import Admission, body_too_large
 from api.metrics import RequestMetrics
 from api.statuses import describe
 
@@ -20,10 +20,10 @@ HUNG_UP = 499
 class Gate:
     """Sits inside Starlette's own error middleware, which would otherwise print traces and raise them again."""
 
-    def __init__(self, app: ASGIApp, *, requests: RequestMetrics, max_body: int) -> None:
+    def __init__(self, app: ASGIApp, *, requests: RequestMetrics, admission: Admission) -> None:
         self._app = app
         self._requests = requests
-        self._max_body = max_body
+        self._max_body = admission.limits.max_body_size
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

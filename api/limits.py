@@ -1,17 +1,204 @@
-"""Limits on what one request may bring. Each has a name, which the error that it raises says."""
+"""Limits of what clients may bring and hold, and the one count that both ways in keep of it.
+
+Each limit is a setting of the same name. The error that it raises says that name, its value and what to do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from domains.errors import BadRequest, LimitExceeded
+from domains.errors import (
+    BadRequest,
+    HeadersTooLarge,
+    HeadraceError,
+    LimitExceeded,
+    Overloaded,
+    RequestTooSlow,
+    TooManyRequests,
+    UrlTooLong,
+)
 
 MAX_BODY_BYTES = 32_000_000
 """Not more, because a body stands in memory several times (bytes, parsed, coerced) while its one step runs; not less,
 so that a bulk load may send tens of thousands of rows at once."""
 
+HEADER_OVERHEAD = 32
+"""Bytes that a header counts beside its text, as in HTTP/2 (RFC 9113, 6.5.2): an empty one takes memory, too."""
+
 Receive = Callable[[], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one process that answers HTTP."""
+
+    max_body_size: int = MAX_BODY_BYTES
+    max_header_size: int = 64_000
+    max_pipelined: int = 100
+    max_in_flight: int = 128_000_000
+    """Four of the greatest bodies. What fits into one read of a socket is never refused for it."""
+    max_answer_size: int = 64_000_000
+    max_connections: int = 10_000
+    max_connections_per_address: int = 2_000
+    """A proxy in front has one address for all of its users."""
+    max_waiting: int = 2_000
+    request_timeout: float = 60.0
+    """The greatest body, at 5 Mbit/s."""
+    idle_timeout: float = 75.0
+    """Longer than clients and proxies keep an idle connection (5 to 60 s), so that it is they who close it: a server
+    that closes first may do so while a request is on its way."""
+
+    @classmethod
+    def of(cls, settings: object) -> Limits:
+        """Those among the settings."""
+        return cls(**{name: getattr(settings, name) for name in cls.__slots__})
+
+
+class Unread(Protocol):
+    """A connection whose client does not read its answers."""
+
+    def give_up(self) -> None: ...
+
+
+class Admission:
+    """What is under way in a process: counted where it comes and goes, and refused past its limit."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.connections = 0
+        self.waiting = 0
+        """Requests that are not answered at once: writes, misses, statements."""
+        self.received = 0
+        """Bytes of requests that are not answered yet."""
+        self.unsent = 0
+        """Bytes of answers that their clients have not read, past what a socket buffers."""
+        self.refused: dict[str, int] = {}
+        """How often, by the limit's name."""
+        self._addresses: dict[str, int] = {}
+        self._unread: dict[Unread, int] = {}
+        """By the time since when it is so."""
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "connections": self.connections,
+            "waiting": self.waiting,
+            "received_bytes": self.received,
+            "unsent_bytes": self.unsent,
+            "refused": dict(self.refused),
+        }
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    def enter(self, address: str) -> HeadraceError | None:
+        """A connection comes; the error where it is one too many. It leaves in either case."""
+        limits = self.limits
+        self.connections += 1
+        self._addresses[address] = self._addresses.get(address, 0) + 1
+        if self.connections > limits.max_connections:
+            self.count("max_connections")
+            return Overloaded(
+                f'more than "max_connections", {limits.max_connections}, are open',
+                hint="try again later, or start the server with a greater max_connections",
+            )
+        if self._addresses[address] > limits.max_connections_per_address:
+            self.count("max_connections_per_address")
+            return TooManyRequests(
+                f'more than "max_connections_per_address", {limits.max_connections_per_address}, come from {address}',
+                hint="use connections again, or start the server with a greater max_connections_per_address",
+            )
+        return None
+
+    def leave(self, address: str) -> None:
+        self.connections -= 1
+        left = self._addresses[address] - 1
+        if left:
+            self._addresses[address] = left
+        else:
+            del self._addresses[address]
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def receive(self, size: int) -> HeadraceError | None:
+        """Bytes of a request have come; the error where it is too much by now. They are released in either case."""
+        self.received += size
+        if self.received <= self.limits.max_in_flight:
+            return None
+        self.count("max_in_flight")
+        return Overloaded(
+            f'unanswered requests have more than "max_in_flight", {self.limits.max_in_flight} bytes',
+            hint="try again later, send smaller bodies, or start the server with a greater max_in_flight",
+        )
+
+    def release(self, size: int) -> None:
+        self.received -= size
+
+    def wait(self) -> None:
+        """A request is to wait for its answer, until ``waiting`` is counted down. Raises Overloaded; then it is not."""
+        if self.waiting >= self.limits.max_waiting:
+            self.count("max_waiting")
+            raise Overloaded(
+                f'"max_waiting", {self.limits.max_waiting} requests, are waiting already; nothing was done',
+                hint="send fewer at once, try again later, or start the server with a greater max_waiting",
+            )
+        self.waiting += 1
+
+    def headers_too_large(self, url: int) -> HeadraceError:
+        """``url``: bytes of the first line's URL."""
+        limit = self.limits.max_header_size
+        self.count("max_header_size")
+        if url > limit:
+            return UrlTooLong(
+                f'the request\'s URL exceeds "max_header_size", {limit} bytes',
+                hint="send long keys in a body: POST /v1/views/{view}/lookup",
+            )
+        return HeadersTooLarge(
+            f'the request\'s headers exceed "max_header_size", {limit} bytes, where each counts {HEADER_OVERHEAD} more',
+            hint="send fewer or shorter headers, or start the server with a greater max_header_size",
+        )
+
+    def too_many_pipelined(self) -> HeadraceError:
+        self.count("max_pipelined")
+        return TooManyRequests(
+            f'more than "max_pipelined", {self.limits.max_pipelined} requests, wait on this connection',
+            hint="read answers before sending more, or start the server with a greater max_pipelined",
+        )
+
+    def too_slow(self) -> HeadraceError:
+        self.count("request_timeout")
+        return RequestTooSlow(
+            f'the request was not there whole within "request_timeout", {self.limits.request_timeout:g} s',
+            hint="send it faster or in parts, or start the server with a greater request_timeout",
+        )
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def check_answer(self, size: int) -> None:
+        """Raises LimitExceeded. Called while an answer is made, with its size so far."""
+        if size > self.limits.max_answer_size:
+            self.count("max_answer_size")
+            raise LimitExceeded(
+                f'the answer exceeds "max_answer_size", {self.limits.max_answer_size} bytes',
+                hint="ask for fewer rows or columns (LIMIT), or start the server with a greater max_answer_size",
+            )
+
+    def leave_unread(self, connection: Unread, size: int) -> None:
+        """Its answers of this size wait for their client; who has waited longest is given up where it is too much."""
+        self.unsent += size - self._unread.pop(connection, 0)
+        self._unread[connection] = size
+        while self.unsent > self.limits.max_in_flight and len(self._unread) > 1:
+            self.count("max_in_flight")
+            oldest = next(iter(self._unread))
+            self.has_read(oldest)
+            oldest.give_up()
+
+    def has_read(self, connection: Unread) -> None:
+        self.unsent -= self._unread.pop(connection, 0)
+
+    def count(self, limit: str) -> None:
+        """Something was refused."""
+        self.refused[limit] = self.refused.get(limit, 0) + 1
 
 
 def body_too_large(limit: int) -> LimitExceeded:
@@ -33,15 +220,18 @@ async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit:
             raise body_too_large(limit)
         return body
     pieces, size = [body], len(body)
-    while message.get("more_body"):
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise BadRequest("the connection closed before the request's body was complete")
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-        if size > limit:
-            raise body_too_large(limit)
-    return b"".join(pieces)
+    try:
+        while message.get("more_body"):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise BadRequest("the connection closed before the request's body was complete")
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > limit:
+                raise body_too_large(limit)
+        return b"".join(pieces)
+    finally:
+        pieces.clear()  # An error's trace has this frame, and may be part of a cycle that is collected later.
 
 
 def check_browser(headers: Sequence[tuple[bytes, bytes]]) -> None:

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.limits import Admission
 from controller.deployment import Deployment
 from controller.status import one_line
 
@@ -74,8 +75,9 @@ class RequestMetrics:
 class Metrics(Collector):
     """A registry of its own, so that several deployments in one process (tests, embedded) do not meet."""
 
-    def __init__(self, deployment: Deployment, requests: RequestMetrics) -> None:
+    def __init__(self, deployment: Deployment, requests: RequestMetrics, admission: Admission) -> None:
         self._deployment = deployment
+        self._admission = admission
         self._requests = requests
         self._shown: dict[str, Any] = {}
         self._registry = CollectorRegistry()
@@ -83,8 +85,12 @@ class Metrics(Collector):
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
+    async def status(self) -> dict[str, Any]:
+        """The deployment's, and what is under way in this process."""
+        return {**await self._deployment.status(), "http": self._admission.status()}
+
     async def text(self) -> bytes:
-        self._shown = await self._deployment.status()
+        self._shown = await self.status()
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
@@ -105,7 +111,14 @@ class Metrics(Collector):
         shown = self._shown
         for name, number in shown.get("counters", {}).items():
             yield CounterMetricFamily(_name(name), f"The deployment's counter {name}", value=number)
-        rest = {key: value for key, value in shown.items() if key != "counters" and key not in NAMED}
+        rest = {key: value for key, value in shown.items() if key not in ("counters", "http") and key not in NAMED}
+        http = dict(shown.get("http", {}))
+        refused = CounterMetricFamily("headrace_http_refused", "Refused by the limit's name", labels=("limit",))
+        for limit, count in http.pop("refused", {}).items():
+            refused.add_metric((limit,), count)
+        yield refused
+        for name, number in http.items():
+            yield GaugeMetricFamily(_name(f"http_{name}"), f"{name} under way, in /v1/status", value=number)
         for name, number in _numbers(rest):
             yield GaugeMetricFamily(_name(name), f"{name} of /v1/status", value=number)
         for name, label in NAMED.items():

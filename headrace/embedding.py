@@ -21,6 +21,7 @@ import httpx
 from headrace_client.connection import Connection
 
 from api.app import create_app
+from api.limits import Admission, Limits
 from controller.deployment import Deployment
 from headrace import errors
 from headrace import settings as settings_module
@@ -76,7 +77,7 @@ class Embedded(Connection):
     def __init__(
         self, thread: LoopThread, deployment: Deployment, settings: Settings, read_your_writes: bool, raw: bool
     ) -> None:
-        transport = LoopTransport(thread, create_app(deployment, max_body=settings.max_body_size))
+        transport = LoopTransport(thread, create_app(deployment, admission=Admission(Limits.of(settings))))
         super().__init__(URL, read_your_writes=read_your_writes, raw=raw, transport=transport)
         self._thread: LoopThread | None = thread
         self._deployment = deployment

@@ -20,7 +20,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from api.limits import MAX_BODY_BYTES
+from api.limits import Limits
 from domains.plan.sharding import SHARDS_MAX
 from domains.store.storage import DISK_RESERVE
 from headrace.errors import HeadraceError
@@ -32,6 +32,7 @@ from zookeeper.authority import SESSION_TIMEOUT
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import check_name
 
+_LIMITS = Limits()
 DEFAULT_FILE = Path("headrace.toml")
 
 Size = Annotated[int, BeforeValidator(parse_size)]
@@ -104,7 +105,43 @@ class Settings(BaseSettings):
         default=5.0, gt=0, le=3600, description="seconds that a read waits for its answer"
     )
     max_body_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
-        default=MAX_BODY_BYTES, description="greatest request body in bytes"
+        default=_LIMITS.max_body_size, description="greatest request body in bytes"
+    )
+    max_header_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=_LIMITS.max_header_size, description="greatest head of a request in bytes, each header counting 32 more"
+    )
+    max_pipelined: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_pipelined, ge=1, description="requests that wait behind one another on a connection"
+    )
+    max_in_flight: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=_LIMITS.max_in_flight,
+        description="bytes of requests that are not answered, and as many of answers that are not read",
+    )
+    max_answer_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=_LIMITS.max_answer_size, description="greatest answer in bytes"
+    )
+    max_connections: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_connections, ge=1, description="connections that are open at once"
+    )
+    max_connections_per_address: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_connections_per_address,
+        ge=1,
+        description="connections that are open at once from one address",
+    )
+    max_waiting: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_waiting, ge=1, description="requests that wait for their answers at once"
+    )
+    request_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
+        default=_LIMITS.request_timeout,
+        gt=0,
+        le=3600,
+        description="seconds within which a request is to be there whole",
+    )
+    idle_timeout: Annotated[float, Flag("serve", "up", "api", value="SECONDS")] = Field(
+        default=_LIMITS.idle_timeout,
+        gt=0,
+        le=3600,
+        description="seconds after which a connection without a request is closed",
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("serve", "up", *PARTS, value="LEVEL")] = (
         Field(default="info", description="what is logged: debug, info, warning, error")

@@ -55,6 +55,7 @@ DOORS = {
     "pydantic_settings": ("headrace/settings.py",),
     "uvicorn": (
         "headrace/serving/server.py",
+        "api/doors/http_protocol.py",
         "api/doors/wire_http.py",
         "loadgen/bench/",
     ),

@@ -28,6 +28,7 @@ class AsgiDoor:
     def __init__(self, app: ASGIApp, endpoints: Endpoints) -> None:
         self.app = app
         self.endpoints = endpoints
+        self.admission = endpoints.admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from api.limits import Admission
 from api.statuses import STATUSES
 from controller.embedded.opening import Opening
 from domains.errors import Unavailable
@@ -18,8 +19,9 @@ METRICS = "/metrics"
 class OpeningDoor:
     """Answers 503 with progress, but for what asks whether the process lives."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, admission: Admission) -> None:
         self.opening = opening
+        self.admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

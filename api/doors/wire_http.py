@@ -14,16 +14,7 @@ answers byte for byte, but for the order of what uvicorn adds.
 Answers leave in the order of the requests: while uvicorn has a request under way, all bytes go to uvicorn, and while an
 answer of the short way is awaited, the bytes that arrive wait.
 
-``HttpProtocol`` is the long way: uvicorn's protocol with four rules of our own.
-
-* Bytes that are no HTTP get an error of the usual shape **in their turn**, after the answers to the requests before.
-  uvicorn would write its 400 at once, and a client that sent a write and something unreadable behind it would take
-  that for the write's answer.
-* An offer of another protocol (``upgrade: h2c``, which Java's client makes with each request) is ignored, as RFC 9110
-  (7.8) allows. The parser would accept it and take the body for the other protocol.
-* A connection on which nothing arrives is closed after the keep-alive time, before its first request and within one
-  too. uvicorn's timer runs between requests only, and half a request would hold a file descriptor for ever.
-* A client that closes its half of the connection behind a request (``nc -N``) is answered, even if that takes a while.
+The long way is ``HttpProtocol`` (``http_protocol.py``). The limits of ``api/limits.py`` hold on both.
 """
 
 from __future__ import annotations
@@ -35,18 +26,17 @@ from typing import Any, NamedTuple
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from api.doors.http_protocol import HEAD_END, HttpProtocol
 from api.endpoints import Answer, Endpoints
-from api.statuses import STATUSES, error_body
-from domains.errors import BadRequest
+from domains.errors import HeadraceError
 
-_UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
-UNREADABLE = BadRequest("the bytes are not an HTTP request", hint="see /docs for all calls")
+REQUEST_LINE_END = b" HTTP/1.1\r\n"
+"""Of each request once. JSON has it nowhere."""
 HEADS = 4096
 """Blocks of headers that are remembered, and request lines: a client has one for each length of a body. About 2 MB."""
 HEAD_MAX = 2048
-"""Bytes of a block that is remembered. Longer ones come of browsers, with cookies."""
+"""Bytes of a block that is remembered, and of a request line. Longer ones come of browsers, with cookies."""
 
 _REQUEST_LINE = re.compile(
     rb"(GET|POST|PATCH|DELETE) (/v1/[^\x00-\x20\x7f-\xff%?#]*)(?:\?([^\x00-\x20\x7f-\xff#]*))? HTTP/1\.1"
@@ -105,139 +95,12 @@ class _Headers:
         return [value for each, value in self.found if each == name]
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, with these rules."""
-
-    cycle: RequestResponseCycle | None  # type: ignore[assignment]
-    """The newest request with its answer; None before the first."""
-
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        self._inside = False
-        """The parser is within a request."""
-        self._unreadable = False
-        """The bytes are not HTTP, and nothing after them will be; the error is sent after all earlier answers."""
-        self._refused = False
-        """The error was sent. The client should close the connection; what it sends meanwhile is dropped."""
-        self._ended = False
-        """The client has said all that it will."""
-        self._added: tuple[list[tuple[bytes, bytes]], bytes] = ([], b"")
-        """The headers that uvicorn adds to each answer, as it has them and as bytes; it has new ones each second."""
-
-    # --- offers ---------------------------------------------------------------------------------------------------
-
-    def data_received(self, data: bytes) -> None:
-        if self._unreadable:
-            return
-        self.app = self.config.loaded_app  # Another one, once the deployment is open.
-        super().data_received(data if self._inside else _without_offers(data))
-        self._expect_more()
-
-    # --- the unreadable -------------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        self._inside = True
-        super().on_message_begin()
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._inside = False
-
-    def send_400_response(self, msg: str) -> None:
-        """Of uvicorn, when its parser gives up; from then on, it only repeats that."""
-        self._unreadable = True
-        cycle = self.cycle
-        if cycle is not None and self._inside and cycle.scope is self.scope:  # Its body is what cannot be read.
-            if self.pipeline:
-                self.pipeline.popleft()  # It has not begun; others have.
-            elif cycle.response_started:
-                self.transport.close()
-            else:
-                cycle.disconnected = True
-                self._refuse()
-        elif cycle is None or cycle.response_complete:
-            self._refuse()
-
-    def on_response_complete(self) -> None:
-        is_last = not self.pipeline
-        super().on_response_complete()
-        if self._unreadable and is_last and not self.transport.is_closing():
-            self._refuse()
-        elif self._inside:
-            self._expect_more()
-
-    def _refuse(self) -> None:
-        if self.transport.is_closing():  # uvloop refuses to write to it, and there is no client left to answer.
-            return
-        body = error_body(UNREADABLE.code, UNREADABLE.message, UNREADABLE.hint)
-        self._write_json(STATUSES[BadRequest], body, is_last=True)
-        self._refused = True
-        if self._ended:
-            self.transport.close()
-        else:  # Closed for reading, too, while more arrives, it would be reset, and the answer lost on its way.
-            self.transport.write_eof()
-            self._expect_more()
-
-    def _write_json(self, status: int, body: bytes, types: bytes = b"", *, is_last: bool) -> None:
-        """A whole answer of our own, with the headers of uvicorn's."""
-        headers = self.server_state.default_headers
-        if headers is not self._added[0]:
-            self._added = (headers, b"".join([b"%b: %b\r\n" % header for header in headers]))
-        closing = b"connection: close\r\n" if is_last else b""
-        if types:
-            closing += b"headrace-types: %b\r\n" % types
-        head = b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
-        self.transport.write(head % (STATUS_LINE[status], self._added[1], len(body), closing) + body)
-
-    # --- the silent -----------------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: object) -> None:
-        super().connection_made(transport)  # type: ignore[arg-type]
-        self._expect_more()
-
-    def _expect_more(self) -> None:
-        """Within the keep-alive time. uvicorn ends the timer when something arrives."""
-        if self.timeout_keep_alive_task is None and not self.transport.is_closing():
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Closes the connection, unless an answer is still to leave, whose request was there whole."""
-        self.timeout_keep_alive_task = None
-        if not self._refused and (self.pipeline or self._answers()):
-            self._expect_more()
-        else:
-            super().timeout_keep_alive_handler()
-
-    def shutdown(self) -> None:
-        if self._refused:
-            self.transport.close()
-        else:
-            super().shutdown()
-
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """What the client has asked for still leaves, where that was there whole. Whether there is such."""
-        self._ended = True
-        if self._unreadable:
-            return not self._refused
-        if self.cycle is None or not self._answers():
-            return False
-        self.cycle.keep_alive = False
-        return True
-
-    def _answers(self) -> bool:
-        """Whether an answer is to leave to the newest request, which is there whole."""
-        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
-
-
-def _without_offers(data: bytes) -> bytes:
-    """What begins a request, as if no other protocol had been offered in its head.
-
-    Only of the first request in it: who offers one waits for the answer.
-    """
-    head, end, rest = data.partition(b"\r\n\r\n")
-    return _UPGRADE.sub(b"", head) + end + rest if end and b"upgrade" in head.lower() else data
+def _before(data: bytes, requests: int) -> bytes:
+    """As many requests, and nothing of the next one but what stands before its line's end."""
+    at = -1
+    for _ in range(requests + 1):
+        at = data.find(REQUEST_LINE_END, at + 1)
+    return data[:at]
 
 
 class WireHttp(HttpProtocol):
@@ -248,6 +111,12 @@ class WireHttp(HttpProtocol):
         self._awaited = False
         """An answer of ours is; ``_held`` has arrived meanwhile."""
         self._held = b""
+        self._behind = 0
+        """Requests among these."""
+        self._overrun: HeadraceError | None = None
+        """What came after these passed a limit, and so does what still comes."""
+        self._charged = 0
+        """Bytes that are counted as received: those held, and of the request whose answer is awaited."""
         self._closing = False
         """The answer under way is the last one."""
         self._used = False
@@ -256,12 +125,12 @@ class WireHttp(HttpProtocol):
     # --- what arrives ---------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        if self._unreadable or self._overrun is not None:
+            return
         endpoints: Endpoints | None = getattr(self.config.loaded_app, "endpoints", None)
         while data:
-            if self._awaited:
-                self._held += data
-                if len(self._held) > HIGH_WATER_LIMIT:
-                    self.flow.pause_reading()
+            if self._awaited or (self.flow.write_paused and not self._is_under_way()):
+                self._hold(data)
                 return
             rest = None if endpoints is None else self._answered(data, endpoints)
             if rest is None:
@@ -269,14 +138,53 @@ class WireHttp(HttpProtocol):
                 return
             data = b"" if self._closing else rest
 
+    def _is_under_way(self) -> bool:
+        """A request that took the long way."""
+        return self._inside or (self.cycle is not None and not self.cycle.response_complete)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what arrives while an answer is awaited, or is not read. Nothing more is read of the socket then."""
+        error = self._charge(len(data))
+        if self._awaited:
+            limit = self._admission.limits.max_pipelined
+            room = limit - self._behind
+            self._behind += data.count(REQUEST_LINE_END)
+            if self._behind > limit:
+                error = self._admission.too_many_pipelined()
+                data = _before(data, room)
+        self._held += data
+        self._overrun = error
+        if len(self._held) > HIGH_WATER_LIMIT or self.flow.write_paused:
+            self.flow.pause_reading()
+
+    def _go_on(self) -> None:
+        """With what was held. What is one too many is refused after the answers to the others."""
+        held, self._held, self._behind = self._held, b"", 0
+        self._discharge()
+        error, self._overrun = self._overrun, None
+        if not self._closing:
+            self.flow.resume_reading()
+            self.data_received(held)
+            if error is not None:
+                self._overrun = error
+            if self._overrun is not None and not self._held and not self._awaited:
+                self._refuse_for(self._overrun)
+
+    def _charge(self, size: int) -> HeadraceError | None:
+        self._charged += size
+        return self._admission.receive(size)
+
+    def _discharge(self) -> None:
+        self._admission.release(self._charged)
+        self._charged = 0
+
     def _answered(self, data: bytes, endpoints: Endpoints) -> bytes | None:
         """Answer the first request, or begin to, and give what follows it; None where it takes the long way."""
-        under_way = self._inside or (self.cycle is not None and not self.cycle.response_complete)
-        if under_way or self.flow.write_paused or self.transport.is_closing():
+        if self._is_under_way() or self.transport.is_closing():
             return None
         line_end = data.find(b"\r\n")
-        head_end = data.find(b"\r\n\r\n", line_end)
-        target = target_of(data[:line_end]) if head_end > line_end > 0 else None
+        head_end = data.find(HEAD_END, line_end)
+        target = target_of(data[:line_end]) if 0 < line_end < head_end and line_end <= HEAD_MAX else None
         head = None if target is None else head_of(data[line_end + 2 : head_end])
         if target is None or head is None:
             return None
@@ -291,6 +199,7 @@ class WireHttp(HttpProtocol):
             self._answer(*begun)
         else:
             self._awaited = True
+            self._charge(head.length)  # It is here already: what follows it is refused.
             task = self.loop.create_task(self._finish(begun))
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
@@ -302,11 +211,8 @@ class WireHttp(HttpProtocol):
         if self.transport.is_closing():
             return
         self._answer(*answer)
-        held, self._held = self._held, b""
-        if held and not self._closing:
-            self.flow.resume_reading()
-            self.data_received(held)
-        if self._ended and not self._awaited and not self.eof_received():
+        self._go_on()
+        if self._ended and not self._awaited and not self._held and not self.eof_received():
             self.transport.close()
 
     # --- what leaves ----------------------------------------------------------------------------------------------
@@ -334,7 +240,17 @@ class WireHttp(HttpProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         self._ended = True
-        return self._awaited or super().eof_received()
+        return self._awaited or bool(self._held) or super().eof_received()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._held and not self._awaited:
+            self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._discharge()
+        self._held = b""
 
     def shutdown(self) -> None:
         if self._awaited:

@@ -32,9 +32,9 @@ async def alive() -> Response:
 
 
 @router.get("/v1/status", response_model=dict[str, Any])
-async def status(deployment: Serving) -> Response:
-    """Version, health, memory, counters, uptime."""
-    return answer({"version": VERSION, **await deployment.status()})
+async def status(measured: Measuring) -> Response:
+    """Version, health, memory, counters, uptime, and what is under way."""
+    return answer({"version": VERSION, **await measured.status()})
 
 
 @router.get("/v1/schema", response_model=SchemaAnswer)

@@ -14,6 +14,7 @@ import uvicorn
 from api.app import create_app
 from api.doors.opening import OpeningDoor
 from api.doors.wire_http import WireHttp
+from api.limits import Admission, Limits
 from controller.deployment import Deployment
 from controller.embedded.opening import Opening
 from domains.errors import Cancelled
@@ -23,10 +24,6 @@ from headrace.serving.opening import open_deployment
 from headrace.settings import Settings
 from worker.service.allocator import expect_long_lives, give_back_early
 from worker.service.stopping import end_at_once, stop_signals
-
-KEEP_ALIVE_SECONDS = 75
-"""Longer than clients and proxies keep an idle connection (5 to 60 s), so that it is they who close it: a server that
-closes first may do so while a request is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ def config(app: object, settings: Settings) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         log_config=None,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=settings.idle_timeout,  # type: ignore[arg-type]  # As a timer takes it.
         timeout_graceful_shutdown=int(settings.read_timeout) + GRACE_SECONDS,
     )
 
@@ -125,7 +122,8 @@ async def answer(
 
     Raises what keeps it from being opened. A stop before that gives the start up, which is no error.
     """
-    http = config(OpeningDoor(opening), settings)
+    admission = Admission(Limits.of(settings))
+    http = config(OpeningDoor(opening, admission), settings)
     tasks: list[asyncio.Task[Deployment]] = []
 
     async def open_behind(running: Running) -> Deployment:
@@ -135,7 +133,7 @@ async def answer(
             running.stop()
             raise
         if not opening.given_up:
-            http.loaded_app = create_app(deployment, max_body=settings.max_body_size, slow=settings.slow_request)
+            http.loaded_app = create_app(deployment, admission=admission, slow=settings.slow_request)
             expect_long_lives()
             started(running)
         return deployment

@@ -74,7 +74,7 @@ async def _serve(kind: str, stories: int, directory: Path) -> None:
         await load(deployment, "votes", ((0, number) for number in range(1, stories + 1)))
         for start in range(1, stories + 1, 1_000):
             await deployment.pages(VIEW, [[n] for n in range(start, min(start + 1_000, stories + 1))])
-        app = create_app(deployment, max_body=settings.max_body_size)
+        app = create_app(deployment)
     else:
         app = ConstantPage() if kind == "constant" else Dictionary(stories)
 

@@ -10,6 +10,7 @@ import pytest
 from fake_deployment import FakeDeployment
 
 from api.app import create_app
+from api.limits import Admission, Limits
 from controller.deployment import Deployment
 from controller.embedded.local import LocalDeployment
 from tests.kit.cluster_deployment import open_cluster
@@ -64,6 +65,6 @@ def fake(deployment: Deployment) -> FakeDeployment:
 
 @pytest.fixture
 async def http(deployment: Deployment) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(deployment, max_body=200_000))
+    transport = httpx.ASGITransport(create_app(deployment, admission=Admission(Limits(max_body_size=200_000))))
     async with httpx.AsyncClient(transport=transport, base_url="http://headrace") as client:
         yield client

@@ -13,6 +13,7 @@ from fake_deployment import FakeDeployment
 
 from api.app import create_app
 from api.doors.wire_http import WireHttp
+from api.limits import Admission, Limits
 from headrace.serving.server import config as server_config
 from headrace.settings import Settings
 
@@ -66,10 +67,12 @@ async def one_answer(reader: asyncio.StreamReader) -> bytes:
 
 
 @asynccontextmanager
-async def served(protocol: type[asyncio.Protocol] = WireHttp, **settings: Any) -> AsyncIterator[Site]:
+async def served(
+    protocol: type[asyncio.Protocol] = WireHttp, limits: Limits | None = None, **settings: Any
+) -> AsyncIterator[Site]:
     deployment = FakeDeployment()
     await deployment.execute(SCHEMA)
-    app, ways = create_app(deployment, max_body=20_000), []
+    app, ways = create_app(deployment, admission=Admission(limits or Limits(max_body_size=20_000))), []
     real = app._route
 
     async def counted(scope: Any, receive: Any, send: Any) -> None:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from api.gate import HUNG_UP, UNMATCHED, Gate
+from api.limits import Admission, Limits
 from api.metrics import RequestMetrics
 from api.statuses import STATUSES, describe
 from controller.deployment import Deployment
@@ -251,7 +252,7 @@ async def test_a_client_that_hangs_up_is_no_fault_of_ours(caplog: pytest.LogCapt
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await Request(scope, receive).body()
 
-    await Gate(app, requests=requests, max_body=100)(scope, receive, send)
+    await Gate(app, requests=requests, admission=Admission(Limits(max_body_size=100)))(scope, receive, send)
     assert requests.route(UNMATCHED).statuses == {HUNG_UP: 1}
     assert not caplog.records
 

@@ -12,6 +12,7 @@ from api.app import create_app
 from api.doors import asgi
 from api.doors.asgi import AsgiDoor
 from api.endpoints import Endpoints
+from api.limits import Admission, Limits
 from api.metrics import RequestMetrics
 from controller.deployment import Deployment
 
@@ -22,7 +23,7 @@ def door(error: Exception) -> AsgiDoor:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise error
 
-    return AsgiDoor(app, Endpoints(None, RequestMetrics(), 1000))  # type: ignore[arg-type]
+    return AsgiDoor(app, Endpoints(None, RequestMetrics(), Admission(Limits())))  # type: ignore[arg-type]
 
 
 def receiving(*messages: str) -> Any:

@@ -17,7 +17,11 @@
     ├── BadRequest                 400  the request's shape is wrong (keys, tokens, JSON)
     ├── ReadTimeout                504  the answer or the token's position was not reached in time
     ├── LimitExceeded              413  a named limit was passed
+    │   ├── UrlTooLong             414  of a request's first line
+    │   ├── HeadersTooLarge        431  of a request's headers
+    │   └── RequestTooSlow         408  the request was not there whole in time
     ├── Overloaded                 503  too many requests wait already; nothing was done
+    │   └── TooManyRequests        429  the same of one client: its connections, or requests of one connection
     ├── Cancelled                  409  the migration was cancelled
     ├── StorageFailure             503  the disk refused (full, corrupt, locked by another process)
     ├── ConnectionFailed            -  of a client: the server cannot be reached, or the connection broke
@@ -134,10 +138,26 @@ class LimitExceeded(HeadraceError):
     code = "limit_exceeded"
 
 
+class UrlTooLong(LimitExceeded):
+    code = "url_too_long"
+
+
+class HeadersTooLarge(LimitExceeded):
+    code = "headers_too_large"
+
+
+class RequestTooSlow(LimitExceeded):
+    code = "request_too_slow"
+
+
 class Overloaded(HeadraceError):
     """Not Unavailable: who meets it is to wait, and not to ask at once elsewhere or again."""
 
     code = "overloaded"
+
+
+class TooManyRequests(Overloaded):
+    code = "too_many_requests"
 
 
 class Cancelled(HeadraceError):
@@ -254,6 +274,7 @@ BY_CODE: dict[str, type[HeadraceError]] = {
         *(HeadraceError, SqlError, SqlSyntaxError, UnknownName, Unsupported, TypeViolation),
         *(ConstraintViolation, RowsRefused, OutOfOrder, AlreadyExists, StillInUse, NotFound, BadRequest),
         *(ReadTimeout, LimitExceeded, Overloaded, Cancelled, StorageFailure, Unavailable, OutcomeUnknown),
+        *(UrlTooLong, HeadersTooLarge, RequestTooSlow, TooManyRequests),
         *(NotServed, NoLeader, LeaderLost, ConnectionFailed, ServerFault),
         *(ArchiveError, ArchiveAhead, ArchiveFenced, ArchiveGap, ArchiveUnreachable, ArchiveUnusable),
         *(ManifestDamaged, NotArchivedYet, OtherTable, SegmentCorrupt, SegmentMissing, SegmentTruncated),
@@ -282,8 +303,12 @@ _BY_STATUS: dict[int, type[HeadraceError]] = {
     400: BadRequest,
     404: NotFound,
     409: StillInUse,
+    408: RequestTooSlow,
     413: LimitExceeded,
+    414: UrlTooLong,
     422: Unsupported,
+    429: TooManyRequests,
+    431: HeadersTooLarge,
     503: Unavailable,
     504: ReadTimeout,
 }
