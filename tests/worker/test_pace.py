@@ -29,9 +29,10 @@ from worker.dataflow.pacing import (
 
 @dataclass
 class Feeding:
-    """Rows of which each costs so many seconds."""
+    """Rows of which each costs so many seconds, in slices of which each costs ``by_itself`` too."""
 
     cost: float
+    by_itself: float = 0.0
     time: float = 0.0
     slices: list[int] = field(default_factory=list)
 
@@ -44,7 +45,7 @@ class Feeding:
 
     def _fed(self, command: Sliced) -> Progress:
         self.slices.append(command.limit)
-        self.time += command.limit * self.cost
+        self.time += self.by_itself + command.limit * self.cost
         return Progress(command.limit, False)
 
 
@@ -55,6 +56,13 @@ def test_a_slice_has_as_many_rows_as_its_time_allows() -> None:
     dear.cost = 1.0
     dear.feed(3)
     assert dear.slices[-2:] == [1, 1], "and one row at least, or it would never end"
+
+
+def test_a_slice_that_costs_much_by_itself_has_more_than_one_row() -> None:
+    feeding = Feeding(SLICE_SECONDS / 100, by_itself=1.1 * SLICE_SECONDS)
+    feeding.feed(80)
+    assert 1 in feeding.slices, feeding.slices
+    assert min(feeding.slices[-5:]) > 90, feeding.slices
 
 
 def test_a_slice_grows_by_steps_and_to_the_limit_of_its_command() -> None:
@@ -83,8 +91,8 @@ def test_domains_that_are_fed_side_by_side_do_not_make_each_others_slices_longer
 
 
 def test_slices_rest_once_what_is_small_would_be_through() -> None:
-    feeding = Feeding(SLICE_SECONDS)
-    feeding.pace.rows = 1
+    feeding = Feeding(SLICE_SECONDS / 10)
+    feeding.pace.rows = 10
     rests = []
     for _ in range(30):
         feeding.feed(1)

@@ -1,7 +1,9 @@
 """How many rows a sliced command does at once, so that others wait for a slice no longer than they would notice.
 
 What a row costs is known only when it is done: one of a table that nothing joins yet costs a microsecond, one that a
-thousand others are joined with a few thousand. So slices begin small and grow to what fits into ``SLICE_SECONDS``.
+thousand others are joined with a few thousand. So slices begin small and grow to what fits into ``SLICE_SECONDS``, or
+into twice the time of a slice of one row: a slice costs something by itself, and were that all there is time for, each
+row would pay it.
 What is measured is the processor time of the one thread that does it, so that a busy machine makes no slice smaller.
 
 Where other work keeps the thread busy, a slice may take as long as that did since the one before: a backfill has half
@@ -57,6 +59,8 @@ class SlicePace:
     """Of the next slice, at most."""
     spent: float = 0.0
     """Seconds that all slices so far have taken."""
+    of_one_row: float = 0.0
+    """Seconds that the latest slices of one row have taken on average; zero before there was one."""
 
     def perform(self, command: Sliced, act: Callable[[Sliced], Progress], others: float) -> Progress:
         """One slice: the command with no more rows than its own limit says. ``others`` are the seconds that went to
@@ -66,9 +70,11 @@ class SlicePace:
             progress = act(replace(command, limit=min(command.limit, self.rows)))
         took = self.now() - began
         self.spent += took
+        if progress.rows == 1:
+            self.of_one_row = (3 * (self.of_one_row or took) + took) / 4
         if progress.rows:
-            allowed = min(max(SLICE_SECONDS, others), SLICE_SECONDS_MAX)
-            fits = round(progress.rows * allowed / max(took, 1e-6))
+            allowed = min(max(SLICE_SECONDS, others, 2 * self.of_one_row), SLICE_SECONDS_MAX)
+            fits = int(progress.rows * allowed / max(took, 1e-6) + 0.01)
             self.rows = max(1, min(fits, GROWTH * progress.rows))
         return progress
 
