@@ -285,8 +285,8 @@ class Deployment(Protocol):
     async def graph(self) -> dict[str, Any]:
         """Domains, nodes, edges and links, JSON-ready."""
 
-    def health(self) -> str:
-        """``ok`` while it serves, else what is wrong. Asks nobody."""
+    async def health(self) -> str:
+        """``ok`` while all of it serves, else what is wrong."""
 
     async def status(self) -> dict[str, Any]:
         """Health, memory, counters, uptime, JSON-ready. Counters are under ``"counters"`` as name → number."""

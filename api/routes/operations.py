@@ -18,10 +18,10 @@ HEALTHY = "ok"
 
 @router.get("/healthz", response_model=HealthAnswer)
 async def health(deployment: Serving) -> Response:
-    """200 while the deployment serves, else 503."""
-    state = deployment.health()
+    """200 while all of the deployment serves, else 503."""
+    state = await deployment.health()
     if state != HEALTHY:
-        raise Unavailable(f"this server does not serve: {state}")
+        raise Unavailable(f"not all is served: {state}")
     return answer({"status": state})
 
 

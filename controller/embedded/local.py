@@ -191,12 +191,12 @@ class LocalDeployment(Serving):
     async def graph(self) -> dict[str, Any]:
         return graph_of(self.state.flow, held_by(self.dataflow))
 
-    def health(self) -> str:
+    async def health(self) -> str:
         return self._reopening.text() if self._reopening.since else health_of(self.dataflow)
 
     async def status(self) -> dict[str, Any]:
         shown = status_of(self.dataflow, self.state, time.monotonic() - self.started, *self.counted())
-        shown["health"] = self.health()
+        shown["health"] = await self.health()
         shown["storage_alarms"] += self._reopening.alarms()
         if (building := self.migrator.unbuilt.status()) is not None:
             shown["building"] = building

@@ -208,7 +208,7 @@ class Supervisor:
     async def _answers(self) -> bool:
         try:
             async with httpx.AsyncClient(timeout=self.settings.read_timeout) as client:
-                return (await client.get(f"{self._url}/healthz")).is_success
+                return (await client.get(f"{self._url}/v1/tables")).is_success  # /healthz wants every shard.
         except httpx.HTTPError:
             return False
 

@@ -237,6 +237,8 @@ def refuse_unknown(tree: exp.Expr) -> None:
             raise _unknown_node(node)
         if kind is exp.Join:
             _check_join(node)
+        if kind is exp.Parameter and isinstance(node.parent, (exp.TableAlias, exp.Alias)):
+            raise SqlError(f'the name "@{node.name}"', hint="a name has no @, unless it is in `backticks`")
         if kind is exp.Table and node.args.get("partition") and isinstance(node.parent, (exp.From, exp.Join)):
             raise Unsupported("PARTITION in FROM", hint="leave it out: no table has partitions")
         for name, value in node.args.items():

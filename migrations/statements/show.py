@@ -147,6 +147,48 @@ def _check_set_item(item: exp.Expr) -> None:
         raise Unsupported("SET PASSWORD")
     if isinstance(assignment.this, exp.Parameter):
         raise Unsupported(f"user variables (@{assignment.this.name})", hint="use a parameter: ?")
-    value = text_of(assignment.expression).strip("'\"").upper()
-    if assignment.this.name.lower() == "autocommit" and value in ("0", "OFF", "FALSE"):
+    _check_variable(assignment.this.name.lower(), text_of(assignment.expression).strip("'\"").upper())
+
+
+def _check_variable(name: str, value: str) -> None:
+    """:raises Unsupported: statements would have other answers in a session that has this value."""
+    if name == "autocommit" and value in _OFF:
         raise Unsupported("SET autocommit = 0", hint=_TRANSACTIONS)
+    if name == "sql_mode" and (other := _OTHER_MODES & set(re.findall(r"\w+", value))):
+        raise Unsupported(f"the SQL mode {min(other)}", hint="statements are read as in MySQL's default mode")
+    if name in _FIXED and value != "DEFAULT" and value not in _FIXED[name]:
+        only = " or ".join(each for each in _FIXED[name]) or "its default"
+        raise Unsupported(f"SET {name} = {value}", hint=f"it is {only} here")
+
+
+_OFF = ("0", "OFF", "FALSE")
+_ON = ("1", "ON", "TRUE")
+_MODES = (
+    "ANSI ANSI_QUOTES DB2 HIGH_NOT_PRECEDENCE MAXDB MSSQL NO_AUTO_VALUE_ON_ZERO NO_BACKSLASH_ESCAPES "
+    "NO_UNSIGNED_SUBTRACTION ORACLE PAD_CHAR_TO_FULL_LENGTH PIPES_AS_CONCAT POSTGRESQL TIME_TRUNCATE_FRACTIONAL"
+)
+_OTHER_MODES = frozenset(_MODES.split())
+"""Those in which a text means something else. Not those that are stricter or less strict than we are: we say so."""
+_FIXED: dict[str, tuple[str, ...]] = {
+    "auto_increment_increment": ("1",),
+    "auto_increment_offset": ("1",),
+    "default_week_format": ("0",),
+    "div_precision_increment": ("4",),
+    "explicit_defaults_for_timestamp": _ON,
+    "insert_id": (),
+    "last_insert_id": (),
+    "lc_time_names": ("EN_US",),
+    "sql_auto_is_null": _OFF,
+    "sql_generate_invisible_primary_key": _OFF,
+    "sql_require_primary_key": _OFF,
+    "sql_safe_updates": _OFF,
+    "sql_select_limit": ("18446744073709551615",),
+    "system_versioning_asof": (),
+    "time_zone": ("+00:00", "UTC", "SYSTEM"),
+    "timestamp": ("0",),
+    "transaction_isolation": (),
+    "transaction_read_only": _OFF,
+    "tx_isolation": (),
+    "tx_read_only": _OFF,
+}
+"""Variables that an answer depends on in MySQL, and the values that say how it is here."""

@@ -308,7 +308,7 @@ class FakeDeployment:
     async def graph(self) -> dict[str, Any]:
         return {"domains": [], "nodes": [], "edges": [], "links": []}
 
-    def health(self) -> str:
+    async def health(self) -> str:
         return self.condition
 
     async def status(self) -> dict[str, Any]:

@@ -201,7 +201,7 @@ async def test_without_zookeeper_reads_and_writes_go_on(cluster: InProcess) -> N
         assert json.loads(await cluster.page("ByKind", {"kind": ["a"]}, token=written.clock))["items"] == number + 1
     await eventually(lambda: not cluster.directory.connected)
     assert (await cluster.status())["cluster"]["zookeeper"] == "away"
-    assert cluster.health() == "ok"
+    assert await cluster.health() == "ok"
     # A connection that breaks now is made again without anybody's help.
     for worker in cluster.workers:
         for accepted in list(worker.server.connections):
@@ -236,7 +236,7 @@ async def test_before_the_first_start_everything_says_so() -> None:
     authority = zookeeper.authority()
     await authority.start(create=True)
     deployment = await ClusterDeployment.open(authority, greeting("main", Role.API, "api", 1), lambda _: _NoDoor())
-    assert "not started" in deployment.health()
+    assert "not started" in await deployment.health()
     with pytest.raises(Unavailable, match="not started"):
         await deployment.page("any", {})
     with pytest.raises(Unavailable, match="not started"):
@@ -368,6 +368,12 @@ async def eventually_found(cluster: ClusterDeployment, key: str) -> None:
             await asyncio.sleep(0.01)
 
 
+async def eventually_unwell(cluster: ClusterDeployment, why: str) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while await cluster.health() != why:
+            await asyncio.sleep(0.01)
+
+
 async def healths(cluster: ClusterDeployment) -> dict[str, str]:
     return {each["worker"]: each["health"] for each in (await cluster.status())["workers"]}
 
@@ -395,6 +401,10 @@ async def test_a_lost_worker(cluster: InProcess) -> None:
     async with asyncio.timeout(DEADLINE):
         while await healths(cluster) != {"w0": "silent", "w1": "ok"}:
             await asyncio.sleep(0.002)  # A status waits for a second only, which the other may be held up for, too.
+    own = [str(domain) for domain, given in cluster.leader.decided.placement.items() if given.worker == "w0"]
+    unserved = f"shard{'s' * (len(own) > 1)} {', '.join(own)} not served now"
+    await eventually_unwell(cluster, unserved)
+    assert (await cluster.status())["health"] == unserved
     assert await rows(cluster, "ById", "1")  # the other worker's
 
 

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from headrace_client.calls import archive
 from typer.testing import CliRunner
@@ -57,6 +58,13 @@ def alarms(db: Connection) -> dict[str, str]:
     return closed
 
 
+def healthy(running: Running, db: Connection) -> bool:
+    """Whether its health check and its status say so; both must, or neither."""
+    answer = httpx.get(f"{running.url}/healthz", timeout=60)
+    assert answer.is_success or "not served" in answer.text, answer.text
+    return answer.is_success and bool(db.status()["health"] == "ok")
+
+
 def rows(db: Connection) -> set[int]:
     return {row[0] for row in db.execute("SELECT id FROM t").rows}
 
@@ -97,6 +105,8 @@ def test_damaged_logs_are_named_and_the_shards_are_brought_back(launch: Launch) 
             why = alarms(db)[shard]
             assert "damaged or missing, and acknowledged writes with it; missing are" in why
             assert 'of table "t"' in why
+        until(lambda: not healthy(running, db))
+        until(lambda: "shard 3 is not served" in db.status()["health"])
         assert "not served" in headrace("status", "--url", running.url)
 
         # From the archive, by its number: what was not archived is named.
@@ -115,6 +125,7 @@ def test_damaged_logs_are_named_and_the_shards_are_brought_back(launch: Launch) 
         assert "it is served without" in headrace("status", "--url", running.url)
         assert 'of table "t"' in headrace("acknowledge-loss", "--data", str(running.data))
         until(lambda: not losses(db))
+        until(lambda: healthy(running, db))
         db.execute("INSERT INTO t VALUES (1000, 3), (1001, 3), (1002, 3), (1003, 3)")
         assert {1000, 1001, 1002, 1003} <= rows(db)
     assert running.stop(signal.SIGTERM)[0] == 0

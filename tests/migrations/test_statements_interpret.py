@@ -61,6 +61,18 @@ SIMPLE: list[tuple[str, Statement]] = [
     ("EXPLAIN VIEW votecount", Explain("VoteCount")),
     ("SET NAMES utf8mb4", NoOperation("sessions have no settings")),
     ("SET SESSION sql_mode = 'x', autocommit = 1", NoOperation("sessions have no settings")),
+    *(
+        (f"SET {assigned}", NoOperation("sessions have no settings"))
+        for assigned in (
+            "sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE'",
+            "SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')",
+            "time_zone = '+00:00'",
+            "@@session.time_zone = DEFAULT",
+            "sql_auto_is_null = OFF",
+            "sql_select_limit = 18446744073709551615",
+            "foreign_key_checks = 0, wait_timeout = 28800, net_write_timeout = 600",
+        )
+    ),
     ("USE db", NoOperation("there is one database")),
 ]
 
@@ -94,6 +106,13 @@ WRONG: list[tuple[str, type[HeadraceError], str]] = [
     ("SET @@GLOBAL.max_connections = 5", Unsupported, "SET GLOBAL ("),
     ("SET PERSIST max_connections = 5", Unsupported, "SET PERSIST ("),
     ("SET PASSWORD = 'x'", Unsupported, "SET PASSWORD"),
+    ("SET sql_mode = 'ANSI_QUOTES'", Unsupported, "the SQL mode ANSI_QUOTES (statements are read as in MySQL's"),
+    ("SET SESSION sql_mode = CONCAT(@@sql_mode, ',pipes_as_concat')", Unsupported, "the SQL mode PIPES_AS_CONCAT ("),
+    ("SET wait_timeout = 3, time_zone = '+03:00'", Unsupported, "SET time_zone = +03:00 (it is +00:00 or UTC"),
+    ("SET @@session.sql_select_limit = 1", Unsupported, "SET sql_select_limit = 1 (it is 18446744073709551615 here)"),
+    ("SET insert_id = 77", Unsupported, "SET insert_id = 77 (it is its default here)"),
+    ("SET SQL_SAFE_UPDATES = 1", Unsupported, "SET sql_safe_updates = 1 (it is 0 or OFF or FALSE here)"),
+    ("SET transaction_isolation = 'SERIALIZABLE'", Unsupported, "SET transaction_isolation = SERIALIZABLE ("),
     ("SET @a = 1", Unsupported, "user variables (@a) (use a parameter: ?)"),
     ("GRANT ALL ON t TO u", Unsupported, "the statement GRANT"),
     ("KILL 3", Unsupported, "the statement KILL"),

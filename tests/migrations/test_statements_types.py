@@ -27,7 +27,7 @@ TYPES: list[tuple[str, SqlType]] = [
     ("BOOL", BOOL),
     ("BOOLEAN", BOOL),
     ("FLOAT", SqlType(Kind.DOUBLE, "FLOAT")),
-    ("FLOAT(7,3)", SqlType(Kind.DOUBLE, "FLOAT")),
+    ("FLOAT(24)", SqlType(Kind.DOUBLE, "FLOAT")),
     ("DOUBLE", DOUBLE),
     ("DOUBLE PRECISION", DOUBLE),
     ("DECIMAL", SqlType(Kind.DECIMAL, "DECIMAL(10,0)", length=10)),

@@ -22,7 +22,7 @@ from controller.cluster.serving.archiving import archive_cluster
 from controller.cluster.serving.cluster_hosts import ClusterHosts
 from controller.cluster.serving.connections import Connections, ReaderMaps
 from controller.cluster.serving.directory import Directory
-from controller.cluster.serving.overview import PATIENCE, Overview, with_leaders_view
+from controller.cluster.serving.overview import PATIENCE, Overview, trouble_of, with_leaders_view
 from controller.deployment import ArchivedPositions, MigrationStatus
 from controller.embedded.opening import Opening
 from controller.lookups.view_lookup import ViewLookup
@@ -59,6 +59,8 @@ class LeaderDoor(Protocol):
 WRITE_TIMEOUT = 10.0
 """Seconds for a write to be done or refused. A shard that is recovered is back in less than half of it, and a busy disk
 syncs in less; past it the caller should hear that the outcome is unknown."""
+HEALTH_SECONDS = 1.0
+"""For which the answer to a health check stands: a balancer asks each api process about as often."""
 LEADER_PAUSE = 0.1
 """Seconds between two tries of what may be asked of any leader: an election takes some tens of these."""
 
@@ -84,6 +86,8 @@ class ClusterDeployment(Serving):
         self._overview = overview
         self._leader = leader
         self._started = time.monotonic()
+        self._looked: tuple[asyncio.Future[str], float] | None = None
+        """The last look at how the workers are, and when it began."""
         directory.on_state.append(self._adopted)
         directory.on_moved.append(self._moved)
 
@@ -191,12 +195,23 @@ class ClusterDeployment(Serving):
 
     # --- what there is ------------------------------------------------------------------------------------------
 
-    def health(self) -> str:
+    async def health(self) -> str:
+        """What this process knows, or what the workers have told in the last second: whoever asks often is no load."""
+        if self._looked is None or (self._looked[0].done() and self._loop.time() - self._looked[1] > HEALTH_SECONDS):
+            self._looked = asyncio.ensure_future(self._whole()), self._loop.time()
+        return await asyncio.shield(self._looked[0])
+
+    async def _whole(self) -> str:
+        return self._wrong(await self._overview.status(*self.counted()))
+
+    def _wrong(self, shown: dict[str, Any]) -> str:
         try:
             self.directory.state  # noqa: B018
         except HeadraceError as error:
             return error.message
-        return "ok" if self.directory.damage is None else self.directory.damage.message
+        if self.directory.damage is not None:
+            return self.directory.damage.message
+        return trouble_of(shown)
 
     async def graph(self) -> dict[str, Any]:
         return await self._overview.graph()
@@ -205,11 +220,8 @@ class ClusterDeployment(Serving):
         shown, led = await asyncio.gather(self._overview.status(*self.counted()), self._told_by_leader())
         shown["views"] = self.with_reads(shown.get("views", {}))
         shown["cluster"]["acknowledged"] = dict(sorted(self._hosts.acknowledged.positions.items()))
-        return {
-            "health": self.health(),
-            "uptime": round(time.monotonic() - self._started, 3),
-            **with_leaders_view(shown, led),
-        }
+        shown = with_leaders_view(shown, led)
+        return {"health": self._wrong(shown), "uptime": round(time.monotonic() - self._started, 3), **shown}
 
     async def _told_by_leader(self) -> dict[str, Any]:
         """How it sees the cluster; nothing where it does not answer, and the status says whom it lacks."""

@@ -190,6 +190,22 @@ def with_leaders_view(shown: Document, led: Document) -> Document:
     }
 
 
+def trouble_of(shown: Document) -> str:
+    """What of a status is not served, or not sound; "ok" where that is nothing."""
+    cluster = shown["cluster"]
+    served = {domain["domain"] for domain in shown["domains"] if domain["linked"]}
+    closed = [shard for shard in range(cluster.get("shards", 0)) if shard not in served]
+    found = [cluster["alarm"]] if "alarm" in cluster else []
+    if missing := [str(shard) for shard in closed if str(shard) not in cluster.get("closed", {})]:
+        found.append(f"shard{'' if len(missing) == 1 else 's'} {', '.join(missing)} not served now")
+    found += [
+        f'worker "{worker["worker"]}": {worker["health"]}'
+        for worker in shown["workers"]
+        if worker["domains"] and worker["health"] not in ("ok", "silent")
+    ]
+    return "; ".join(found) or "ok"
+
+
 def _seen(worker: Document) -> Document:
     return {name: worker[name] for name in SEEN if name in worker}
 

@@ -128,8 +128,22 @@ def literal(node: exp.Expr) -> Constant | None:
     if isinstance(node, exp.National):
         return text(str(node.this))
     if isinstance(node, exp.Introducer):
-        return literal(node.expression)
+        return _introduced(node)
     return None
+
+
+def _introduced(node: exp.Introducer) -> Constant | None:
+    """``_latin1'é'`` is the bytes of the client's text, read in that set; ASCII is the same in all of them."""
+    value = literal(node.expression)
+    if value is not None and not (isinstance(value.value, str) and value.value.isascii()):
+        check_character_set(str(node.this).lstrip("_"))
+    return value
+
+
+def check_character_set(name: str) -> None:
+    """:raises Unsupported: a text that is taken there may have other characters than it has here."""
+    if name.lower() not in ("utf8mb4", "utf8mb3", "utf8"):
+        raise Unsupported(f"text in {name}", hint="text is UTF-8: leave the character set out")
 
 
 def _hexadecimal(digits: str) -> Constant:
@@ -153,6 +167,7 @@ def cast_target(target: exp.DataType) -> SqlType:
     if name in _TEXTS:
         return SqlType(Kind.TEXT, f"VARCHAR({sizes[0]})", length=sizes[0]) if sizes else TEXT
     if name == "CHARACTER_SET":
+        check_character_set(target.args["kind"].name)
         return TEXT
     if name in ("DECIMAL", "BIGDECIMAL", "UDECIMAL"):
         scale = sizes[1] if len(sizes) > 1 else 0

@@ -91,15 +91,18 @@ def sql_type(declared: exp.DataType) -> SqlType:
     name = declared.this.name if isinstance(declared.this, exp.DType) else str(declared.this)
     plain = _PLAIN.get(name)
     if plain is not None:
+        if plain.kind is Kind.DOUBLE and len(sizes := _sizes(declared)) > 1:
+            digits = ",".join(map(str, sizes))
+            raise Unsupported(f"the type {name}({digits}), which rounds", hint=f"use {name}, or DECIMAL({digits})")
         return plain
     signed = name.removeprefix("U")
     if signed in _BITS and name != "BIT":
         return integer_type(signed, unsigned=signed != name)
-    sizes = None if name in _INSTEAD else _sizes(declared)
+    sizes = [] if name in _INSTEAD else _sizes(declared)
     if name == "DECIMAL":
-        return decimal_type(*(sizes or ()))
+        return decimal_type(*sizes)
     if name in _SIZED:
-        return _sized(name, sizes or [])
+        return _sized(name, sizes)
     shown = name.removeprefix("U") + " UNSIGNED" if name in ("UDECIMAL", "UDOUBLE") else name
     raise Unsupported(f"the type {shown}", hint=_INSTEAD.get(name))
 
@@ -198,7 +201,7 @@ def column_declaration(definition: exp.ColumnDef) -> ColumnDeclaration:
 
 def _with(declared: ColumnDeclaration, kind: exp.Expr) -> ColumnDeclaration:
     column = declared.column
-    if isinstance(kind, exp.CollateColumnConstraint):
+    if isinstance(kind, (exp.CollateColumnConstraint, exp.CharacterSetColumnConstraint)):
         check_collation(kind.this.name)
     if isinstance(kind, _IGNORED):
         return declared
@@ -217,7 +220,12 @@ def _with(declared: ColumnDeclaration, kind: exp.Expr) -> ColumnDeclaration:
 
 
 def check_collation(name: str) -> None:
-    """:raises Unsupported: texts that differ in case would be equal."""
+    """Of a collation, or a character set.
+
+    :raises Unsupported: texts that differ in case would be equal, or text would be bytes.
+    """
+    if name.lower() == "binary":
+        raise Unsupported("text in the character set binary", hint="declare the column as BINARY, VARBINARY or BLOB")
     if name.lower().endswith("_ci"):
         raise Unsupported(
             f'collation "{name}"', hint="text is compared by code point: leave it out, or keep LOWER(…) in the column"

@@ -108,7 +108,7 @@ def _refuse_properties(create: exp.Expr, what: str) -> None:
             raise Unsupported("CREATE TABLE … LIKE", hint="write the columns out")
         if isinstance(found, exp.MaterializedProperty):
             raise Unsupported("CREATE MATERIALIZED VIEW", hint="every view is kept up to date: CREATE EXT VIEW")
-        if isinstance(found, exp.CollateProperty):
+        if isinstance(found, (exp.CollateProperty, exp.CharacterSetProperty)):
             check_collation(found.this.name)
         if type(found) is exp.Property and found.name.upper() not in _STORAGE_OPTIONS.split():
             raise Unsupported(f"the option {found.name} of CREATE {what}", hint="leave it out")

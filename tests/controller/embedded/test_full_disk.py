@@ -134,7 +134,7 @@ async def test_below_the_reserve_writes_are_refused_and_reads_go_on(disk: SmallD
             await notes.check()  # Stories 5 to 9 are misses the first time.
             disk.make_room()
             await until_written(notes)
-            assert deployment.health() == "ok"
+            assert await deployment.health() == "ok"
         assert not notes.unknown
         for story, ids in hits.items():
             assert (await read(deployment, story))[: len(ids)] == ids
@@ -156,15 +156,15 @@ async def test_a_disk_with_no_room_at_all_is_got_over_without_a_restart(disk: Sm
         with pytest.raises((Unavailable, StorageFailure)):
             await notes.write()
         deadline = time.monotonic() + PATIENCE
-        while "not ok since" not in deployment.health() or "cannot" not in deployment.health():
-            assert time.monotonic() < deadline, deployment.health()  # Nothing can be opened without room.
+        while "not ok since" not in await deployment.health() or "cannot" not in await deployment.health():
+            assert time.monotonic() < deadline, await deployment.health()  # Nothing can be opened without room.
             await asyncio.sleep(0.01)
         for story, ids in hits.items():
             assert (await read(deployment, story))[: len(ids)] == ids, "hits go on"
         disk.make_room()
         await until_written(notes)
         await notes.check()
-        assert deployment.health() == "ok"
+        assert await deployment.health() == "ok"
     finally:
         await deployment.close()
     deployment = await opened(disk, reserve=0)
