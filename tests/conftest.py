@@ -16,6 +16,6 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """What a test has served in this process has set everything apart for good (``worker/service/allocator.py``). It
+    """What a test has served in this process has set everything apart for good (``worker/service/system.py``). It
     goes after all: nanobind, by which DuckDB is bound, reports what is left at the end of a process as leaked."""
     gc.unfreeze()

@@ -26,7 +26,7 @@ from worker.dataflow.thread import DataflowThread
 from worker.rocks.database import RESTORE
 from worker.rocks.opening import check_there
 from worker.rocks.store import RocksStore
-from worker.service.open_files import allow_open_files
+from worker.service.system import allow_open_files
 
 COUNT = "count.json"
 READERS = ("readers", "readers.2")

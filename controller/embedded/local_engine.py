@@ -198,7 +198,7 @@ class LocalEngine:
         await asyncio.to_thread(self.dataflow.end)
 
     def discard(self) -> None:
-        """After ``end``: no hits any more. What it holds is given up by hand (``worker/service/allocator.py``)."""
+        """After ``end``: no hits any more. What it holds is given up by hand (``worker/service/system.py``)."""
         for domain in self.dataflow.domains.values():
             for vertex in domain.vertices.values():
                 vertex.give_up()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.serving.last_words import is_unheard
 from headrace.shadowed import check_packages
-from worker.service.stopping import end_at_once, stop_signals
+from worker.service.system import end_at_once, stop_signals
 
 if TYPE_CHECKING:
     from headrace.cli.commands import app

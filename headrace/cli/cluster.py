@@ -11,7 +11,7 @@ from headrace.errors import BadRequest
 from headrace.serving.last_words import perhaps_unheard
 from headrace.settings import Settings
 from headrace.sizes import format_size, several
-from worker.service.stopping import end_with_parent
+from worker.service.system import end_with_parent
 
 if TYPE_CHECKING:
     from headrace.cluster.supervisor import Up

@@ -32,8 +32,8 @@ from headrace.serving.server import Running, answer
 from headrace.settings import Settings
 from migrations.recipe import RecipeEntry
 from worker.protocol.messages import Role
-from worker.service.stopping import unless
-from worker.wire import greeting
+from worker.service.system import unless
+from worker.wire.connection import greeting
 from zookeeper.address import joined
 from zookeeper.errors import AuthorityError
 from zookeeper.kazoo_authority import KazooAuthority

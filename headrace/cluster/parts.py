@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 
 from headrace.serving.listening import log_to_standard_error, loop_factory
 from headrace.settings import Settings
-from worker.service.allocator import give_back_early
+from worker.service.system import give_back_early
 
 
 def worker(settings: Settings) -> None:

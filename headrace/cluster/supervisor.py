@@ -19,8 +19,7 @@ from headrace.cluster.kept_state import take_up
 from headrace.serving.listening import GRACE_SECONDS, StartFailed, address, listen
 from headrace.settings import CLUSTER_SHARDS, Settings
 from worker.belonging import claim
-from worker.service.open_files import allow_open_files
-from worker.service.stopping import stop_signals, unless
+from worker.service.system import allow_open_files, stop_signals, unless
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, ServerFailed
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.server import Ensemble

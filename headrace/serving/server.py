@@ -22,8 +22,7 @@ from headrace.errors import HeadraceError
 from headrace.serving.listening import GRACE_SECONDS, StartFailed, address, listen, log_to_standard_error
 from headrace.serving.opening import open_deployment
 from headrace.settings import Settings
-from worker.service.allocator import expect_long_lives, give_back_early
-from worker.service.stopping import end_at_once, stop_signals
+from worker.service.system import end_at_once, expect_long_lives, give_back_early, stop_signals
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from domains.plan.graph import DomainIndex
 from headrace.sizes import format_size
 from loadgen.bench.measurement import Measurement
 from loadgen.bench.program import INDEXED_TABLES, VIEW, VIEWS, ZIPF, load, story, zipf
-from worker.service.allocator import give_back_early
+from worker.service.system import give_back_early
 
 # The measured process reads one view and says how much memory that took.
 # ``python -m loadgen.bench.memory full|limited DIR STORIES LIMIT READS_BEFORE READS`` prints figures as JSON.

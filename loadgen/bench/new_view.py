@@ -24,7 +24,7 @@ from domains.language.types import Row
 from headrace.errors import HeadraceError
 from loadgen.bench.measurement import Measurement
 from loadgen.bench.program import load, story
-from worker.service.allocator import expect_long_lives
+from worker.service.system import expect_long_lives
 
 # The peer: DuckDB computes the view whole, in a process of its own.
 #

@@ -29,9 +29,9 @@ from domains.errors import (
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Once
 from tests.kit.cluster_deployment import SHARDS, InProcess, open_cluster
-from worker.protocol.messages import Role, WriteRequest
+from worker.protocol.messages import ConnectionLost, Role, WriteRequest
 from worker.rocks.table import RocksTable
-from worker.wire import ConnectionLost, greeting
+from worker.wire.connection import greeting
 from zookeeper.memory import MemoryZooKeeper
 from zookeeper.registration import ControllerDescriptor
 

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from worker.belonging import claim
-from worker.service.stopping import end_with_parent
+from worker.service.system import end_with_parent
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 

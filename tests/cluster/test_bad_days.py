@@ -21,7 +21,7 @@ from running_cluster import Launch, Running, launching, until
 from headrace import connect
 from headrace.errors import ConnectionFailed, HeadraceError, Unavailable
 from worker.protocol.messages import Ping, Role
-from worker.wire import greeting
+from worker.wire.connection import greeting
 from worker.wire.frames import BEAT, framed
 
 SCHEMA = """

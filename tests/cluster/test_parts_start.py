@@ -26,7 +26,7 @@ from migrations.recipe import Recipe, RecipeEntry
 from tests.told_process import ToldProcess
 from worker.protocol.messages import Role
 from worker.service.process import work
-from worker.wire import greeting
+from worker.wire.connection import greeting
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.memory import MemoryZooKeeper
 from zookeeper.server import Ensemble

@@ -27,7 +27,7 @@ from tests.cluster_simulation.loop import Process
 from tests.shard_of_key import shard_of_key
 from worker.protocol.messages import EvictRequest, Pages, ReadRequest, Role, WriteRequest, version_of
 from worker.reader_map import BoundLookup
-from worker.wire import greeting
+from worker.wire.connection import greeting
 from zookeeper.errors import AuthorityError
 
 if TYPE_CHECKING:

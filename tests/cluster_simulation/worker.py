@@ -15,8 +15,10 @@ from tests.cluster_simulation.dataflow import SimulatedDataflow
 from tests.cluster_simulation.loop import Process
 from tests.cluster_simulation.rebuilds import SimulatedRebuilds
 from worker.protocol.messages import OpenDomain, Pong, Role
-from worker.service.server import FromController, WorkerServer
-from worker.wire import Peers, greeting, serve
+from worker.service.server import LeaderMessage, WorkerServer
+from worker.wire.connection import greeting
+from worker.wire.peers import Peers
+from worker.wire.server import serve
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import WorkerDescriptor
 
@@ -42,7 +44,7 @@ class SimulatedServer(WorkerServer):
         self._worker = worker
         self._rebuilds = SimulatedRebuilds(worker)
 
-    def obey(self, message: FromController) -> Pong | Awaitable[Any]:
+    def obey(self, message: LeaderMessage) -> Pong | Awaitable[Any]:
         answer = super().obey(message)
         if self._worker.cluster.ambushes:
             self._worker.cluster.meet(message, self._worker)

@@ -10,9 +10,9 @@ import pytest
 
 from headrace.serving.listening import listen
 from loadgen.drills.links import Proxy, Rules
-from worker.protocol.messages import Ping, Pong, Role
-from worker.wire import Connection, WireServer, connect, greeting, serve
-from worker.wire.errors import ConnectionLost
+from worker.protocol.messages import ConnectionLost, Ping, Pong, Role
+from worker.wire.connection import Connection, connect, greeting
+from worker.wire.server import WireServer, serve
 
 HERE = "127.0.0.1"
 
@@ -40,7 +40,7 @@ async def connected(proxy: Proxy, name: str, role: Role = Role.WORKER) -> Connec
 
 async def test_it_passes_everything_on(proxy: Proxy) -> None:
     connection = await connected(proxy, "worker-2")
-    answers = await asyncio.gather(*(connection.request(Ping(number)) for number in range(200)))
+    answers = await asyncio.gather(*(connection.ask(Ping(number)) for number in range(200)))
     assert [each.incarnation for each in answers] == list(range(200))
     connection.close()
 
@@ -53,10 +53,10 @@ async def test_it_cuts_between_two_and_nobody_else(proxy: Proxy) -> None:
         await cut.closed.wait()
     with pytest.raises(ConnectionLost):
         await connected(proxy, "worker-2")
-    assert (await other.request(Ping(7))).incarnation == 7
+    assert (await other.ask(Ping(7))).incarnation == 7
     proxy.rules.mend(pair)
     again = await connected(proxy, "worker-2")
-    assert (await again.request(Ping(8))).incarnation == 8
+    assert (await again.ask(Ping(8))).incarnation == 8
     again.close()
     other.close()
 
@@ -66,7 +66,7 @@ async def test_it_delivers_late_and_in_order(proxy: Proxy) -> None:
     proxy.rules.slow(frozenset(("worker-1", "worker-2")), 0.1)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    answers = await asyncio.gather(*(connection.request(Ping(number)) for number in range(50)))
+    answers = await asyncio.gather(*(connection.ask(Ping(number)) for number in range(50)))
     assert loop.time() - began >= 0.2, "there and back"
     assert [each.incarnation for each in answers] == list(range(50))
     connection.close()

@@ -24,7 +24,7 @@ from tests.kit.leading import Leading
 from worker.protocol.messages import CloseDomain, OpenDomain, Perform, Placed, Positions, Reconfigure, Role
 from worker.reader_map import ReaderClient
 from worker.service.process import Worker, running
-from worker.wire import Connection, connect, greeting
+from worker.wire.connection import Connection, connect, greeting
 from zookeeper.authority import ClusterAuthority
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 
@@ -77,7 +77,7 @@ class PlainLeader:
             at = addresses[given.worker]
             placed[domain] = Placed(at.name, at.host, at.port, given.incarnation, at.incarnation)
         for connection in self._connections.values():
-            await connection.request(Reconfigure(self.epoch, placed))
+            await connection.ask(Reconfigure(self.epoch, placed))
 
     async def move(self, domain: DomainIndex, worker: str, *, lost: bool = False) -> None:
         """Give a domain to another worker; ``lost``: the one before is not told."""
@@ -88,13 +88,13 @@ class PlainLeader:
         if lost:
             del self._connections[before.worker]
         else:
-            await self._connections[before.worker].request(CloseDomain(self.epoch, domain))
+            await self._connections[before.worker].ask(CloseDomain(self.epoch, domain))
         await self.open(domain)
         await self._perform(tuple(step for step in plan_start(self.state.flow).steps if step.domain == domain))
         await self.reconfigure()
 
     async def _ask(self, domain: DomainIndex, message: Any) -> Any:
-        return await self._connections[self.decided.placement[domain].worker].request(message)
+        return await self._connections[self.decided.placement[domain].worker].ask(message)
 
     async def _perform(self, steps: tuple[PlanStep, ...]) -> None:
         for step in steps:
@@ -106,7 +106,7 @@ class PlainLeader:
                     break
 
     async def _look(self) -> Reached:
-        told = [await each.request(Positions(self.epoch)) for each in self._connections.values()]
+        told = [await each.ask(Positions(self.epoch)) for each in self._connections.values()]
         return Reached(
             {link: at for each in told for link, at in each.sent.items()},
             {link: at for each in told for link, at in each.received.items()},

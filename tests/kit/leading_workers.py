@@ -36,7 +36,7 @@ from worker.protocol.messages import (
 )
 from worker.reader_map import BoundLookup
 from worker.service.process import Worker, running
-from worker.wire import Connection, connect, greeting
+from worker.wire.connection import Connection, connect, greeting
 from zookeeper.memory import MemoryZooKeeper
 from zookeeper.registration import WorkerDescriptor
 
@@ -93,7 +93,7 @@ class Led:
             opened.callback(into[descriptor.name].close)
 
     async def ask(self, name: str, message: Any) -> Any:
-        return await self.controls[name].request(message)
+        return await self.controls[name].ask(message)
 
     async def place(self, homes: dict[DomainIndex, str]) -> None:
         """Open domains anew at these workers, with their tables and nodes, and let all workers know."""
@@ -139,7 +139,7 @@ class Led:
         schema = self.state.catalog.table(operation.table)
         for shard, part in split(operation, schema, self.state.shards):
             index = physical(DomainIndex(0), shard, self.state.shards)
-            written = await self.apis[self.homes[index][0]].request(WriteRequest(index, part, version_of(schema)))
+            written = await self.apis[self.homes[index][0]].ask(WriteRequest(index, part, version_of(schema)))
             assert isinstance(written, Written)
             token |= written.clock
         return token
@@ -152,7 +152,7 @@ class Led:
     async def page(self, view: str, key: Row, token: Clock | None = None, within: float = 60.0) -> bytes:
         index, node = self.reader(view, key)
         request = ReadRequest(index, node, (BoundLookup((key,)),), token or {}, within)
-        answer = await self.apis[self.homes[index][0]].request(request)
+        answer = await self.apis[self.homes[index][0]].ask(request)
         assert isinstance(answer, Pages)
         return answer.pages[0]
 

@@ -35,6 +35,7 @@ from worker.dataflow.batch import Batch, Drop, LinkPacket, Look
 from worker.dataflow.domain_host import DomainHost
 from worker.protocol.messages import (
     CloseDomain,
+    ConnectionLost,
     Done,
     NotHere,
     OpenDomain,
@@ -62,7 +63,6 @@ from worker.protocol.operations import (
 )
 from worker.reader_map import ReaderLayout
 from worker.service.status import heard_at_last, link_positions, worker_report
-from worker.wire import ConnectionLost
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 

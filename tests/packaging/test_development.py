@@ -33,7 +33,7 @@ def test_what_a_test_serves_in_its_own_process_is_not_told_as_a_leak(tmp_path: P
     """DuckDB's binding tells at the end of the process what is still there, and a server sets its garbage apart."""
     pytest.importorskip("duckdb")
     (tmp_path / "test_one.py").write_text(
-        "import duckdb\nfrom worker.service.allocator import expect_long_lives\n\n"
+        "import duckdb\nfrom worker.service.system import expect_long_lives\n\n"
         "def test_it():\n    expect_long_lives()\n"
     )
     done = subprocess.run(

@@ -33,6 +33,7 @@ from worker.protocol.messages import (
     Perform,
     Ping,
     Pong,
+    ProtocolError,
     ReadRequest,
     Reconfigure,
     Report,
@@ -50,7 +51,7 @@ from worker.protocol.operations import FlushDomain, LinkRequest
 from worker.reader_map import BoundLookup
 from worker.service.process import running
 from worker.service.shards import Shard, read_owner
-from worker.wire import ProtocolError, connect, greeting
+from worker.wire.connection import connect, greeting
 from zookeeper.memory import MemoryZooKeeper
 from zookeeper.registration import WorkerDescriptor
 
@@ -113,17 +114,17 @@ async def test_who_waits_for_a_domain_is_told_when_it_is_linked(tmp_path: Path) 
         to = "b" if led.homes[BASE][0] == "a" else "a"
         write = WriteRequest(BASE, Insert("stories", ((2, 1),)), version_of(led.state.catalog.table("stories")))
         with pytest.raises(NotHere) as refused:
-            await led.apis[to].request(write)
+            await led.apis[to].ask(write)
         assert refused.value.unlinked
         with pytest.raises(NotHere, match="not linked here within"):
-            await led.apis[to].request(LinkRequest(BASE, 0.01))
-        waits = [asyncio.ensure_future(led.apis[to].request(LinkRequest(BASE, 60.0))) for _ in range(3)]
+            await led.apis[to].ask(LinkRequest(BASE, 0.01))
+        waits = [asyncio.ensure_future(led.apis[to].ask(LinkRequest(BASE, 60.0))) for _ in range(3)]
         await led.ask(led.homes[BASE][0], CloseDomain(led.epoch, BASE))
         assert not any(wait.done() for wait in waits)
         await led.place({BASE: to})
         assert await asyncio.gather(*waits) == [Done()] * 3
-        assert await led.apis[to].request(LinkRequest(BASE, 0.0)) == Done()
-        assert await led.apis[to].request(write)
+        assert await led.apis[to].ask(LinkRequest(BASE, 0.0)) == Done()
+        assert await led.apis[to].ask(write)
 
 
 async def test_others_go_on_while_a_shard_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,9 +139,9 @@ async def test_others_go_on_while_a_shard_is_closed(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Shard, "close", slow)
     async with leading(tmp_path, SQL, names=("a",), shards=2, groups=1) as led:
         try:
-            closing = asyncio.ensure_future(led.controls["a"].request(CloseDomain(led.epoch, BASE)))
+            closing = asyncio.ensure_future(led.controls["a"].ask(CloseDomain(led.epoch, BASE)))
             assert await asyncio.to_thread(is_closing.wait, 10)
-            report = asyncio.ensure_future(led.controls["a"].request(Report(led.epoch)))
+            report = asyncio.ensure_future(led.controls["a"].ask(Report(led.epoch)))
             other = next(n for n in range(STORIES) if led.reader("VoteCount", (n,))[0] != BASE)
             await led.write(Insert("votes", ((other, 77),)))
             assert not closing.done()
@@ -194,7 +195,7 @@ async def test_what_was_asked_before_a_report_is_in_it(tmp_path: Path) -> None:
             control.ask(OpenDomain(led.epoch, DomainIndex(7), led.epoch, 1, 2)),
             control.ask(CloseDomain(led.epoch, DomainIndex(1))),
         ]
-        report = await control.request(Report(led.epoch))
+        report = await control.ask(Report(led.epoch))
         assert "extra" in {table.name for table in report.domains[BASE].tables}
         assert set(report.domains) == {0, 7}
         assert await asyncio.gather(*asked) == [Progress(0, True), Done(), Done()]
@@ -206,7 +207,7 @@ async def test_who_may_lead(tmp_path: Path) -> None:
             hello = greeting("main", Role.API, "an api", 1)
             connection = await connect("127.0.0.1", led.workers["a"].port, hello)
             with pytest.raises(ProtocolError, match="for controllers alone"):
-                await connection.request(message)
+                await connection.ask(message)
             connection.close()
         assert (await led.ask("a", Report(led.epoch))).epoch == led.epoch
 
@@ -221,19 +222,19 @@ async def test_what_an_api_process_may_ask(tmp_path: Path) -> None:
         index, node = led.reader("Karma", (1,))
         api = led.apis[led.homes[index][0]]
         request = ReadRequest(index, node, (BoundLookup(((1,),)), BoundLookup(())), {}, 5.0)
-        assert (await api.request(request)).pages == (b'{"author":1,"n":22}', b"")
-        parts = await api.request(replace(request, lookups=(BoundLookup(((1,),)),), in_parts=True))
+        assert (await api.ask(request)).pages == (b'{"author":1,"n":22}', b"")
+        parts = await api.ask(replace(request, lookups=(BoundLookup(((1,),)),), in_parts=True))
         assert isinstance(parts, PagesInParts)
         ((_, row),) = parts.pages[0][0]
         assert row == b'{"author":1,"n":22}'
-        assert await api.request(EvictRequest(index, node, ((1,), (1,), (77,)))) == Evicted(1)
+        assert await api.ask(EvictRequest(index, node, ((1,), (1,), (77,)))) == Evicted(1)
         api.tell(TouchRequest(index, node, ((1,),)))
         api.tell(TouchRequest(DomainIndex(99), node, ((1,),)))
-        assert (await api.request(request)).pages[0] == b'{"author":1,"n":22}'
-        counts = [await led.apis[led.homes[base][0]].request(RowsRequest(base)) for base in (BASE, DomainIndex(1))]
+        assert (await api.ask(request)).pages[0] == b'{"author":1,"n":22}'
+        counts = [await led.apis[led.homes[base][0]].ask(RowsRequest(base)) for base in (BASE, DomainIndex(1))]
         assert all(isinstance(count, RowCounts) for count in counts)
         assert sum(count.rows["votes"] for count in counts) == STORIES * (STORIES - 1) // 2
-        status = (await api.request(Status())).document
+        status = (await api.ask(Status())).document
         json.dumps(status)
         assert status["health"] == "ok"
         assert status["memory"]["accounted"] > 0
@@ -257,11 +258,11 @@ async def test_what_is_not_here_is_refused_and_nothing_is_done(tmp_path: Path) -
         ]
         for connection, message in refused:
             with pytest.raises(NotHere) as raised:
-                await connection.request(message)
+                await connection.ask(message)
             assert raised.value.epoch in (0, led.epoch)
-        assert await here.request(WriteRequest(BASE, insert, version_of(schema)))
+        assert await here.ask(WriteRequest(BASE, insert, version_of(schema)))
         with pytest.raises(HeadraceError) as twice:
-            await here.request(WriteRequest(BASE, insert, version_of(schema)))
+            await here.ask(WriteRequest(BASE, insert, version_of(schema)))
         assert twice.value.code == "constraint_violation"
 
 
@@ -421,4 +422,4 @@ async def test_a_bug_ends_the_process_with_an_error(tmp_path: Path) -> None:
 async def test_a_table_that_is_not_there(tmp_path: Path) -> None:
     async with leading(tmp_path, SQL, names=("a",), shards=1, groups=1) as led:
         with pytest.raises((NotHere, NotFound)):
-            await led.apis["a"].request(WriteRequest(BASE, Insert("nothing", ((1,),)), 1))
+            await led.apis["a"].ask(WriteRequest(BASE, Insert("nothing", ((1,),)), 1))

@@ -1,4 +1,4 @@
-"""What a process is told of archiving, and what a pass of it has archived. Nothing here loads pyarrow."""
+"""The settings of archiving, and the result of a pass. Nothing here loads pyarrow."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:  # The command line reads these options and waits for no engine.
+if TYPE_CHECKING:  # The command line reads these options, and must not load the engine.
     from domains.plan.packets import Clock
 
 INTERVAL = 60.0
-"""Seconds between two passes: what a lost disk may take with it, and the resolution of restoring to a time. With less
-there would be many small files; a busy table then has more than enough rows for a good one."""
+"""Seconds between two passes: how much a lost disk may cost, and the resolution of a restore to a time. With less there
+would be many small files; in a minute a busy table has more than enough rows for a good one."""
 
 RETENTION = 24 * 3600.0
-"""Seconds for which every archived position can be gone back to. What is older is folded into snapshots."""
+"""Seconds for which every archived position can be restored. What is older is folded into snapshots."""
 
 SEGMENT_ROWS = 1_000_000
-"""To a log segment, at most and about. More would make a damaged file cost more, and leave less to fold in parallel."""
+"""About the most of one log segment. With more, a damaged file would cost more, and fewer files could be folded in
+parallel."""
 
 
 class ArchiveSettings(Protocol):
@@ -39,12 +40,12 @@ class ArchiveSettings(Protocol):
 
 
 RecipeNow = Callable[[], Callable[[], str]]
-"""Answers what gives the recipe as it is at the call, as JSON text: the text of a large one takes its time."""
+"""Fixes the recipe as of the call, and returns a function that makes its JSON text, which takes long if it is large."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivePass:
-    """The cut of a pass, all of it between the same two steps, and archived."""
+    """An archived cut: all of it was taken between the same two steps."""
 
     positions: Clock
     """Of each base shard."""
@@ -54,7 +55,7 @@ class ArchivePass:
     """The number of the schema that each had (``worker/protocol/messages.py``)."""
     time: str
     recipe: str | None = None
-    """The one at the cut, where this process is the whole deployment."""
+    """The one at the cut, if this process is the whole deployment."""
     number: int = 0
     """Of its record in the archive (``worker/archive/recipes.py``)."""
 
@@ -68,7 +69,7 @@ class ArchiveOptions:
 
     @classmethod
     def of(cls, settings: ArchiveSettings) -> ArchiveOptions | None:
-        """None where nothing is to be archived. A directory is named from the root: others are told of it."""
+        """None if nothing is to be archived. A directory's path is made absolute, since other processes are told it."""
         url = settings.archive
         if url is None:
             return None

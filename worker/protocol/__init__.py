@@ -1,5 +1,5 @@
-"""The messages to a worker and its answers, as frozen dataclasses: ``wire/`` carries them between processes.
+"""The messages to a worker and its answers, as frozen dataclasses, which ``wire/`` carries between processes.
 
-``messages.py`` has what serving and recovery say; ``operations.py`` what an operator or a leader asks now and then:
-archiving, holding a reader's state, moving a domain, rebuilding a shard.
+``messages.py`` has those of serving and recovery; ``operations.py`` the rare ones: archiving, walking a reader's state,
+moving a domain, rebuilding a shard.
 """

@@ -1,4 +1,4 @@
-"""The orders and requests to a worker over the wire, and its answers. One class a message; the fields are the contract.
+"""The commands and requests to a worker over the wire, and its answers. One class a message; its fields are a format.
 
 ::
 
@@ -6,10 +6,10 @@
     api ───────── WriteRequest, ReadRequest … ──────────────────────────────────► worker ◄── StreamAck ────
 
 Every message of the controller carries the ``epoch`` in which it leads. A worker remembers the highest that it has
-seen and refuses a lower one with ``StaleEpoch``: a leader that was deposed and does not know it yet changes nothing.
-Requests of api processes carry no epoch; what a domain does not do here is answered with ``NotHere``, and then nothing
-was done. Each request names its answer in its docstring; any request may be answered by a ``HeadraceError`` instead,
-which ``Connection.request`` raises.
+seen and refuses lower ones with ``StaleEpoch``: a leader that was deposed and does not know it yet changes nothing.
+Requests of api processes carry no epoch. If the domain is not here the answer is ``NotHere``, and nothing was done.
+Each request names its answer in its docstring. The answer may always be a ``HeadraceError``, which
+``Connection.ask`` raises.
 """
 
 from __future__ import annotations
@@ -19,39 +19,27 @@ from enum import StrEnum
 from typing import Any
 from zlib import crc32
 
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.commands import Command
 from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock, LinkId, Once, Operation
-from worker.protocol.operations import (
-    ArchivedShard,
-    ArchivedShardRequest,
-    ArchiveMessage,
-    Heard,
-    HeardRequest,
-    HoldMessage,
-    MovingMessage,
-    RebuildShard,
-    RebuildUnderWay,
-    ShardRebuilt,
-)
 from worker.reader_map.lookup import BoundLookup, Parts
 
-# A table's schema as one number, so that a write can say which one it was made for.
-#
-# Whoever makes a write may know an older schema than the domain has, or a newer one that the domain is about to be
-# told. Rows made for one must not be stored under the other.
-
 REMEMBERED = 10_000
-"""Schemas whose numbers are kept: more than a deployment has tables, so that it is worked out once for each."""
+"""Schemas whose versions are cached: more than a deployment has tables."""
 
 _known: dict[int, tuple[TableSchema, int]] = {}
-"""By identity, since a schema's hash would cost as much as its text. The schema is kept so that it stays its own."""
+"""By ``id``, since a schema's hash would cost as much as its text. Keeping the schema keeps its id from being
+reused."""
 
 
 def version_of(schema: TableSchema) -> int:
-    """The same in every process of one version of Headrace. From any thread."""
+    """A table's schema as one number, by which a write says which schema it was made for: its maker may know an older
+    or a newer one than the domain has, and rows made for one must not be stored under the other.
+
+    It is the same in every process of one version of Headrace. From any thread.
+    """
     found = _known.get(id(schema))
     if found is not None:
         return found[1]
@@ -65,8 +53,36 @@ def version_of(schema: TableSchema) -> int:
 # --- errors -----------------------------------------------------------------------------------------------------
 
 
+class ProtocolError(HeadraceError):
+    """The received bytes are not of our protocol, or of another version of it."""
+
+    code = "protocol_error"
+
+
+class WrongDeployment(HeadraceError):
+    """The process belongs to another deployment."""
+
+    code = "wrong_deployment"
+
+
+class RemoteFault(HeadraceError):
+    """The other side met an unexpected error, which is in its log."""
+
+    code = "remote_fault"
+
+
+class ConnectionLost(Unavailable):
+    """There is no connection, or no longer. ``sent`` is False if the request surely was not done."""
+
+    code = "connection_lost"
+
+    def __init__(self, message: str, *, hint: str | None = None, sent: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.sent = sent
+
+
 class StaleEpoch(HeadraceError):
-    """The worker follows a later leader. ``epoch`` is the one that it knows."""
+    """The worker follows a later leader, of ``epoch``."""
 
     code = "stale_epoch"
 
@@ -78,8 +94,8 @@ class StaleEpoch(HeadraceError):
 class NotHere(HeadraceError):
     """The domain is not hosted by this worker, or not linked yet. Nothing was done: ask the directory and try again.
 
-    ``epoch`` is the worker's, so that whoever asked can tell a directory that is older from one that is not.
-    ``unlinked``: it is the domain that is missed, not something in it; ``LinkRequest`` says when it is there.
+    ``epoch`` is the worker's: the caller's directory may be older. ``unlinked``: the domain is missing, and not
+    something in it; ``LinkRequest`` waits for it.
     """
 
     code = "not_here"
@@ -103,7 +119,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message of whoever connects. → ``Welcome``"""
+    """The first message of a client. → ``Welcome``"""
 
     protocol: str
     """``PROTOCOL`` of ``worker/wire``: both ends must have the same."""
@@ -111,12 +127,12 @@ class Hello:
     role: Role
     name: str
     incarnation: int
-    """Of the process, not of a domain: another one after each start."""
+    """Of the process, not of a domain: greater after each start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The process that answers: a name and the incarnation of its process."""
+    """The name of the process that answers, and its incarnation."""
 
     name: str
     incarnation: int
@@ -124,7 +140,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The answer where there is nothing to say."""
+    """The answer without content."""
 
 
 # --- from the controller ----------------------------------------------------------------------------------------
@@ -143,15 +159,15 @@ class Pong:
     incarnation: int
     """Of the process."""
     broken: dict[DomainIndex, int] = field(default_factory=dict)
-    """Its domains that are to be opened again, since they could not end a step, with their incarnations."""
+    """Its domains that could not end a step and must be opened again, with their incarnations."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDomain:
     """Host a domain, empty of nodes, over its shard's storage; not linked yet. → ``Done``
 
-    Where this incarnation is open already nothing happens; an older one is closed first. A shard that is ``kept`` was
-    made before, and is not begun anew: where it is missing that is damage.
+    If this incarnation is open already nothing happens; an older one is closed first. A ``kept`` shard was created
+    before and is not created again: if it is missing, that is damage.
     """
 
     epoch: int
@@ -164,7 +180,7 @@ class OpenDomain:
 
 @dataclass(frozen=True, slots=True)
 class CloseDomain:
-    """Flush and close a domain; nothing happens if it is not here. → ``Done``"""
+    """Flush and close a domain, if it is here. → ``Done``"""
 
     epoch: int
     domain: DomainIndex
@@ -181,7 +197,7 @@ class Perform:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where one domain stands."""
+    """The host of one domain."""
 
     worker: str
     host: str
@@ -189,16 +205,16 @@ class Placed:
     incarnation: int
     """Of the domain: the epoch in which it was opened."""
     process: int
-    """The incarnation of the worker's process, as its ``Welcome`` and its znode say it. What is sent to the domain is
-    meant for this process and no other that may answer under the same name."""
+    """The incarnation of the worker's process, as in its ``Welcome`` and its znode. Packets to the domain are for this
+    process and no other of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconfigure:
-    """The hosts from now on: of all domains, not only those that moved. One step of the dataflow. → ``Done``
+    """The new hosts of all domains, not only of those that moved. One step of the dataflow. → ``Done``
 
-    In this order: the removals are carried out, then each hosted domain is handed a ``PeerReset`` for every peer whose
-    incarnation is newer than it knew, then the hosted domains that ``placement`` names are linked.
+    In this order: nodes are removed, then each hosted domain gets a ``PeerReset`` for every peer whose incarnation is
+    newer than it knew, then the hosted domains that ``placement`` names are linked.
     """
 
     epoch: int
@@ -219,7 +235,7 @@ class DomainReport:
     linked: bool
     nodes: frozenset[NodeIndex]
     building: frozenset[NodeIndex]
-    """Those of the nodes that wait for their ``Activate``."""
+    """The nodes that wait for their ``Activate``."""
     tables: tuple[TableSchema, ...]
     positions: Clock
     """Base shard → its last sequence number."""
@@ -229,19 +245,19 @@ class DomainReport:
 class WorkerReport:
     worker: str
     epoch: int
-    """The highest that the worker has seen."""
+    """The highest one that the worker has seen."""
     domains: dict[DomainIndex, DomainReport]
     known: dict[DomainIndex, int] = field(default_factory=dict)
     """Peers' incarnations, as the last ``Reconfigure`` gave them."""
     sent: dict[LinkId, tuple[int, int]] = field(default_factory=dict)
-    """Link → (epoch, sequence) of the last packet that a domain of this worker has sent."""
+    """Link → (epoch, sequence) of the last packet that a domain of this worker has sent …"""
     received: dict[LinkId, tuple[int, int]] = field(default_factory=dict)
     """… and has processed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """How far the links are, for a barrier: the small part of a ``Report``. → ``LinkPositions``"""
+    """The positions of the links, for a barrier: the small part of a ``Report``. → ``LinkPositions``"""
 
     epoch: int
 
@@ -273,8 +289,8 @@ class StatusDocument:
 class WriteRequest:
     """A write to one base shard; answered once it is durable. → ``domains.plan.packets.Written``, or ``Refused``
 
-    ``schema`` is the version (:func:`version_of`) of the table that the operation was made for: where the domain has
-    another, ``NotHere`` is answered, for rows of another width must not be stored.
+    ``schema`` is the version (:func:`version_of`) of the table that the operation was made for. If the domain has
+    another the answer is ``NotHere``, since rows of another width must not be stored.
     """
 
     domain: DomainIndex
@@ -285,7 +301,7 @@ class WriteRequest:
 
 @dataclass(frozen=True, slots=True)
 class StreamsRequest:
-    """Which numbered streams of writes a base shard remembers. → ``Streams``"""
+    """The numbered streams of writes that a base shard remembers. → ``Streams``"""
 
     domain: DomainIndex
     table: str
@@ -301,8 +317,7 @@ class Streams:
 class ReadRequest:
     """Look-ups of one shard of a reader. → ``Pages``, or with ``in_parts`` → ``PagesInParts``
 
-    Holes are filled, and the answer waits until the reader reflects ``token``, for at most ``within`` seconds each
-    (ReadTimeout).
+    The worker waits until the reader reflects ``token`` and fills holes, for at most ``within`` seconds (ReadTimeout).
     """
 
     domain: DomainIndex
@@ -311,7 +326,7 @@ class ReadRequest:
     token: Clock
     within: float
     in_parts: bool = False
-    """Each look-up's rows key by key with their ranks, for whoever joins them with those of other shards."""
+    """Answer each look-up's rows key by key with their ranks, to be merged with those of other shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +352,7 @@ class EvictRequest:
 
 @dataclass(frozen=True, slots=True)
 class TouchRequest:
-    """Keys that were read elsewhere; a notice without an answer (``Connection.tell``)."""
+    """Keys that were read in the reader map by another process; a notice."""
 
     domain: DomainIndex
     reader: NodeIndex
@@ -346,7 +361,7 @@ class TouchRequest:
 
 @dataclass(frozen=True, slots=True)
 class RowsRequest:
-    """How many rows a domain's base shards hold. → ``RowCounts``"""
+    """The numbers of rows in a domain's base shards. → ``RowCounts``"""
 
     domain: DomainIndex
 
@@ -362,7 +377,7 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class StreamOpen:
-    """Begin or resume stream number ``stream`` of the connecting process. → ``StreamAck``: go on behind that item"""
+    """Begin or resume stream number ``stream`` of the connecting process. → ``StreamAck``: go on after that item"""
 
     stream: int
 
@@ -375,7 +390,7 @@ class StreamFrame:
     items: tuple[bytes, ...]
     """Encoded packets, or pieces of packets."""
     continued: tuple[int, ...] = ()
-    """Places in ``items`` of those that are pieces and go on in the item that follows."""
+    """Indexes in ``items`` of pieces that go on in the next item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,45 +398,3 @@ class StreamAck:
     """All items up to ``number`` have arrived; a notice against the stream's direction."""
 
     number: int
-
-
-Message = (
-    Hello
-    | Welcome
-    | Done
-    | Ping
-    | Pong
-    | OpenDomain
-    | CloseDomain
-    | Perform
-    | Reconfigure
-    | Report
-    | WorkerReport
-    | Positions
-    | LinkPositions
-    | Status
-    | StatusDocument
-    | WriteRequest
-    | StreamsRequest
-    | Streams
-    | ReadRequest
-    | Pages
-    | PagesInParts
-    | EvictRequest
-    | TouchRequest
-    | RowsRequest
-    | RowCounts
-    | HoldMessage
-    | ArchiveMessage
-    | MovingMessage
-    | HeardRequest
-    | Heard
-    | ArchivedShardRequest
-    | ArchivedShard
-    | RebuildShard
-    | RebuildUnderWay
-    | ShardRebuilt
-    | StreamOpen
-    | StreamFrame
-    | StreamAck
-)

@@ -1,4 +1,4 @@
-"""How one asks a worker for all that a reader holds: take hold of it, walk it, let go."""
+"""The rare requests to a worker: to rebuild a shard, move a domain, archive, or walk the rows of a reader."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from domains.plan.graph import DomainIndex, NodeIndex
 from domains.plan.packets import Clock
 from domains.plan.sharding import base_shard
 
-# How a leader has a lost shard rebuilt from the archive; see ``worker/archive/lost_shard.py``.
+# --- rebuilding a lost shard from the archive: see ``worker/archive/lost_shard.py`` -------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class HeardRequest:
-    """How far this worker has heard that base shards have come, wherever they are or were. → ``Heard``
+    """The greatest positions that this worker knows of base shards, wherever these are or were. → ``Heard``
 
-    From then on it hears nothing more of ``given_up`` before these incarnations: what is on its way yet is dropped.
-    Nobody will ever open one of an earlier incarnation, whoever leads: so it does not matter who asks.
+    From then on it drops what domains in ``given_up`` have sent before these incarnations. It does not matter who asks,
+    since nobody will ever open an earlier incarnation, whoever leads.
     """
 
     given_up: dict[DomainIndex, int] = field(default_factory=dict)
@@ -30,10 +30,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedShardRequest:
-    """How far the tables of a shard are archived, as this worker's archive has it. → ``ArchivedShard``
-
-    BadRequest where the worker has no archive.
-    """
+    """How far the tables of a shard are archived. → ``ArchivedShard``; BadRequest if the worker has no archive."""
 
     shard: int
 
@@ -42,30 +39,30 @@ class ArchivedShardRequest:
 class ArchivedShard:
     positions: Clock
     url: str = ""
-    """Of the archive, as the worker knows it."""
+    """The worker's, of the archive."""
     rows: int = 0
-    """That were archived of the shard and are to be folded: about what a rebuild has to read."""
+    """Archived rows of the shard, about as many as a rebuild has to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildShard:
-    """Have a shard made from the archive in this worker's data directory. → ``ShardRebuilt``, or ``RebuildUnderWay``
+    """Rebuild a shard from the archive in this worker's data directory. → ``ShardRebuilt``, or ``RebuildUnderWay``
 
-    It begins when it is asked for first, and goes on by itself; what is done is answered again whenever it is asked
-    for. An ArchiveError or StorageFailure says why it failed; asked again, it begins anew.
+    The first request begins it, and later ones ask for its progress or its result. An ArchiveError or StorageFailure
+    says why it failed; the next request begins anew.
     """
 
     epoch: int
     shard: int
     shards: int
     decided: int
-    """The epoch of the decision: another one is another rebuild."""
+    """The epoch of the decision, which identifies the rebuild."""
     tables: tuple[TableSchema, ...]
-    """Those of which it is to have a shard. What the archive has under their names may be former tables'."""
+    """The tables that the shard has a part of. The archive may have former tables of the same names."""
     known: Clock
-    """Positions that are known to have existed: where a shard goes on, so that none of them is ever given again."""
+    """The greatest positions that are known to have existed. The shard goes on there, so that none is given again."""
     runs: str = ""
-    """The URL below which the tables lie folded and sorted (``migrations/backfill/spark/rebuild.py``), if they do."""
+    """The URL of the folded and sorted tables (``migrations/backfill/spark/rebuild.py``), if there are any."""
 
     @property
     def bases(self) -> dict[str, TableSchema]:
@@ -83,16 +80,16 @@ class RebuildUnderWay:
 class RebuiltTable:
     base: str
     position: int
-    """As of which it was rebuilt: the last that was archived."""
+    """The last archived one: the table was rebuilt as of it."""
     rows: int
     known: int
-    """The greatest position that is known to have existed, and at which the shard goes on."""
+    """The greatest position that is known to have existed; the shard goes on there."""
     run: bool = False
-    """It was loaded from a run, and not folded by the worker."""
+    """Whether it was loaded from a run, and not folded by the worker."""
 
     @property
     def lost(self) -> int:
-        """How many writes are known to be lost: those of the positions from ``position + 1`` to ``known``."""
+        """How many writes are known to be lost: positions ``position + 1`` to ``known``."""
         return max(0, self.known - self.position)
 
 
@@ -101,15 +98,14 @@ class ShardRebuilt:
     tables: tuple[RebuiltTable, ...]
 
 
-# Messages about a domain that is moving from one worker to another.
+# --- moving a domain ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRequest:
-    """Say when the domain is linked here. → ``Done``; NotHere where it is not within so many seconds.
+    """Wait until the domain is linked here. → ``Done``; NotHere if it is not ``within`` so many seconds.
 
-    For whoever was told ``NotHere.unlinked`` and knows that the domain was given to this worker: it asks again as soon
-    as there is something to be asked, neither before nor later.
+    For a client that was told ``NotHere.unlinked`` and knows that the domain was given to this worker.
     """
 
     domain: DomainIndex
@@ -118,59 +114,56 @@ class LinkRequest:
 
 @dataclass(frozen=True, slots=True)
 class FlushDomain:
-    """From the controller: the domain is about to be closed here, so have its store write to its files now what closing
-    would write then, while nobody has the domain. It goes on serving. → ``Done``, also where it is not here
+    """The domain is about to be closed here: flush its store now, while it serves, so that closing has little left to
+    write while nobody has the domain. → ``Done``, also if the domain is not here
 
-    Nothing depends on it: it may be lost, late or sent twice, and what is written meanwhile is left for the closing.
+    Nothing depends on it: it may be lost, late or sent twice.
     """
 
     epoch: int
     domain: DomainIndex
 
 
-MovingMessage = LinkRequest | FlushDomain
-
-
-# How one asks a worker to archive the shards that it hosts; see ``worker/archive``.
+# --- archiving: see ``worker/archive`` ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRequest:
-    """Archive up to now. → ``ArchivePositions``, or an ArchiveError; BadRequest where the worker has no archive.
+    """Archive up to now. → ``ArchivePositions``, or an ArchiveError; BadRequest if the worker has no archive.
 
-    With a name in ``keep``, the log after these positions stays on the worker until ``LogRelease`` names the same, or a
-    leader of a later epoch than ``epoch`` is heard of.
+    With a name in ``keep``, the worker keeps its log after these positions until a ``LogRelease`` of the name, or until
+    it hears of a leader of a later epoch than ``epoch``.
     """
 
     keep: str | None = None
     epoch: int = 0
     urgent: bool = True
-    """Somebody waits: it takes no rests."""
+    """Somebody waits, so archiving takes no rests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivePositions:
     url: str
     positions: Clock
-    """Of each base shard that is hosted here, the last archived position: all were cut at the same moment."""
+    """The last archived position of each base shard that is hosted here; all were cut at the same moment."""
     identities: dict[str, str] = field(default_factory=dict)
     schemas: dict[str, int] = field(default_factory=dict)
-    """The number of the schema that each was cut with (:func:`version_of`)."""
+    """The version (:func:`version_of`) of the schema that each was cut with."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRelease:
-    """The log that is kept under this name is needed no more. → ``Done``"""
+    """The log that is kept under this name is no longer needed. → ``Done``"""
 
     keep: str
 
 
-ArchiveMessage = ArchiveRequest | ArchivePositions | LogRelease
+# --- walking a reader -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class HoldRequest:
-    """Keep the present state of a reader to be walked, for some time. → ``Hold``"""
+    """Keep the present state of a reader for a walk, for some time. → ``Hold``"""
 
     domain: DomainIndex
     reader: NodeIndex
@@ -180,7 +173,7 @@ class HoldRequest:
 class Hold:
     number: int
     clock: Clock
-    """Exactly what the state reflects, of each base shard."""
+    """The exact positions that the state reflects, of each base shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,16 +185,13 @@ class HeldRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """``worker/reader_map/merging.py`` says what each is. None: there are no more."""
+    """Each as in ``worker/reader_map/merging.py``. Empty: there are no more."""
 
     rows: tuple[tuple[bytes, bytes | None, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequest:
-    """It is wanted no more; a notice."""
+    """The hold is no longer needed; a notice."""
 
     number: int
-
-
-HoldMessage = HoldRequest | Hold | HeldRequest | HeldRows | ReleaseRequest

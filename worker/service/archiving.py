@@ -1,4 +1,4 @@
-"""How a process begins to archive what it hosts. What does it is in ``worker/archive``, which is loaded only then."""
+"""How a process begins to archive what it hosts: ``worker/archive`` is loaded only then."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def start_archiver(
     dataflow: DataflowThread, options: ArchiveOptions | None, recipe: RecipeNow | None = None
 ) -> Archiver | None:
-    """Begin to archive in a thread of its own; the dataflow has started. None where nothing is to be archived.
+    """Begin to archive in a thread of its own; the dataflow has started. None if nothing is to be archived.
 
-    ``recipe`` answers the recipe in force, where this process is the whole deployment.
+    ``recipe`` gives the recipe in force, if this process is the whole deployment.
 
     :raises ArchiveUnusable: nothing can ever be archived there from here.
     """

@@ -1,8 +1,7 @@
-"""States of readers that somebody walks: taken between two batches, with the clock that they reflect, and let go in
-time.
+"""States of readers that clients walk: taken between two batches, with the clock that they reflect.
 
-A hold keeps pages of the reader map from being used again, so a worker has few of them, and one that nobody has asked
-for some seconds is let go. All methods are for the event loop's thread.
+A hold keeps pages of the reader map from being used again, so a worker has few of them, and releases one that was not
+asked for some seconds. All methods are for the event loop's thread.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ ROWS_AT_ONCE = 1_000
 """A fraction of a megabyte on the wire, and a millisecond of the event loop."""
 
 HOLDS_MAX = 8
-"""Of LMDB's 510 slots for readers, and of the pages that they keep."""
+"""Few of LMDB's 510 slots for readers, and few pages that are kept."""
 
 PATIENCE = 30.0
-"""Seconds between two requests, after which nobody is there any more. Each keeps the map growing meanwhile."""
+"""Seconds without a request after which a hold is released. The map grows meanwhile."""
 
 
 @dataclass(slots=True)
@@ -41,11 +40,10 @@ class Holds:
     def __init__(self, dataflow: DataflowThread) -> None:
         self._dataflow = dataflow
         self._walks: dict[int, _Walk] = {}
-        self._last = time.time_ns()
-        # So no two processes give the same number: one that is asked of another than gave it, is not there.
+        self._last = time.time_ns()  # So no two processes give the same number.
 
     async def take(self, domain: DomainIndex, reader: NodeIndex) -> Hold:
-        """Raises NotHere where the reader is not, LimitExceeded."""
+        """Raises NotHere if the reader is not here, LimitExceeded."""
         if len(self._walks) >= HOLDS_MAX:
             raise LimitExceeded(f"{HOLDS_MAX} readers are being walked already", hint="wait until they are done")
         layout = self._dataflow.layouts.get((domain, reader))
@@ -58,7 +56,7 @@ class Holds:
         return Hold(number, clock)
 
     def next(self, number: int) -> HeldRows:
-        """Raises Unavailable where it is over already, or where the map grew beneath it."""
+        """Raises Unavailable if the hold was released, or the map has grown."""
         walk = self._walks.get(number)
         if walk is None:
             raise Unavailable("the reader's state was let go meanwhile", hint="begin again, and read without pausing")

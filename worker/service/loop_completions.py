@@ -1,7 +1,7 @@
-"""Outcomes on their way from the flusher's thread to an event loop: all of a flush with one waking.
+"""Outcomes on their way from the group commit's thread to an event loop, which is woken once for all of a flush.
 
-A ``concurrent.futures.Future`` that an ``asyncio`` one is chained to costs 40 µs a request, most of it locks, and each
-wakes the loop by itself. Here the flusher puts outcomes into a queue and wakes the loop when the queue was empty.
+An ``asyncio`` future that is chained to a ``concurrent.futures`` one costs 40 µs a request, most of it for locks, and
+each wakes the loop by itself. Here outcomes go into a queue, and the loop is woken if the queue was empty.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Waiting = asyncio.Future[Outcome]
 
 
 class LoopCompletions:
-    """Of one event loop. A caller may go away: what was begun is carried through."""
+    """Of one event loop. If a caller goes away, what was begun is carried through."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._given: deque[tuple[Waiting, Outcome | Progress]] = deque()
         self._woken = False
-        """Whether :meth:`_hand_out` is to come, so that nobody need wake it again."""
+        """Whether :meth:`_hand_out` is scheduled."""
 
     def new(self) -> tuple[Waiting, Answerer]:
-        """A future to wait for, and a function that delivers its outcome from any thread."""
+        """A future, and a function that sets its outcome from any thread."""
         waiting: Waiting = self._loop.create_future()
 
         def answer(outcome: Outcome | Progress) -> None:
@@ -38,7 +38,7 @@ class LoopCompletions:
         return waiting, answer
 
     def _hand_out(self) -> None:
-        self._woken = False  # First: what is put in from here on wakes again.
+        self._woken = False  # First, so that later outcomes wake the loop again.
         while self._given:
             waiting, outcome = self._given.popleft()
             if waiting.done():

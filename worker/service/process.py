@@ -1,13 +1,13 @@
 """The worker as a process: from its settings to a port that answers, and to the end.
 
-Everything that others can reach is there before the worker registers. From then on it needs neither ZooKeeper nor a
-controller to go on: it answers, and its domains send to each other, until somebody who leads says otherwise. It ends
+It registers once its port answers. From then on it needs neither ZooKeeper nor a controller to go on: it answers, and
+its domains send to each other, until a leader commands otherwise. It ends
 
-* when it is asked to (SIGTERM, SIGINT, SIGHUP): what has come is done and answered, and the shards are closed;
-* when a step met a bug, or the disk let a sync down: then nothing that it holds can be trusted any more. It says why
-  and ends with an error, so that others take its domains over. (A step that could not read on breaks its own domain,
-  which the leader opens again: ``Hosted.broken``);
-* when a newer process has registered as the same worker.
+* on a signal (SIGTERM, SIGINT, SIGHUP): it handles and answers what has come, and closes its shards;
+* if a step met a bug, or a sync failed: then nothing that it holds can be trusted. It ends with an error, and other
+  workers take its domains over. (A step that could not read breaks only its own domain, which the leader opens again:
+  ``DomainHost.broken``);
+* if a newer process has registered as the same worker.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from worker.archive.options import ArchiveOptions, ArchiveSettings
 from worker.belonging import claim
 from worker.dataflow.thread import DataflowThread
 from worker.protocol.messages import Role
-from worker.service.allocator import expect_long_lives
 from worker.service.archiving import start_archiver
 from worker.service.server import WorkerServer
-from worker.service.stopping import stop_signals, unless
-from worker.wire import Peers, WireServer, greeting, serve
+from worker.service.system import expect_long_lives, stop_signals, unless
+from worker.wire.connection import greeting
+from worker.wire.peers import Peers
+from worker.wire.server import WireServer, serve
 from zookeeper.authority import ClusterAuthority
 from zookeeper.errors import AuthorityError, ForeignDeployment
 from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.registration import WorkerDescriptor, advertised, check_name
 
 RESERVE = 8 * 2**20
-"""Bytes of partial state that a memory limit leaves, however much of it full state takes: some 20,000 keys, which is
-more than the reads that are under way at any time ask for. Less would save nothing that counts."""
+"""Bytes that partial state may always have, however much full state takes: some 20,000 keys, more than the reads that
+are under way at any time ask for. Less would save little."""
 LAST_TURNS = 20
-"""Of the event loop, between the end of the dataflow and that of the connections. The last answers are all in memory
-then; each goes through a future or two until it is written."""
+"""Of the event loop, between the end of the dataflow and that of the connections. The last answers are in memory then,
+and each goes through a future or two until it is written."""
 
 _log = logging.getLogger("headrace.worker")
 
@@ -53,11 +54,11 @@ class WorkerSettings(ArchiveSettings, Protocol):
 
     @property
     def name(self) -> str | None:
-        """Of its own in the deployment, and the same after a restart. None: host and port."""
+        """Unique in the deployment, and the same after a restart. None: host and port."""
 
     @property
     def data(self) -> Path:
-        """Where the shards are. Workers of one machine may share it, and then take over each other's shards."""
+        """The directory of the shards. Workers that share it can take over each other's shards."""
 
     @property
     def host(self) -> str:
@@ -65,11 +66,11 @@ class WorkerSettings(ArchiveSettings, Protocol):
 
     @property
     def worker_port(self) -> int:
-        """0: any that is free."""
+        """0: any free port."""
 
     @property
     def advertise(self) -> str | None:
-        """Where others reach it, if that is not ``host``."""
+        """The address that others reach it at, if that is not ``host``."""
 
     @property
     def memory_limit(self) -> int: ...
@@ -91,9 +92,9 @@ class WorkerSettings(ArchiveSettings, Protocol):
 
 
 async def run(settings: WorkerSettings) -> None:
-    """Be a worker until a signal says that it is enough.
+    """Be a worker until a signal comes.
 
-    :raises HeadraceError: it could not start, or something failed that it cannot go on without.
+    :raises HeadraceError: it could not start, or failed in a way that it cannot recover from.
     """
     if settings.zookeeper is None:
         raise BadRequest("a worker needs the address of ZooKeeper", hint="--zookeeper host:port")
@@ -119,7 +120,7 @@ async def work(
     loop = asyncio.get_running_loop()
     for number in stop_signals():
         loop.add_signal_handler(number, stopping.set)
-    expect_long_lives()  # Before anybody knows of it: the walk over all that was loaded takes a tenth of a second.
+    expect_long_lives()  # Before it registers: this takes a tenth of a second.
     async with AsyncExitStack() as opened:
         try:
             worker = await opened.enter_async_context(running(settings, authority, stopping))
@@ -127,7 +128,7 @@ async def work(
             return
         ready(worker)
         await _first(stopping, worker.failed, authority.superseded)
-        # Gone from ZooKeeper first: then nobody is sent here any more.
+        # It leaves ZooKeeper first, so that nobody is sent here any more.
         await authority.close()
         if worker.dataflow.failure is not None:
             _log.critical('worker "%s" cannot go on: %s', worker.descriptor.name, worker.dataflow.failure)
@@ -155,7 +156,7 @@ class Worker:
         self.server = server
         self.descriptor = descriptor
         self.failed = asyncio.Event()
-        """Set when it can do nothing any more; ``dataflow.failure`` says why."""
+        """Set when the dataflow has failed; ``dataflow.failure`` says why."""
         loop = asyncio.get_running_loop()
 
         def progressed() -> None:
@@ -169,7 +170,7 @@ class Worker:
 async def running(
     settings: WorkerSettings, authority: ClusterAuthority, stopping: asyncio.Event | None = None
 ) -> AsyncIterator[Worker]:
-    """A registered worker, until the block ends. The authority is started, and not closed here.
+    """A registered worker, until the block ends. The authority is started, and stays the caller's.
 
     :raises Cancelled: ``stopping`` was set before it was registered.
     :raises HeadraceError: the port is taken, the data directory cannot be used or belongs to another deployment, or
@@ -187,7 +188,7 @@ async def running(
         with as_headrace_errors():
             if not await unless(stopping or asyncio.Event(), authority.register_worker(worker.descriptor)):
                 raise Cancelled("it was stopped before it was registered")
-        # An earlier process of this name is now surely not one that anybody asks.
+        # Nobody asks an earlier process of this name any more.
         for older in readers.parent.glob("readers-*"):
             if older != readers:
                 shutil.rmtree(older, ignore_errors=True)
@@ -195,7 +196,7 @@ async def running(
 
 
 def _called(settings: WorkerSettings) -> tuple[str, str]:
-    """Its name, and the host under which the others reach it. Raises BadRequest."""
+    """Its name, and the host that others reach it at. Raises BadRequest."""
     name = settings.name or f"{socket.gethostname()}-{settings.worker_port or os.getpid()}"
     try:
         return check_name(name, "worker"), advertised(settings.host, settings.advertise)
@@ -213,7 +214,7 @@ async def _open(
     directory: str,
     opened: AsyncExitStack,
 ) -> Worker:
-    """The dataflow, its peers and its port, closed by ``opened``: first what has come is done and answered."""
+    """The dataflow, its peers and its port. ``opened`` closes them, after what has come is handled and answered."""
     peers: Peers
     dataflow = await asyncio.to_thread(
         DataflowThread,
@@ -262,7 +263,7 @@ async def _open(
 
 @contextmanager
 def as_headrace_errors() -> Iterator[None]:
-    """Errors of ZooKeeper and of the disk, in the tree of errors that users see."""
+    """Turn errors of ZooKeeper and of the disk into those that users see."""
     try:
         yield
     except ForeignDeployment as error:

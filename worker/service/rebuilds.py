@@ -1,7 +1,7 @@
-"""Shards that are being made from the archive, each by a thread, while the worker serves what it has.
+"""Shards that are being rebuilt from the archive, each by a thread, while the worker serves its other shards.
 
-A leader asks again and again how far one is, and goes on with its round: a rebuild takes as long as it takes, and
-nothing else is to wait for it. A process that ends takes its threads with it, and nothing is there then.
+The leader asks for the progress in each of its rounds, and does not wait for the end. If the process ends, so do its
+threads, and nothing is left of the rebuild.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from domains.errors import BadRequest, HeadraceError, StorageFailure
 from worker.protocol.operations import ArchivedShard, RebuildShard, RebuildUnderWay, ShardRebuilt
 
 REST_MAX = 0.05
-"""Seconds between two parts of some thousand rows. A rest is as long as the part took, so that half of the time of
-Python's lock is left to those who serve."""
+"""Seconds between two parts of some thousand rows. A rest is as long as the part took, so that half of the
+interpreter's time is left for serving."""
 
 
 class UnderWay:
@@ -31,7 +31,7 @@ class UnderWay:
         Thread(target=self._run, name=f"headrace-rebuild-{asked.shard}", daemon=True).start()
 
     def _run(self) -> None:
-        from worker.archive.lost_shard import rebuild_shard  # Late: who has no archive does not load it.
+        from worker.archive.lost_shard import rebuild_shard  # Late: it loads pyarrow.
 
         try:
             self.outcome = rebuild_shard(self._data, self._url, self.asked, self._loaded)
@@ -50,7 +50,7 @@ class ShardRebuilds:
     """All methods are for the event loop's thread."""
 
     def __init__(self, name: str, data: Path, url: str | None) -> None:
-        """``url`` is that of the archive, if the worker has one."""
+        """``url`` is the archive's, if the worker has one."""
         self._name, self._data, self._url = name, data, url
         self._under_way: dict[int, UnderWay] = {}
 
@@ -68,7 +68,7 @@ class ShardRebuilds:
         if found is not None and found.outcome is not None and found.asked.decided != asked.decided:
             found = None
         if found is None:
-            found = self._under_way[asked.shard] = self._begun(asked)
+            found = self._under_way[asked.shard] = UnderWay(self._data, self._archive(), asked)
         match found.outcome:
             case None:
                 return RebuildUnderWay(found.rows)
@@ -77,9 +77,6 @@ class ShardRebuilds:
             case error:
                 del self._under_way[asked.shard]  # Asked again, it begins anew.
                 raise error
-
-    def _begun(self, asked: RebuildShard) -> UnderWay:
-        return UnderWay(self._data, self._archive(), asked)
 
     def _archive(self) -> str:
         if self._url is None:

@@ -1,4 +1,4 @@
-"""A worker's handling of each message that comes over the wire. It stands between the event loop and the dataflow.
+"""How a worker handles each message that comes over the wire, between the event loop and the dataflow thread.
 
 ::
 
@@ -6,8 +6,8 @@
     api ────────► WriteRequest, ReadRequest … ──────────────────────────────► Dataflow.write, .read, .reached
     workers ────► StreamFrame ─► Peers ─────────────────────────────────────► Dataflow.receive
 
-A message is *begun* when it comes and before the next of its connection is looked at, so what a leader asked before a
-``Report`` is reflected by it. It is answered when what it did is durable and visible.
+A message is *begun* when it comes, before the next one of its connection is read, so a ``Report`` reflects what the
+leader asked before it. It is answered when its effects are durable and visible.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from worker.protocol.messages import (
     Ping,
     Pong,
     Positions,
+    ProtocolError,
     ReadRequest,
     Reconfigure,
     Report,
@@ -74,18 +75,19 @@ from worker.service.loop_completions import LoopCompletions
 from worker.service.rebuilds import ShardRebuilds
 from worker.service.shards import open_shard
 from worker.service.status import heard_at_last, hosted_status, link_positions, streams_of, worker_report
-from worker.wire import Accepted, Connection, Peers, ProtocolError, WireServer
+from worker.wire.connection import Connection
+from worker.wire.peers import Peers
+from worker.wire.server import Accepted, WireServer
 
 if TYPE_CHECKING:
     from worker.archive.archiver import Archiver
 
 
-# Who waits until a domain is linked here: api processes that were told that it comes, and ask for it too early.
-
-
 class LinkWaits:
-    """On the event loop. Nobody misses a link: it is looked for before each wait, and ``look_again`` comes after each
-    change, so a change is either seen or waited for."""
+    """Api processes that know that a domain comes to this worker, and wait until it is linked. On the event loop.
+
+    Nobody misses a link: each wait looks first, and ``look_again`` comes after each change.
+    """
 
     def __init__(self, is_linked: Callable[[DomainIndex], bool]) -> None:
         self._is_linked = is_linked
@@ -107,7 +109,7 @@ class LinkWaits:
 
 
 Found = TypeVar("Found")
-FromController = (
+LeaderMessage = (
     Ping | OpenDomain | FlushDomain | CloseDomain | Perform | Reconfigure | Report | Positions | RebuildShard
 )
 
@@ -135,18 +137,18 @@ class WorkerServer:
         self._client = dataflow.client()
         self._started = time.monotonic()
         self._changing: dict[DomainIndex, asyncio.Lock] = {}
-        """One domain is opened or closed by one message at a time."""
+        """So that one message at a time opens or closes a domain."""
         self._changes: set[asyncio.Task[Done]] = set()
-        """Openings and closings that are under way."""
+        """Openings and closings under way."""
         self._unreadable: dict[DomainIndex, RocksStore] = {}
-        """The closed stores of shards that could not be read: whoever opens one again keeps its alarm."""
+        """The closed stores of shards that could not be read: when one is opened again, its alarm stays."""
         self._answers = LoopCompletions(asyncio.get_running_loop())
         self._holds = Holds(dataflow)
         self._links = LinkWaits(self._is_linked)
         self._rebuilds = ShardRebuilds(name, data, None if archiver is None else archiver.options.url)
 
     def handle(self, connection: Connection, message: Any) -> Any:
-        """Answers, or raises: see ``worker.wire.Handler``."""
+        """See :data:`worker.wire.connection.Handler`."""
         assert isinstance(connection, Accepted)
         match message:
             case WriteRequest():
@@ -181,24 +183,14 @@ class WorkerServer:
                 return self._ask(lambda hosted, _: Heard(heard_at_last(hosted, given_up)))
             case ArchivedShardRequest(shard=shard):
                 return self._rebuilds.archived(shard)
-            case (
-                Ping()
-                | OpenDomain()
-                | FlushDomain()
-                | CloseDomain()
-                | Perform()
-                | Reconfigure()
-                | Report()
-                | Positions()
-                | RebuildShard()
-            ):
-                if connection.hello.role is not Role.CONTROLLER:
-                    raise ProtocolError(f'"{type(message).__name__}" is for controllers alone')
-                return self.obey(message)
-        raise ProtocolError(f'a worker is not asked "{type(message).__name__}"')
+        if not isinstance(message, LeaderMessage):
+            raise ProtocolError(f'a worker is not asked "{type(message).__name__}"')
+        if connection.hello.role is not Role.CONTROLLER:
+            raise ProtocolError(f'"{type(message).__name__}" is for controllers alone')
+        return self.obey(message)
 
     def _write(self, request: WriteRequest) -> Awaitable[Any]:
-        """A worker that stops has its domains go to others, and a write that it does not take is one for them."""
+        """A worker that stops answers NotHere: its domains go to other workers, which take the write."""
         try:
             waiting, answer = self._answers.new()
             self._dataflow.write_for(answer, request.domain, request.operation, request.schema, request.once)
@@ -208,8 +200,8 @@ class WorkerServer:
 
     # --- the leader's -------------------------------------------------------------------------------------------
 
-    def obey(self, message: FromController) -> Pong | Awaitable[Any]:
-        """Raises StaleEpoch where a later leader has spoken."""
+    def obey(self, message: LeaderMessage) -> Pong | Awaitable[Any]:
+        """Raises StaleEpoch if a later leader has been heard of."""
         self._dataflow.hosted.fence(message.epoch)
         match message:
             case Ping():
@@ -232,7 +224,7 @@ class WorkerServer:
                 return self._report(message.epoch)
 
     def _reconfigure(self, message: Reconfigure) -> Awaitable[Any]:
-        # First: what domains send once they have heard of a new peer is to go to the process that hosts it.
+        # First, so that what domains send to a new peer goes to the process that hosts it.
         self._peers.reconfigure(message.placement)
         incarnations = {domain: placed.incarnation for domain, placed in message.placement.items()}
 
@@ -249,12 +241,12 @@ class WorkerServer:
         return host is not None and host.linked
 
     async def _report(self, epoch: int) -> Any:
-        if self._changes:  # Begun before this was asked: it is to be in the report.
+        if self._changes:  # They were begun before, so the report must reflect them.
             await asyncio.wait(self._changes)
         return await self._ask(lambda hosted, _: worker_report(hosted, self._name), epoch, at_once=True)
 
     def _begin(self, change: Coroutine[Any, Any, Done]) -> Awaitable[Done]:
-        """A task of its own, since it is done to its end whoever goes away."""
+        """In a task of its own, so that it is carried through even if the caller goes away."""
         task = asyncio.create_task(change)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
@@ -273,7 +265,7 @@ class WorkerServer:
                 )
             if host is not None:
                 await self._give_up(index, message.epoch)
-            store, sync, close = await self._store(message)
+            store, sync, close = await self._store(message)  # Slow: on a thread, and other domains go on.
             try:
                 await self._ask(
                     lambda hosted, _: hosted.open(
@@ -305,7 +297,7 @@ class WorkerServer:
         return shard.store, shard.store.sync, shard.close
 
     async def _flush(self, domain: DomainIndex) -> Done:
-        """A caller that closes it meanwhile waits, and it serves until then."""
+        """The domain serves meanwhile; a request to close it waits."""
         async with self._lock(domain):
             host = self._dataflow.hosted.hosts.get(domain)
             if host is not None:
@@ -318,8 +310,8 @@ class WorkerServer:
         return Done()
 
     async def _give_up(self, index: DomainIndex, epoch: int) -> None:
-        """Returns when the store is closed, and so may be opened elsewhere: whoever finds it locked kills this process.
-        So a report, which says that the domain is not here, waits for this, too."""
+        """Close a domain and its store. It may be opened elsewhere only then, since a worker that finds the store
+        locked kills this process. So reports, which say that the domain is not here, wait for this."""
         host = self._dataflow.hosted.hosts.get(index)
         if host is not None and isinstance(store := host.domain.store, RocksStore) and store.failure is not None:
             self._unreadable[index] = store
@@ -337,9 +329,8 @@ class WorkerServer:
     def _ask(
         self, act: Callable[[DomainHost, Batch], Any], epoch: int | None = None, *, at_once: bool = False
     ) -> asyncio.Future[Any]:
-        """Done between two steps, unless a later leader than that of ``epoch`` has spoken by then. ``at_once``: where
-        the answer says nothing of what is visible or on disk, it waits for no sync of what others write."""
-
+        """Act between two steps, unless a later leader than that of ``epoch`` has been heard of by then. ``at_once``:
+        the answer says nothing of what is visible or on disk, and so waits for no sync."""
         return asyncio.wrap_future(self._dataflow.control(act, epoch=epoch, at_once=at_once))
 
     # --- reads --------------------------------------------------------------------------------------------------
@@ -361,9 +352,9 @@ class WorkerServer:
     async def _found(
         self, request: ReadRequest, find: Callable[[BoundLookup, ReaderClient, ReaderLayout], Found | None]
     ) -> list[Found]:
-        """What the look-ups find, after their keys were filled if any is a hole.
+        """What the look-ups find, after filling the keys if any is a hole.
 
-        All keys are named then, not only the holes: what is a hit now may be evicted before the others are filled.
+        All keys are filled then, not only the holes: a hit may be evicted before the others are filled.
         """
         layout = self._dataflow.layouts.get((request.domain, request.reader))
         if layout is None or not self._is_linked(request.domain):
@@ -378,7 +369,7 @@ class WorkerServer:
             found = await asyncio.wrap_future(self._dataflow.read(request.domain, request.reader, keys, look))
         whole = [each for each in found if each is not None]
         if len(whole) < len(found):
-            raise self._not_here(request)  # The reader was dropped meanwhile, or is built again.
+            raise self._not_here(request)  # The reader was dropped meanwhile, or is being built again.
         return whole
 
     def _not_here(self, request: ReadRequest) -> NotHere:
@@ -393,7 +384,7 @@ class WorkerServer:
         try:
             self._dataflow.touch(request.domain, request.reader, request.keys)
         except HeadraceError:
-            return  # It is only a sample; who sent it does not wait for an answer.
+            return  # It is only a sample, and its sender waits for no answer.
 
     # --- the archive --------------------------------------------------------------------------------------------
 

@@ -1,16 +1,14 @@
-"""Opening one shard of the base tables, of which there is one RocksDB that several workers can reach.
+"""Opening one shard of the base tables: a RocksDB that several workers may be able to reach.
 
-RocksDB's lock lets one process open it at a time. That is not enough where the one that has it is *superseded*: it
-hangs, the leader has given its domains to others, and it would write on when it wakes up. So whoever opens a shard for
-a later incarnation of its domain, and finds it locked by a process of the same machine, kills that process first; it is
-a worker that nobody asks any more. Whose the lock is says ``owner.json``, which is written when the shard was opened
-and before anything else is done with it::
+RocksDB's lock lets one process open it at a time. That is not enough if this process is *superseded*: it hangs, the
+leader has given its domains to others, and it would go on writing when it wakes up. So a worker that opens a shard for
+a later incarnation of its domain, and finds it locked by a process of the same machine, kills that process first.
+``owner.json`` says whose the lock is. It is written when the shard was opened, before anything else::
 
     DIR/shards/0003/base          the RocksDB
     DIR/shards/0003/owner.json    {"incarnation": 12, "worker": "b", "machine": …, "pid": 4711, "started": 8812331}
 
-The incarnation in it is also what keeps a command of a leader that was deposed from opening a shard again that has gone
-on elsewhere: it may only grow.
+The incarnation in it may only grow: so the command of a deposed leader cannot open a shard that has gone on elsewhere.
 """
 
 from __future__ import annotations
@@ -31,11 +29,11 @@ from domains.store.storage import DISK_RESERVE
 from worker.embedded import shard_directory
 from worker.rocks.database import StorageInUse
 from worker.rocks.store import RocksStore
-from worker.service.open_files import allow_open_files
+from worker.service.system import allow_open_files
 
 OPEN_SECONDS = 5.0
-"""How long a shard may stay locked after its owner was killed or while it is closed. A kill takes as long as the
-system needs to write out what the process had, mostly some milliseconds."""
+"""How long a shard may stay locked while it is closed, or after its owner was killed: that takes until the system has
+written out the process's data, mostly some milliseconds."""
 OPEN_AGAIN = 0.01
 """Seconds between two tries."""
 
@@ -50,14 +48,14 @@ class Owner:
     """Of the domain that stands on it."""
     worker: str
     machine: str
-    """Where ``pid`` means something: the host since its start, and the space of its process numbers."""
+    """Where ``pid`` is valid: the host since its start, and its PID namespace."""
     pid: int
     started: int
-    """When the process started, in ticks since the host's: a number that was used again is another process."""
+    """When the process started, in ticks since the host's start, since a pid may be used again."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is there, be it stopped. Only to be asked on its own machine."""
+        """Whether the process is there, running or stopped. Valid on its own machine only."""
         return started_at(self.pid) == self.started
 
 
@@ -70,9 +68,9 @@ class Shard:
     owner: Owner
 
     def close(self) -> None:
-        """Sync and close it. Before the lock goes, it is noted that nobody has it: else whoever comes next but one
-        might kill this process, which has long done with it. Who comes reads what the system has: this need not be on
-        disk, and nobody waits for it: where the machine stops the processes end too, and none is killed."""
+        """Sync and close it. Before the lock is released the owner is cleared: else a later worker might kill this
+        process for a shard that it closed long ago. That need not be on disk: if the machine stops, so do its
+        processes."""
         try:
             _write_owner(self.directory, replace(self.owner, pid=0, started=0), durable=False)
         finally:
@@ -84,7 +82,7 @@ def this_process(worker: str, incarnation: int) -> Owner:
 
 
 def machine() -> str:
-    """Two processes with the same answer see each other under their process numbers."""
+    """Processes with the same answer see each other under their pids."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
         numbers = os.readlink("/proc/self/ns/pid")
@@ -94,7 +92,7 @@ def machine() -> str:
 
 
 def started_at(pid: int) -> int | None:
-    """In ticks since the host's start; None where there is no such process (or it has ended and nobody has noticed)."""
+    """In ticks since the host's start; None if there is no such process, or it is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
@@ -114,11 +112,11 @@ def open_shard(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Shard:
-    """Open shard number ``shard`` below the data directory, for this incarnation of its domain. It may take a while.
-    Where it is not there it is made, unless it is one that was ``kept`` here.
+    """Open shard number ``shard`` below the data directory, for this incarnation of its domain; it may take a while. A
+    missing shard is created, unless it must have been ``kept`` here.
 
-    :raises StorageFailure: it is missing; it went on in a later incarnation; another machine has it, or this process
-        itself, or somebody who did not say so; it is damaged, or cannot be written; too few files may be open.
+    :raises StorageFailure: it is missing; it went on in a later incarnation; another machine, this process itself or an
+        unknown process has it; it is damaged, or cannot be written; too few files may be open.
     """
     allow_open_files(1)
     directory = shard_directory(data, shard)
@@ -145,8 +143,8 @@ def open_shard(
 
 
 def _make_way(directory: Path, own: Owner) -> None:
-    """Kill who holds the lock, if it is superseded and can be reached. Who has just opened it may not have said so yet,
-    and who has died may still be on its way: then the lock is tried again."""
+    """Kill the process that holds the lock, if it is superseded and on this machine. If it is not known yet, or already
+    dead, the caller tries the lock again."""
     owner = read_owner(directory)
     if owner is None or (owner.pid, owner.started) == (own.pid, own.started):
         return
@@ -186,7 +184,7 @@ def _check_later(directory: Path, own: Owner) -> None:
 
 
 def read_owner(directory: Path) -> Owner | None:
-    """The process that opened the shard last; None where nobody has, or where it is not known."""
+    """The process that opened the shard last; None if that is not known, or nobody has."""
     try:
         given = opened(json.loads((directory / "owner.json").read_text("utf-8")))
         return Owner(**{field.name: given[field.name] for field in fields(Owner)})
@@ -195,7 +193,7 @@ def read_owner(directory: Path) -> Owner | None:
 
 
 def _write_owner(directory: Path, owner: Owner, *, durable: bool = True) -> None:
-    """Replaced whole, since a later process kills by it."""
+    """Atomically, since a later process may kill by it."""
     beside = directory / "owner.new"
     try:
         with beside.open("w", encoding="utf-8") as file:

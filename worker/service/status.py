@@ -10,7 +10,7 @@ from typing import Any
 
 from domains.engine.clock import latest
 from domains.errors import NotFound
-from domains.operators.edges import ReaderOperator as ReaderOperator
+from domains.operators.edges import ReaderOperator
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock, LinkId
 from domains.plan.traits import is_reader
@@ -19,11 +19,11 @@ from worker.dataflow.hosted_domain import HostedDomain
 from worker.protocol.messages import DomainReport, LinkPositions, NotHere, Streams, WorkerReport
 from worker.reader_map import ReaderMap
 
-# What a worker's domains really are, for a leader that takes over, and how far its links have come, for a barrier.
+# The actual state of a worker's domains, for a leader that takes over, and the positions of its links, for a barrier.
 #
-# Both are taken between two steps, and answered without waiting for what these publish: no sync is waited for at each
-# look of a barrier. What it finds received is visible before anything that the domain is told to do afterwards is:
-# the flusher keeps the order (``Activate`` reveals a reader with all that has come before).
+# Both are taken between two steps, and answered without waiting for a sync. Packets that a barrier finds received
+# become visible before the effects of later commands, since the group commit keeps the order (``Activate`` reveals a
+# reader with all that has come before).
 
 
 def worker_report(hosted: DomainHost, worker: str) -> WorkerReport:
@@ -39,7 +39,7 @@ def worker_report(hosted: DomainHost, worker: str) -> WorkerReport:
 
 
 def link_positions(hosted: DomainHost) -> LinkPositions:
-    """Link → (epoch, sequence): the last packet that a domain here has sent, and has processed."""
+    """Link → (epoch, sequence) of the last packets that a domain here has sent, and has processed."""
     sent: dict[LinkId, tuple[int, int]] = {}
     received: dict[LinkId, tuple[int, int]] = {}
     for host in hosted.hosts.values():
@@ -52,16 +52,16 @@ def link_positions(hosted: DomainHost) -> LinkPositions:
 
 
 def heard_positions(hosted: DomainHost) -> Clock:
-    """The greatest position of each base shard that any domain here has heard of, by its own links or as its own.
+    """The greatest position of each base shard that any domain here has heard of, by links or as its own.
 
-    A link that has begun again says nothing until its sender does: until then it has what the lost one had said last.
+    A link that has begun again keeps the positions of the lost one until its sender says others.
     """
     all_clocks = [host.domain.clocks for host in hosted.hosts.values()]
     return latest(clock for clocks in all_clocks for clock in (clocks.local, *clocks.links.values()))
 
 
 def heard_at_last(hosted: DomainHost, given_up: Mapping[DomainIndex, int]) -> Clock:
-    """As ``heard_positions``, and nothing more of what is given up will be heard of before these incarnations."""
+    """``heard_positions``; from now on nothing is heard of given-up domains before these incarnations."""
     hosted.give_up(given_up)
     return heard_positions(hosted)
 
@@ -69,7 +69,7 @@ def heard_at_last(hosted: DomainHost, given_up: Mapping[DomainIndex, int]) -> Cl
 def streams_of(hosted: DomainHost, domain: DomainIndex, table: str) -> Streams:
     """The numbered streams of writes that a domain's shard of a table remembers.
 
-    :raises NotHere: the domain, or the table as yet, is not here.
+    :raises NotHere: the domain, or (yet) the table, is not here.
     """
     host = hosted.hosts.get(domain)
     if host is None or not host.linked:
@@ -111,9 +111,9 @@ def hosted_status(hosted: DomainHost, reader_map: ReaderMap) -> dict[str, Any]:
 
 
 def memory_of(accounted: int, full: int, limit: int, *, workers: bool = False) -> dict[str, Any]:
-    """Memory in use and its limit. Full state is never evicted: where it alone is over the limit, an alarm says so.
+    """Memory in use and its limit. Full state is never evicted; if it alone is over the limit, an alarm says so.
 
-    ``workers``: there can be others beside this process, in a cluster.
+    ``workers``: this process is one worker of a cluster.
     """
     shown: dict[str, Any] = {"accounted": accounted, "full": full, "limit": limit}
     if full <= limit:
@@ -169,7 +169,7 @@ def _domain(host: HostedDomain, reader_map: ReaderMap, hosted: DomainHost) -> di
 
 
 def resident_bytes() -> int:
-    """Of this process, now; where the system does not say, the most that it ever was."""
+    """Of this process now, or, if the system does not say, its maximum so far."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):

@@ -1,12 +1,12 @@
 """``encode`` and ``decode``: an object of the vocabulary as msgpack, and back.
 
-A class is packed as a tuple of its name and its fields, by a function that is generated for it; those of every step and
-link are written by hand. Decimals and integers beyond 64 bits are msgpack extensions. Text may hold
-half a surrogate pair, as Python's may.
+A class is packed as a tuple of its name and its fields, by a generated function; the functions for packets of every
+step are written by hand. Decimals and integers beyond 64 bits are msgpack extensions. Text may hold half a surrogate
+pair, as Python's may.
 
 Figures on one core, to encode and to decode: a LinkUpdate with one row of three values 0.8 and 2.4 µs, each further row
 0.15 and 0.2 µs; with a Fill of one row instead 1.3 and 3.6 µs; an Upquery 0.5 and 1.9 µs; a Write of one row 1.0 and
-2.5 µs. All that is received is checked, which is a third of the decoding.
+2.5 µs. A third of the decoding is the check of all that is received.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from domains.language.expressions import Call, Constant, Expression, Field
 from domains.language.types import SqlType
 from domains.plan.graph import NodeIndex
 from domains.plan.packets import Fill, LinkId, LinkUpdate, Pattern, Unfilled
+from worker.protocol.messages import ProtocolError
 from worker.wire.coders import LEAVES, Coder, Coders, Misfit, Unpack
-from worker.wire.errors import ProtocolError
 from worker.wire.vocabulary import CLASSES, ERRORS, EXPRESSIONS, details_of
 
-# What goes over links all the time, packed and checked by hand: ``LinkUpdate`` and the ``Fill`` in it.
-#
-# This may be plain: a step on one domain sends an update to each of its links, and a shuffle has many. The generated
-# functions take twice as long, since they call one function a field and three a row.
+# ``LinkUpdate`` and the ``Fill`` in it are packed and checked by hand, in plain loops: every step sends an update over
+# each of the domain's links, and a shuffle has many. The generated functions take twice as long, since they call one
+# function a field and three a row.
 
 VALUES = LEAVES - {bool}
 """The types of a row's values."""
@@ -112,7 +111,7 @@ def _integer(value: Any) -> Any:
     return value
 
 
-# Errors on the wire: class, text and details, so that whoever asked meets what a caller in the same process would.
+# Errors on the wire: class, text and details, so that a caller meets the same error as in one process.
 
 FAULT = "HeadraceError"
 
@@ -120,10 +119,10 @@ FAULT = "HeadraceError"
 def error_coder(
     known: Mapping[str, type[HeadraceError]], details: Callable[[type[HeadraceError]], tuple[str, ...]]
 ) -> Coder:
-    """``(TAG, code, message, hint, detail …)``, an error of a class that is not ``known`` as its nearest base.
+    """``(TAG, code, message, hint, detail …)``; an error of a class that is not ``known`` is sent as its nearest base.
 
-    Attributes are set as they were: a constructor may add to its message, and must not do so twice. A code that is not
-    known here is read as a plain ``HeadraceError``: a process of another version says by it why it refuses this one.
+    Attributes are set without the constructor, which may have added to the message already. An unknown code is read as
+    a plain ``HeadraceError``: with such an error a process of another version says why it refuses this one.
     """
     names = {kind: details(kind) for kind in known.values()}
 
@@ -167,7 +166,7 @@ def expression_coder(types: Coder) -> Coder:
     def pack(expression: Expression) -> Any:
         packed: list[Any] = []
         waiting: list[Expression] = [expression]
-        # Last things first, a call before its arguments and those from the right; turned round in the end.
+        # A call before its arguments, and those from the right; reversed at the end.
         while waiting:
             at = waiting.pop()
             match at:
@@ -227,7 +226,7 @@ _MISTAKES = (
     RecursionError,
     msgpack.UnpackException,
 )
-"""Errors of reading bytes that we did not write."""
+"""The errors that foreign bytes can raise."""
 
 _CODERS: dict[type, Coder] = {}
 _UNPACK: dict[str, Unpack] = {}
@@ -240,12 +239,12 @@ def encode(message: object) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The object that ``encode`` made the bytes from. ProtocolError for any other bytes."""
+    """The object of bytes that ``encode`` made. ProtocolError for any other bytes."""
     return unpack_object(unpack(data))
 
 
 def pack_object(message: object) -> Any:
-    """The tuple that msgpack packs for an object. An object outside of the vocabulary is the caller's mistake."""
+    """The tuple for msgpack. An object that is not of the vocabulary is a bug of the caller."""
     coder = _CODERS.get(type(message))
     if coder is None:
         assert isinstance(message, HeadraceError), f"{type(message).__name__} is not of the vocabulary"
@@ -305,14 +304,14 @@ def pack(packed: Any) -> bytes:
     try:
         return _packers.pack(packed)  # type: ignore[no-any-return]
     except UnicodeEncodeError:
-        # Half a surrogate pair. Asking for this always would cost each text a call of Python's encoder.
+        # Half a surrogate pair. With this option always on, each text would cost a call of Python's encoder.
         return msgpack.packb(packed, default=_extend, unicode_errors="surrogatepass")  # type: ignore[no-any-return]
     except ValueError as error:
         raise LimitExceeded("a message nests too deep to be sent", hint="split the statement") from error
 
 
 def unpack(data: bytes) -> Any:
-    """ProtocolError where it is no msgpack."""
+    """Raises ProtocolError if it is not msgpack."""
     try:
         return msgpack.unpackb(
             data, use_list=False, strict_map_key=False, ext_hook=_extended, unicode_errors="surrogatepass"
@@ -341,9 +340,9 @@ def _name(kind: type) -> str:
 
 
 def _of_class(kind: type, coders: Coders) -> Coder:
-    """A class by its fields: two generated functions, with the checks of its plain fields in line.
+    """Two functions generated from the class's fields, with the checks of plain fields inline.
 
-    They run for every packet; with a loop over the fields and a call for each they take twice as long.
+    They run for every packet, and a loop with a call for each field takes twice as long.
     """
     hints = get_type_hints(kind)
     names: dict[str, Any] = {"kind": kind, "Misfit": Misfit}

@@ -1,11 +1,10 @@
-"""From the type of a field to how it is packed and checked: what ``codec.py`` makes its table of classes from.
+"""How a field is packed and checked, by its type; ``codec.py`` makes its table of classes from these coders.
 
-msgpack carries None, numbers, text, bytes, tuples and dicts by itself, so most fields are packed as they are. What is
-left is: a class becomes a tuple that begins with its name, an expression a flat list in postfix order (a condition of a
-thousand terms nests a thousand deep), an enum its value, a set its sorted members, an error its code and text.
+msgpack carries None, numbers, text, bytes, tuples and dicts, so most fields are packed as they are. Else a class
+becomes a tuple that begins with its name, an expression a flat list in postfix order (a condition of a thousand terms
+nests a thousand deep), an enum its value, a set its sorted members, an error its code and text.
 
-Unpacking trusts nothing: each value's type is checked against the field's, and the first that does not fit raises
-``Misfit``.
+Unpacking checks each value's type against the field's; the first that does not fit raises ``Misfit``.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class Coder:
     pack: Pack | None = None
     """None: msgpack takes the value as it is."""
     leaves: frozenset[type] = frozenset()
-    """Where every value is a leaf: of which types. A tuple of them is checked in one go."""
+    """The types of the values, if all are leaves: a tuple of them is checked in one go."""
 
 
 class Coders:
-    """Coders by type. ``one_of`` gives the one for a field that holds any of some ``classes``."""
+    """Coders by type. ``one_of`` makes one for a field that holds an object of any of several ``classes``."""
 
     def __init__(self, classes: frozenset[type], one_of: Callable[[frozenset[type]], Coder]) -> None:
         self._classes = classes
@@ -88,7 +87,7 @@ class Coders:
 
 
 def json_of(value: Any) -> Any:
-    """A JSON document as it was before msgpack made tuples of its lists."""
+    """A JSON document, with the lists that msgpack has made tuples."""
     if type(value) is tuple:
         return [json_of(each) for each in value]
     if type(value) is dict:
@@ -140,7 +139,7 @@ def _optional(inner: Coder) -> Coder:
 
 
 def _sequence(inner: Coder, kind: type) -> Coder:
-    """Any number of one type. A set goes in order, so that equal sets are equal bytes."""
+    """Any number of values of one type. A set is sorted, so that equal sets have equal bytes."""
     unpack_inner, pack_inner, leaves = inner.unpack, inner.pack, inner.leaves
 
     def unpack(value: Any) -> Any:
@@ -152,10 +151,8 @@ def _sequence(inner: Coder, kind: type) -> Coder:
             return value if kind is tuple else kind(value)
         return kind([unpack_inner(each) for each in value])
 
-    if kind is tuple:
-        return Coder(unpack, None if pack_inner is None else lambda value: [pack_inner(each) for each in value])
-    inner_pack = pack_inner or _itself
     if kind is frozenset:
+        inner_pack = pack_inner or _itself
         return Coder(unpack, lambda value: sorted(map(inner_pack, value)))
     return Coder(unpack, None if pack_inner is None else lambda value: [pack_inner(each) for each in value])
 
@@ -187,7 +184,7 @@ def _mapping(keys: Coder, values: Coder) -> Coder:
             raise Misfit
         return {unpack_key(key): unpack_value(each) for key, each in value.items()}
 
-    assert keys.pack is None, "keys go as they are"
+    assert keys.pack is None, "keys are packed as they are"
     pack_value = values.pack
     if pack_value is None:
         return Coder(unpack)

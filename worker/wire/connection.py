@@ -1,15 +1,15 @@
 """One TCP connection: requests with their answers in any order, and notices, both ways.
 
-Both ends are a :class:`Connection`; ``server.py`` has the accepting end. Nothing here ever waits for the network but
-the awaiting of an answer: what is said in one turn of the event loop goes out as one write at its end.
+Both ends are a :class:`Connection`; ``server.py`` has the accepting end. Sending never waits for the network: all
+messages of one turn of the event loop go out as one write at its end.
 
 What a caller may rely on:
 
-* Messages arrive in the order in which they were said, and are handed to the handler in that order.
-* A request is answered once, by a message or an error, or fails with ``ConnectionLost``. ``sent`` is False as long as
-  no byte of it was given to the network: then it surely was not done.
-* A connection that is silent for :data:`SILENCE` is lost, however it looks to the kernel: the connecting end sends a
-  beat when nothing else comes, and the other sends it back.
+* Messages arrive, and are handed to the handler, in the order in which they were sent.
+* A request gets one answer, a message or an error, or fails with ``ConnectionLost``. Its ``sent`` is False if no byte
+  of the request was given to the network: then it surely was not done.
+* A connection that is silent for :data:`SILENCE` is lost, even if the kernel does not know: the connecting end sends a
+  beat when it hears nothing, and the other end sends it back.
 * Bytes that are not of the protocol end the connection, after an error that says so; the process lives on.
 """
 
@@ -19,26 +19,27 @@ import asyncio
 import inspect
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, assert_never, cast
 
 from domains.errors import HeadraceError
 from domains.transitions import moved
-from worker.protocol.messages import Done, Hello, Welcome
+from worker.protocol.messages import ConnectionLost, Done, Hello, ProtocolError, RemoteFault, Role, Welcome
 from worker.wire import codec
-from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault
-from worker.wire.frames import BEAT, FRAME_MAX, Cutter, framed, opened
+from worker.wire.frames import BEAT, Cutter, framed, opened
+from worker.wire.vocabulary import PROTOCOL
 
 SILENCE = 4.0
-"""Seconds. A worker's event loop may be held up for a second by a long step or a storage that opens; much more than
-that, and reads that could go elsewhere wait."""
+"""Seconds. A long step or the opening of a store may hold up a worker's event loop for a second. With much more than
+that, reads would wait that could go elsewhere."""
 CONNECT_SECONDS = 3.0
 """For the connection and its greeting."""
 LINGER_SECONDS = 2.0
-"""For the other side to read why the connection ends."""
+"""For the other side to read the reason for the end."""
 BUFFER_HIGH = 1 << 20
-"""Bytes that may stand in a connection's write buffer before its end is called full (``full``)."""
+"""Bytes in the write buffer from which on a connection is ``full``."""
 
 _log = logging.getLogger("headrace.wire")
 
@@ -47,7 +48,7 @@ Handler = Callable[["Connection", Any], Any]
 
 
 def refuse_all(connection: Connection, message: Any) -> Any:
-    """The handler of a connection over which nothing is asked."""
+    """The handler of an end that takes no requests."""
     raise ProtocolError(f'"{type(message).__name__}" is not asked for here')
 
 
@@ -56,7 +57,7 @@ class ConnectionStage(Enum):
     """Until the other side has greeted."""
     OPEN = "open"
     CLOSING = "closing"
-    """Nothing is taken or said any more; what was said before may be on its way."""
+    """Nothing more is sent or handled; what was sent before may still arrive."""
     CLOSED = "closed"
 
 
@@ -69,25 +70,22 @@ TRANSITIONS = {
 
 
 class Connection(asyncio.Protocol):
-    """Made by ``connect`` or ``serve``. All methods are for the event loop's thread."""
+    """Made by ``connect`` or ``WireServer``. All methods are for the event loop's thread."""
 
     def __init__(self, handler: Handler, *, silence: float, beats: bool) -> None:
         self.handler = handler
         self.stage = ConnectionStage.OPENING
         self.peer: Hello | Welcome | None = None
-        """The process on the other side, once it has greeted."""
+        """The process on the other side, after its greeting."""
         self.error: HeadraceError | None = None
         """Why the connection ends or has ended; None while it is open."""
         self.closed = asyncio.Event()
         self.on_lost: list[Callable[[Connection], None]] = []
-        """Called once, when the connection has ended for whatever reason."""
+        """Called once, when the connection has ended."""
         self.on_drained: Callable[[], None] | None = None
         """Called when the write buffer is no longer ``full``."""
         self.full = False
-        self.bytes_out = 0
-        self.bytes_in = 0
-        self.messages_out = 0
-        self.messages_in = 0
+        self.traffic = Counter(messages_in=0, messages_out=0, bytes_in=0, bytes_out=0)
         self._silence = silence
         self._beats = beats
         self._loop = asyncio.get_running_loop()
@@ -107,28 +105,23 @@ class Connection(asyncio.Protocol):
         return f"{self.peer.name} at {place}" if self.peer is not None else place
 
     def is_open(self) -> bool:
+        """Or opening."""
         return self.stage is ConnectionStage.OPEN or self.stage is ConnectionStage.OPENING
 
     def greeted(self, peer: Hello | Welcome) -> None:
-        """It may have ended while the greeting was on its way to whoever waits for it."""
+        """The connection may have ended before its greeting is handled."""
         self.peer = peer
         if self.is_open():
             self.stage = moved(TRANSITIONS, self.stage, ConnectionStage.OPEN)
 
-    # --- saying -----------------------------------------------------------------------------------------------
-
-    async def request(self, message: object) -> Any:
-        """The answer to a message. Raises what the other side answered with, or ConnectionLost.
-
-        Whoever waits may be cancelled: the answer is then ignored, but what was asked may be done all the same.
-        """
-        return await self.ask(message)
+    # --- sending ----------------------------------------------------------------------------------------------
 
     def ask(self, message: object) -> asyncio.Future[Any]:
-        """``request``, begun at once: requests go out in the order of these calls."""
+        """Send a request at once; the future is its answer, or raises the error that the other side answered, or
+        ConnectionLost. If it is cancelled the answer is ignored, but the request may be done all the same."""
         if self.error is not None:
             raise ConnectionLost(self.error.message, hint=self.error.hint, sent=False)
-        frame = framed(self._number + 1, message)  # May refuse, and then no number is used up.
+        frame = framed(self._number + 1, message)  # It may raise, and then no number is used up.
         self._number += 1
         number, future = self._number, self._loop.create_future()
         self._waiting[number] = future
@@ -137,12 +130,12 @@ class Connection(asyncio.Protocol):
         return future
 
     def tell(self, message: object) -> None:
-        """Say something that has no answer. On a connection that has ended it is lost, like anything on its way."""
+        """Send a notice, which has no answer. On a connection that has ended it is lost."""
         if self.is_open():
             self._write(framed(0, message))
 
     def close(self) -> None:
-        """Send what was said, and end the connection; ``await closed.wait()`` for it to have ended."""
+        """End the connection after sending what waits; ``await closed.wait()`` for its end."""
         self._end(ConnectionLost("the connection was closed on this side"))
 
     def abort(self, error: HeadraceError) -> None:
@@ -154,18 +147,18 @@ class Connection(asyncio.Protocol):
     def _write(self, frame: bytes) -> None:
         if not self._outgoing:
             self._loop.call_soon(self._flush)
-        self.messages_out += 1
+        self.traffic["messages_out"] += 1
         self._outgoing.append(frame)
 
     def _flush(self) -> None:
-        # A link that broke closes its transport a turn of the loop before ``connection_lost`` is called. uvloop raises
-        # on a write in between; what was to be said is lost with the link, and is not counted as sent.
+        # A connection that broke closes its transport a turn of the loop before ``connection_lost`` is called. uvloop
+        # raises on a write in between; what waits is lost, and is not counted as sent.
         if not self._outgoing or self._transport is None or self._transport.is_closing():
             return
         data = b"".join(self._outgoing)
         self._outgoing.clear()
         self._flushed = self._number
-        self.bytes_out += len(data)
+        self.traffic["bytes_out"] += len(data)
         self._transport.write(data)
 
     def _close(self, error: HeadraceError, after: ConnectionStage = ConnectionStage.CLOSING) -> bool:
@@ -188,13 +181,13 @@ class Connection(asyncio.Protocol):
             self._loop.call_later(LINGER_SECONDS, self._transport.abort)
 
     def _refuse(self, error: HeadraceError, number: int = 0) -> None:
-        """End the connection for what came over it, and say so."""
+        """End the connection because of what came over it, and tell the other side why."""
         if self._close(error):
             _log.warning("the connection of %s ends: %s", self, error)
             self._write(framed(-number, error))
             self._flush()
             assert self._transport is not None
-            # To close with bytes unread would reset the connection, and the other side might not see why.
+            # Closing with bytes unread would reset the connection, and the other side might not get the reason.
             if not self._transport.is_closing():
                 self._transport.write_eof()
             self._loop.call_later(LINGER_SECONDS, self._transport.abort)
@@ -202,7 +195,7 @@ class Connection(asyncio.Protocol):
     # --- asyncio's side ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transport does all that asyncio's does, and is none by its class.
+        # uvloop's transport has the methods of asyncio.Transport, but is not a subclass.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=BUFFER_HIGH)
         self._heard = self._loop.time()
@@ -236,7 +229,7 @@ class Connection(asyncio.Protocol):
     def _watch_silence(self, then: float) -> None:
         now = self._loop.time()
         period = self._silence / 4
-        late = now - then > 2 * period  # This process itself was held up, and may have bytes that it has not read.
+        late = now - then > 2 * period  # This process was held up itself, and may have unread bytes.
         if now - self._heard > self._silence and not late:
             self.abort(ConnectionLost(f"nothing was heard of {self} for {self._silence:g} s"))
             return
@@ -244,13 +237,13 @@ class Connection(asyncio.Protocol):
             self._write(BEAT)
         self._watch = self._loop.call_later(period, self._watch_silence, now)
 
-    # --- hearing ----------------------------------------------------------------------------------------------
+    # --- receiving --------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         if not self.is_open():
             return
         self._heard = self._loop.time()
-        self.bytes_in += len(data)
+        self.traffic["bytes_in"] += len(data)
         try:
             while contents := self._cutter.cut(data):
                 data = b""
@@ -266,7 +259,7 @@ class Connection(asyncio.Protocol):
             if not self._beats:
                 self._write(BEAT)
             return
-        self.messages_in += 1
+        self.traffic["messages_in"] += 1
         number, packed = opened(content)
         try:
             message = self._read(packed)
@@ -290,38 +283,37 @@ class Connection(asyncio.Protocol):
         if future is None or future.done():
             if not 0 < number <= self._number:
                 raise ProtocolError(f"an answer to request {number}, which was not asked")
-            return  # Whoever asked has gone away.
+            return  # The caller was cancelled.
         if isinstance(answer, HeadraceError):
             future.set_exception(answer)
         else:
             future.set_result(answer)
 
     def _notice(self, message: Any) -> None:
-        try:
-            result = self.handler(self, message)
-        except HeadraceError as error:
-            self._refuse(error)
-            return
-        except Exception as error:
-            self._refuse(self._fault(message, error))
-            return
-        if inspect.isawaitable(result):
+        result = self._handled(message)
+        if isinstance(result, HeadraceError):
+            self._refuse(result)
+        elif inspect.isawaitable(result):
             self._follow(result, lambda _: None, message)
 
     def _answer(self, number: int, message: Any) -> None:
-        try:
-            result = self.handler(self, message)
-        except HeadraceError as error:
-            result = error
-        except Exception as error:
-            result = self._fault(message, error)
+        result = self._handled(message)
         if inspect.isawaitable(result):
             self._follow(result, lambda answer: self._reply(number, answer, message), message)
         else:
             self._reply(number, result, message)
 
+    def _handled(self, message: Any) -> Any:
+        """The handler's result, or the error that it raised."""
+        try:
+            return self.handler(self, message)
+        except HeadraceError as error:
+            return error
+        except Exception as error:
+            return self._fault(message, error)
+
     def _follow(self, result: Awaitable[Any], then: Callable[[Any], None], message: Any) -> None:
-        """A request that was begun is carried through, even if nobody waits for its answer any more."""
+        """A request that was begun is carried through, even if its answer is no longer awaited."""
         future = asyncio.ensure_future(result)
         self._answering.add(future)
 
@@ -366,10 +358,10 @@ async def connect(
     timeout: float = CONNECT_SECONDS,
     silence: float = SILENCE,
 ) -> Connection:
-    """A connection that is open both ways; its ``peer`` is the ``Welcome`` of the other side.
+    """An open connection; its ``peer`` is the ``Welcome`` of the other side.
 
-    :raises ConnectionLost: nobody answers there (in time).
-    :raises WrongDeployment, ProtocolError: somebody else does.
+    :raises ConnectionLost: nobody answers there in time.
+    :raises WrongDeployment, ProtocolError: the answer is not that of a process of this deployment.
     """
     loop = asyncio.get_running_loop()
     connection = Connection(handler, silence=silence, beats=True)
@@ -386,7 +378,7 @@ async def connect(
         ) from None
     except HeadraceError as error:
         connection.close()
-        # The other side's last message tells more than that it closed.
+        # The other side's last message says more than that it closed.
         raise (connection.error if isinstance(error, ConnectionLost) and connection.error else error) from None
     except BaseException:
         connection.close()
@@ -398,4 +390,6 @@ async def connect(
     return connection
 
 
-__all__ = ["CONNECT_SECONDS", "FRAME_MAX", "SILENCE", "Connection", "Handler", "connect", "refuse_all"]
+def greeting(deployment: str, role: Role, name: str, incarnation: int) -> Hello:
+    """This process's greeting, for ``connect`` and ``Peers``."""
+    return Hello(PROTOCOL, deployment, role, name, incarnation)

@@ -1,7 +1,7 @@
-"""Frames: how a run of bytes is cut into messages. Four bytes of length, most significant first, then as many bytes.
+"""Frames: four bytes of length, most significant first, then as many bytes of content.
 
-What is in a frame is an *envelope*, ``(number, message)``: number 0 is a notice, a positive one a request, and its
-negative the answer to that request. A frame without content is a *beat*: a sign of life that is sent back.
+The content is an *envelope*, ``(number, message)``: number 0 is a notice, a positive number a request, and its negative
+the answer to that request. A frame without content is a *beat*: a sign of life that is sent back.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from struct import Struct
 from typing import Any
 
 from domains.errors import LimitExceeded
+from worker.protocol.messages import ProtocolError
 from worker.wire import codec
-from worker.wire.errors import ProtocolError
 
 FRAME_MAX = 64 << 20
-"""Bytes of one frame. A migration's greatest command and a page of 100,000 rows are well below; past it, one message
-would hold up all others of its connection for a second, and twice its size in memory on both sides."""
+"""Bytes of one frame. The largest command of a migration and a page of 100,000 rows are well below. A larger message
+would hold up all others of its connection for a second, and take twice its size in memory on both sides."""
 GREETING_MAX = 4096
-"""Bytes of the first frame, before it is known who is there: a Hello has 100. Whatever else connects is told apart by
-its first four bytes (those of an HTTP request are a length of a thousand millions)."""
+"""Bytes of the first frame: a Hello has 100. The first four bytes of other protocols are larger numbers (those of an
+HTTP request, a thousand million)."""
 NUMBER_MAX = 1 << 62
-"""Of a request. One each microsecond gets there in a hundred thousand years."""
+"""Of requests. At one a microsecond it is reached in a hundred thousand years."""
 
 _LENGTH = Struct(">I")
 HEADER = _LENGTH.size
@@ -28,7 +28,7 @@ BEAT = _LENGTH.pack(0)
 
 
 def framed(number: int, message: object) -> bytes:
-    """A whole frame. LimitExceeded if it is longer than the other side would take."""
+    """A whole frame. LimitExceeded if the other side would refuse its length."""
     body = codec.pack((number, codec.pack_object(message)))
     if len(body) > FRAME_MAX:
         raise LimitExceeded(
@@ -39,11 +39,11 @@ def framed(number: int, message: object) -> bytes:
 
 
 def opened(body: bytes) -> tuple[int, Any]:
-    """Number and packed message of a frame's content, for ``codec.unpack_object``. ProtocolError if it is none."""
+    """Number and packed message of a frame's content, for ``codec.unpack_object``. ProtocolError if it is no
+    envelope."""
     envelope = codec.unpack(body)
-    if type(envelope) is not tuple or len(envelope) != 2 or type(envelope[0]) is not int:
-        raise ProtocolError("the received bytes are not a message of headrace")
-    if abs(envelope[0]) > NUMBER_MAX:  # An integer of any length has no text, and an error is to name it.
+    # A number has a limit since error messages name it, and Python does not print integers of any length.
+    if type(envelope) is not tuple or len(envelope) != 2 or type(n := envelope[0]) is not int or abs(n) > NUMBER_MAX:
         raise ProtocolError("the received bytes are not a message of headrace")
     return envelope
 
@@ -56,9 +56,9 @@ class Cutter:
         self._rest = bytearray()
 
     def cut(self, data: bytes) -> list[bytes]:
-        """The contents of the frames that are complete now; a beat's is empty.
+        """The contents of the frames that are complete now; empty for a beat.
 
-        ProtocolError for a frame over the limit, unless frames before it are complete: then the next call raises it.
+        Raises ProtocolError for a frame over the limit, but hands out the complete frames before it first.
         """
         rest = self._rest
         rest += data

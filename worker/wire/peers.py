@@ -1,13 +1,13 @@
-"""The other workers: what this process's domains send, to whichever process hosts the receiver, and what comes back.
+"""The streams of packets to and from the other workers, for the links between their domains and those of this process.
 
 ::
 
-    Dataflow's flusher ── send ──► Peers ──► Peer (stream) ══ TCP ══► Arrivals ── deliver ──► Dataflow's inbox
+    group commit ─────── send ───► Peers ──► Peer (stream) ══ TCP ══► Arrivals ── deliver ──► Dataflow's inbox
                   reconfigure ──►    │  one for each process that the placement names
 
-Who sends is never blocked and never refused: what cannot go out waits, and ``waiting_bytes`` says how much that is.
-It is the dataflow's business to take less from outside then (never less from other workers: two that wait for each
-other would do so for ever).
+Sending never blocks and is never refused: packets that cannot go out wait, and ``waiting_bytes`` counts them. The
+dataflow then takes less from outside (never less from other workers: two that wait for each other would do so for
+ever).
 
 Figures on one core, both ends together: 8 µs a packet of one row in runs of 200, 11 µs in runs of 20, 40 to 60 µs for
 one that goes alone, which is also how long it takes to arrive on the same host.
@@ -25,28 +25,38 @@ from typing import Any
 
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex
-from worker.protocol.messages import Hello, Placed, Role, StreamAck, StreamFrame, StreamOpen, Welcome
+from worker.protocol.messages import (
+    ConnectionLost,
+    Hello,
+    Placed,
+    ProtocolError,
+    Role,
+    StreamAck,
+    StreamFrame,
+    StreamOpen,
+    Welcome,
+)
 from worker.wire import codec
 from worker.wire.connection import Connection, connect
-from worker.wire.errors import ConnectionLost, ProtocolError
 from worker.wire.server import Accepted
 from worker.wire.streams import Inbound, LinkPacket, OutboundStream
 
-# The way to one process of another worker: a stream, and the connections that carry it one after the other.
-
 BACK_OFF_FIRST = 0.02
-"""Seconds before the second attempt. A blip is over at once, and views stand still meanwhile."""
+"""Seconds before the second attempt to connect. Most interruptions are short, and views stand still meanwhile."""
 BACK_OFF_MOST = 1.0
-"""Attempts are doubled in distance up to this, so that a peer that comes back is found within a second."""
+"""The pause between attempts doubles up to this, so that a peer that comes back is found within a second."""
 RESUME_SECONDS = 5.0
-"""For the other side to say how far it has come."""
+"""For the other side to say which item it received last."""
 WINDOW = 8 << 20
-"""Bytes on their way without an acknowledgement. On a line of 10 Gbit/s that is 6 ms, more than a round trip takes.
-With more, the rest would only wait in another place, and be sent twice when the connection breaks."""
+"""Bytes that may be sent and not acknowledged. At 10 Gbit/s that is 6 ms, more than a round trip. More would only wait
+in another place, and be sent twice when the connection breaks."""
 
 
 class Peer:
-    """All but ``arrived`` and ``put_bytes`` belongs to the event loop's thread."""
+    """The stream to one process of another worker, and the connections that carry it one after the other.
+
+    All but ``arrived`` and ``put_bytes`` is for the event loop's thread.
+    """
 
     def __init__(self, hello: Hello, placed: Placed, stream: int) -> None:
         self.name = placed.worker
@@ -54,16 +64,16 @@ class Peer:
         self.stream = stream
         self.address = (placed.host, placed.port)
         self.arrived: deque[bytes] = deque()
-        """Encoded packets on their way from the thread that sends to the one of the event loop."""
+        """Encoded packets, from the sending thread to the event loop's."""
         self.put_bytes = 0
         self.freed_bytes = 0
         self.packets = 0
         self.frames = 0
         self.connections = 0
         self.bytes_before = 0
-        """Sent over connections that are gone."""
+        """Sent over earlier connections."""
         self.trouble = ""
-        """Why there is no connection."""
+        """The reason why there is no connection."""
         self._hello = hello
         self._outbound = OutboundStream()
         self._connection: Connection | None = None
@@ -74,7 +84,7 @@ class Peer:
 
     @property
     def waiting_bytes(self) -> int:
-        """Put and not acknowledged. From any thread."""
+        """Of packets that are not acknowledged. From any thread."""
         return self.put_bytes - self.freed_bytes
 
     def start(self) -> None:
@@ -83,7 +93,7 @@ class Peer:
             self._task.add_done_callback(self._ended)
 
     def stop(self) -> asyncio.Task[None] | None:
-        """End the connection; what was not acknowledged is dropped."""
+        """End the connection; packets that are not acknowledged are dropped."""
         if self._connection is not None:
             self._connection.abort(ConnectionLost("the peer is no longer asked for"))
         if self._task is not None:
@@ -96,15 +106,15 @@ class Peer:
             _log.error('nothing goes to worker "%s" any more', self.name, exc_info=task.exception())
 
     def drain(self) -> None:
-        """Take over what has arrived, and send what may be sent."""
+        """Take the packets from the sending thread, and send what the window allows."""
         arrived = self.arrived
         while arrived:
-            self._outbound.put_encoded(arrived.popleft())
+            self._outbound.put(arrived.popleft())
             self.packets += 1
         self._pump()
 
     def status(self) -> dict[str, Any]:
-        sent = self.bytes_before + (self._connection.bytes_out if self._connection is not None else 0)
+        sent = self.bytes_before + (self._connection.traffic["bytes_out"] if self._connection is not None else 0)
         return {
             "process": self.process,
             "address": f"{self.address[0]}:{self.address[1]}",
@@ -138,7 +148,7 @@ class Peer:
                 await connection.closed.wait()
             finally:
                 self._resumed = False
-                self.bytes_before += connection.bytes_out
+                self.bytes_before += connection.traffic["bytes_out"]
                 self._connection = None
             self.trouble = str(connection.error)
             _log.info('the way to worker "%s" broke off: %s', self.name, self.trouble)
@@ -157,7 +167,7 @@ class Peer:
         welcome = connection.peer
         assert isinstance(welcome, Welcome)
         if (welcome.name, welcome.incarnation) != (self.name, self.process):
-            # Perhaps the placement will name that process too. Nothing that was put here is meant for it.
+            # These packets are not for that process, even if the placement will name it later.
             raise ConnectionLost(
                 f'process {self.process} of worker "{self.name}" is not there: '
                 f'process {welcome.incarnation} of "{welcome.name}" answers'
@@ -200,21 +210,19 @@ class Peer:
                 return
 
 
-# The receiving ends of the streams of other workers, over the connections that they open to this one.
-
 _log = logging.getLogger("headrace.wire")
 
 Deliver = Callable[[list[LinkPacket], Callable[[], None]], None]
 """Takes packets for domains of this process, in order. It must take them all, and not block.
 
-It calls what it is given beside them, from any thread, when they are processed. Only then are they acknowledged: so who
-sends faster than this process follows has it in its own ``waiting_bytes``, and takes less from outside.
+It calls its second argument, from any thread, when they are processed. Only then are they acknowledged, so a sender
+that is faster than this process sees that in its own ``waiting_bytes``, and takes less from outside.
 """
 
 
 @dataclass(slots=True)
 class Arriving:
-    """One process of one other worker."""
+    """The stream from one process of another worker."""
 
     stream: int
     inbound: Inbound = field(default_factory=Inbound)
@@ -222,18 +230,18 @@ class Arriving:
     packets: int = 0
     frames: int = 0
     unprocessed: int = 0
-    """Deliveries that are not processed yet."""
+    """Deliveries that are being processed."""
     processed: int = 0
     """All items up to this have been processed."""
     owes_ack: bool = False
 
 
 class Arrivals:
-    """All of it is for the event loop's thread.
+    """The receiving ends of other workers' streams, over connections that they open. For the event loop's thread.
 
-    A stream is known by the name and incarnation of the process that opened it and by its number there. All of them are
-    remembered (some hundred bytes for each start of another worker): were a process that is thought dead forgotten and
-    came back, it could not go on, and were it taken for the one that has replaced it, the two would mix.
+    A stream is identified by the name and incarnation of the process that opened it and by its number there. None is
+    forgotten (some hundred bytes for each start of another worker): a process that was thought dead and comes back must
+    be able to go on, and must not be taken for the one that replaced it.
     """
 
     def __init__(self, deliver: Deliver) -> None:
@@ -242,7 +250,7 @@ class Arrivals:
         self._known: dict[tuple[str, int], Arriving] = {}
 
     def take(self, connection: Accepted, message: StreamOpen | StreamFrame) -> StreamAck | None:
-        """A message of a worker's connection: the answer to ``StreamOpen``; a ``StreamFrame`` is acknowledged later."""
+        """Handle a worker's message. Answers ``StreamOpen``; a ``StreamFrame`` is acknowledged later."""
         hello = connection.hello
         if hello.role is not Role.WORKER:
             raise ProtocolError(f'a stream is for workers, not for the {hello.role} "{hello.name}"')
@@ -259,7 +267,7 @@ class Arrivals:
             arriving.unprocessed += 1
             self._deliver(packets, self._processing(arriving))
         elif not arriving.unprocessed:
-            self._processed(arriving, arriving.inbound.received)  # Pieces, or what came before.
+            self._processed(arriving, arriving.inbound.received)  # Pieces of a packet, or items that came again.
         return None
 
     def _processing(self, arriving: Arriving) -> Callable[[], None]:
@@ -271,7 +279,7 @@ class Arrivals:
 
         def ended() -> None:
             arriving.unprocessed -= 1
-            # Pieces that came behind would wait for the rest of them, and their sender for an acknowledgement.
+            # Includes pieces of the next packet: their sender may need the acknowledgement to send the rest.
             self._processed(arriving, number if arriving.unprocessed else arriving.inbound.received)
 
         return done
@@ -280,11 +288,11 @@ class Arrivals:
         arriving.processed = number
         if not arriving.owes_ack:
             arriving.owes_ack = True
-            # One for all that ends in this turn of the loop.
+            # One acknowledgement for all deliveries that end in this turn of the loop.
             self._loop.call_soon(self._acknowledge, arriving)
 
     def status(self) -> dict[str, Any]:
-        """By worker, of its process that is connected or was last known."""
+        """By worker, of its process that was known last."""
         return {
             name: {
                 "process": process,
@@ -305,7 +313,7 @@ class Arrivals:
             before = None if arriving is None else arriving.connection
             arriving = self._known[key] = Arriving(stream, connection=before)
         if arriving.connection is not None and arriving.connection is not connection:
-            # Half open, or its last bytes were not read yet: they come again over the new one.
+            # It is half open, or has unread bytes: their items come again over the new one.
             arriving.connection.close()
         arriving.connection = connection
         return StreamAck(arriving.inbound.received)
@@ -317,11 +325,11 @@ class Arrivals:
 
 
 class Peers:
-    """Made in the event loop's thread. ``hello`` says who this process is."""
+    """Made in the event loop's thread. ``hello`` is this process's greeting."""
 
     def __init__(self, hello: Hello, deliver: Deliver) -> None:
         self.unplaced = 0
-        """Packets for domains that no placement names: they are nowhere, and begin anew wherever they open."""
+        """Packets for domains that no worker hosts. They are dropped: such a domain begins anew wherever it opens."""
         self._hello = hello
         self._arrivals = Arrivals(deliver)
         self._loop = asyncio.get_running_loop()
@@ -336,7 +344,7 @@ class Peers:
     # --- from any thread --------------------------------------------------------------------------------------
 
     def send(self, sends: Sequence[tuple[DomainIndex, LinkPacket]]) -> None:
-        """Packets for domains that other processes host, in order. One call is at most one wake of the event loop."""
+        """Send packets to domains of other processes, in order. A call wakes the event loop at most once."""
         encoded = [(receiver, codec.encode(packet)) for receiver, packet in sends]
         with self._lock:
             for receiver, data in encoded:
@@ -349,10 +357,10 @@ class Peers:
             self._wake()
 
     def reconfigure(self, placement: Mapping[DomainIndex, Placed]) -> None:
-        """The hosts of all domains from now on. Call it before the domains hear of it: what they send to a new
-        incarnation is then for the process that hosts it.
+        """Set the hosts of all domains. Call it before the domains hear of it, so that their packets to a new
+        incarnation go to the process that hosts it.
 
-        Processes that host nothing any more are forgotten with all that waits for them.
+        Packets that wait for a process that hosts nothing any more are dropped.
         """
         own = (self._hello.name, self._hello.incarnation)
         with self._lock:
@@ -372,7 +380,7 @@ class Peers:
 
     @property
     def waiting_bytes(self) -> int:
-        """Sent, and not yet arrived in other processes."""
+        """Of packets that other processes have not acknowledged."""
         with self._lock:
             return sum(peer.waiting_bytes for peer in self._peers.values())
 
@@ -388,7 +396,7 @@ class Peers:
     # --- in the event loop ------------------------------------------------------------------------------------
 
     def take(self, connection: Accepted, message: StreamOpen | StreamFrame) -> StreamAck | None:
-        """A message of another worker's connection (``Handler`` of the server): answer what this answers."""
+        """Handle another worker's message; the result is the answer."""
         return self._arrivals.take(connection, message)
 
     def status(self) -> dict[str, Any]:
@@ -401,7 +409,7 @@ class Peers:
         }
 
     async def close(self) -> None:
-        """End all connections to others. What they have not acknowledged is dropped."""
+        """End all connections to others. Packets that are not acknowledged are dropped."""
         with self._lock:
             self._closed = True
             peers, self._peers, self._host_of = list(self._peers.values()), {}, {}

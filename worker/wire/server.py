@@ -1,46 +1,28 @@
-"""The accepting end: a port, and a handler for what is asked over it by those who belong to the deployment."""
+"""The accepting end: a port, and a handler for the requests of clients that belong to the deployment."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections import defaultdict
-from dataclasses import asdict, dataclass, replace
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
 from domains.errors import Unavailable
-from worker.protocol.messages import Hello, Role, Welcome
+from worker.protocol.messages import ConnectionLost, Hello, ProtocolError, Welcome, WrongDeployment
 from worker.wire.connection import Connection, ConnectionStage, Handler
-from worker.wire.errors import ConnectionLost, ProtocolError, WrongDeployment
 from worker.wire.frames import FRAME_MAX, GREETING_MAX
 from worker.wire.vocabulary import PROTOCOL
 
 GREETING_SECONDS = 3.0
-"""For whoever connects to say who they are."""
+"""For a client to send its greeting."""
 CLIENT_SILENCE = 30.0
-"""Seconds until a client that does not even beat is taken for gone. No one waits for it: it only holds a socket."""
-
-
-@dataclass(slots=True)
-class Traffic:
-    """The traffic of connections, as seen from the accepting end."""
-
-    messages_in: int = 0
-    messages_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-
-    def add(self, connection: Connection) -> None:
-        self.messages_in += connection.messages_in
-        self.messages_out += connection.messages_out
-        self.bytes_in += connection.bytes_in
-        self.bytes_out += connection.bytes_out
+"""Seconds until a client that sends nothing, not even beats, is taken for gone. Until then it only holds a socket."""
 
 
 class Accepted(Connection):
-    """Who has connected is ``hello``, from the first message that the handler sees."""
-
     hello: Hello
+    """The client's; known before the handler gets a message."""
 
     def __init__(self, server: WireServer) -> None:
         super().__init__(server.handler, silence=server.client_silence, beats=False)
@@ -58,9 +40,9 @@ class Accepted(Connection):
             self._refuse(ProtocolError("no greeting came", hint="only processes of headrace connect here"))
 
     def pause_writing(self) -> None:
-        """A client that does not read answers is not asked for more requests.
+        """Read no more requests of a client that does not read its answers.
 
-        Only this end does so. If both did, two ends that are full would wait for each other for ever.
+        Only this end does so: if both did, two full ends would wait for each other for ever.
         """
         super().pause_writing()
         assert self._transport is not None
@@ -78,7 +60,7 @@ class Accepted(Connection):
         return super()._read(packed)
 
     def _check_hello(self, packed: Any) -> None:
-        """Before anything is decoded: another version may call other things the same."""
+        """Before anything is decoded: in another version a name may mean something else."""
         if type(packed) is not tuple or len(packed) < 2 or packed[0] != "Hello" or type(packed[1]) is not str:
             raise ProtocolError("the first message is not a greeting", hint="only processes of headrace connect here")
         if packed[1] != PROTOCOL:
@@ -113,32 +95,24 @@ class Accepted(Connection):
         super()._notice(message)
 
 
+@dataclass(eq=False)
 class WireServer:
-    """Made by ``serve``."""
+    """``handler(connection, message)`` answers requests and takes notices; ``connection.hello`` says whose they are."""
 
-    def __init__(
-        self,
-        deployment: str,
-        handler: Handler,
-        name: str,
-        incarnation: int,
-        *,
-        greeting_seconds: float = GREETING_SECONDS,
-        client_silence: float = CLIENT_SILENCE,
-    ) -> None:
-        self.deployment = deployment
-        self.handler = handler
-        self.name = name
-        self.incarnation = incarnation
-        self.greeting_seconds = greeting_seconds
-        self.client_silence = client_silence
-        self.connections: set[Accepted] = set()
-        self.port = 0
-        self._ended: defaultdict[Role, Traffic] = defaultdict(Traffic)
-        """Over connections that are there no more."""
-        self._listener: asyncio.Server | None = None
+    deployment: str
+    handler: Handler
+    name: str
+    incarnation: int
+    greeting_seconds: float = GREETING_SECONDS
+    client_silence: float = CLIENT_SILENCE
+    connections: set[Accepted] = field(default_factory=set)
+    port: int = 0
+    _ended: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """The traffic of connections that have ended, by role."""
+    _listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> None:
+        """On any free port if ``port`` is 0; ``self.port`` is the one. Raises Unavailable."""
         loop = asyncio.get_running_loop()
         try:
             self._listener = await loop.create_server(lambda: Accepted(self), host, port)
@@ -152,21 +126,21 @@ class WireServer:
         self.port = self._listener.sockets[0].getsockname()[1]
 
     def forget(self, connection: Accepted) -> None:
-        """It has ended."""
+        """A connection has ended."""
         self.connections.discard(connection)
         if connection.peer is not None:
-            self._ended[connection.hello.role].add(connection)
+            self._ended[str(connection.hello.role)].update(connection.traffic)
 
     def traffic(self) -> dict[str, dict[str, int]]:
-        """By the role of who connected, JSON-ready; all only grows. Greetings and beats are in it."""
-        told = {role: replace(traffic) for role, traffic in self._ended.items()}
+        """By the role of the clients, greetings and beats included. JSON-ready; counters only grow."""
+        told: defaultdict[str, Counter[str]] = defaultdict(Counter, {r: Counter(t) for r, t in self._ended.items()})
         for connection in self.connections:
             if connection.peer is not None:
-                told.setdefault(connection.hello.role, Traffic()).add(connection)
-        return {str(role): asdict(traffic) for role, traffic in told.items()}
+                told[str(connection.hello.role)].update(connection.traffic)
+        return {role: dict(traffic) for role, traffic in told.items()}
 
     async def close(self) -> None:
-        """Take no more connections, and end those that are open once what was said over them is sent."""
+        """Take no more connections, and end the open ones after sending what waits."""
         if self._listener is not None:
             self._listener.close()
         connections = list(self.connections)
@@ -176,7 +150,7 @@ class WireServer:
             await connection.closed.wait()
 
     def abort(self) -> None:
-        """End everything at once, as if the process had died."""
+        """End everything at once, as a crash would."""
         if self._listener is not None:
             self._listener.close()
         for connection in list(self.connections):
@@ -194,12 +168,7 @@ async def serve(
     greeting_seconds: float = GREETING_SECONDS,
     client_silence: float = CLIENT_SILENCE,
 ) -> WireServer:
-    """Listen (on any free port where ``port`` is 0, see ``Server.port``). Unavailable where that cannot be.
-
-    ``handler(connection, message)`` answers requests and takes notices; ``connection.hello`` says whose they are.
-    """
-    server = WireServer(
-        deployment, handler, name, incarnation, greeting_seconds=greeting_seconds, client_silence=client_silence
-    )
+    """A server that listens; see :meth:`WireServer.listen`."""
+    server = WireServer(deployment, handler, name, incarnation, greeting_seconds, client_silence)
     await server.listen(host, port)
     return server

@@ -1,18 +1,18 @@
 """A stream: packets from one process of a worker to one process of another, each once and in order, whatever the
 connections in between do. No socket and no clock: a simulator drives it as ``peers.py`` does.
 
-A packet that is put is encoded at once into a numbered *item* (a long one into several), and kept until the other side
-has said that it arrived. After a lost connection the other side says how far it had come, and the stream goes on behind
-that. So these hold at any time, for any loss, delay, doubling and, between connections, reordering of frames
+An encoded packet becomes a numbered *item* (a long one several), which is kept until the other side acknowledges it.
+After a lost connection the other side says which item it received last, and the stream goes on behind that. So these
+hold at any time, for any loss, delay, doubling and, between connections, reordering of frames
 (``tests/worker/wire/test_streams.py`` checks them after every step):
 
-1. What ``Inbound`` has handed out is a prefix of what was put into ``Outbound``.
-2. ``acked <= received <= last``: what is forgotten by the sender has arrived.
-3. ``Outbound`` holds the items ``acked + 1 … last`` without a gap, and ``waiting_bytes`` is the sum of their lengths.
-4. If frames and acknowledgements get through from some time on, all that was put arrives, and ``waiting_bytes`` is 0.
+1. The packets out of ``Inbound`` are a prefix of those that were put into ``OutboundStream``.
+2. ``acknowledged <= received <= last``: the sender forgets only items that have arrived.
+3. ``OutboundStream`` holds the items ``acknowledged + 1 … last``, and ``waiting_bytes`` is the sum of their lengths.
+4. Once frames and acknowledgements get through, all packets arrive, and ``waiting_bytes`` becomes 0.
 
-A stream ends with either process: a new incarnation of either begins a new one. What the old one held is dropped, which
-loses nothing, as its domains are begun anew too and void their links (``PeerReset``).
+A stream ends with either process: a new incarnation of either begins a new one. The items of the old one are dropped,
+which loses nothing, since the domains of a new process are begun anew and void their links (``PeerReset``).
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from domains.plan.packets import LinkUpdate, Upquery
-from worker.protocol.messages import StreamFrame
+from worker.protocol.messages import ProtocolError, StreamFrame
 from worker.wire import codec
-from worker.wire.errors import ProtocolError
 
 LinkPacket = LinkUpdate | Upquery
 
 ITEM_MAX = 1 << 20
-"""Bytes of one item. A packet may be as long as a fill is; in pieces it does not hit the limit of a frame."""
+"""Bytes of one item. A packet with a large fill is cut into pieces, so that none is over the limit of a frame."""
 FRAME_BYTES = 256 << 10
-"""A frame takes items until it has this many bytes: a flush is one frame, and a long backlog does not wait in one."""
+"""A frame takes items until it has this many bytes: enough for one flush, and a long backlog becomes several frames."""
 FRAME_ITEMS = 4096
-"""… or this many items: decoding them takes the event loop some 10 ms, and others wait for that."""
+"""… or this many items: decoding them takes the event loop some 10 ms, and other requests wait meanwhile."""
 
 
 class OutboundStream:
@@ -43,15 +42,12 @@ class OutboundStream:
         self.acknowledged = 0
         """All items up to this have arrived."""
         self.waiting_bytes = 0
-        """Of the items that have not, as far as is known. Admission goes by it (``worker/dataflow/thread.py``)."""
+        """Of the other items. Admission goes by it (``worker/dataflow/thread.py``)."""
         self._items: dict[int, bytes] = {}
         self._continued: set[int] = set()
 
-    def put(self, packet: LinkPacket) -> None:
-        self.put_encoded(codec.encode(packet))
-
-    def put_encoded(self, data: bytes) -> None:
-        """A packet that ``codec.encode`` has encoded already."""
+    def put(self, data: bytes) -> None:
+        """Take a packet as ``codec.encode`` has encoded it."""
         self.waiting_bytes += len(data)
         if len(data) > ITEM_MAX:
             for at in range(0, len(data) - ITEM_MAX, ITEM_MAX):
@@ -63,7 +59,7 @@ class OutboundStream:
         self._items[self.last] = data
 
     def frames_after(self, number: int) -> Iterator[StreamFrame]:
-        """All items behind ``number``, which is not below ``acknowledged``."""
+        """All items after ``number``, which is not below ``acknowledged``."""
         assert self.acknowledged <= number, f"items up to {self.acknowledged} are forgotten"
         while number < self.last:
             first, size = number + 1, 0
@@ -78,13 +74,13 @@ class OutboundStream:
             yield StreamFrame(first, tuple(items), continued)
 
     def can_resume(self, received: int) -> bool:
-        """Whether the other side, which has the items up to ``received``, can be given what follows."""
+        """Whether the items after ``received``, the other side's last, are still here."""
         return self.acknowledged <= received <= self.last
 
     def acked(self, number: int) -> int:
-        """The items up to ``number`` have arrived; the bytes that this frees. An older number changes nothing.
+        """Forget the items up to ``number``; answers how many bytes that frees.
 
-        :raises ProtocolError: that number was not put yet.
+        :raises ProtocolError: there is no item of that number yet.
         """
         if number > self.last:
             raise ProtocolError(f"item {number} of a stream is acknowledged, and {self.last} is the last")
@@ -108,9 +104,9 @@ class Inbound:
         self._pieces: list[bytes] = []
 
     def take(self, frame: StreamFrame) -> list[LinkPacket]:
-        """The packets that a frame completes, in order. What has arrived before is dropped.
+        """The packets that a frame completes, in order. Items that came before are dropped.
 
-        :raises ProtocolError: items before it are missing, or one of its packets is none. Then it changes nothing.
+        :raises ProtocolError: items before it are missing, or it has something else than packets. Then nothing changes.
         """
         if not 1 <= frame.number <= self.received + 1:
             raise ProtocolError(f"item {frame.number} of a stream follows item {self.received}")

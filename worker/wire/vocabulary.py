@@ -1,16 +1,17 @@
-"""The closed list of what may go over the wire. What is not here cannot be sent, nor made by what is received.
+"""The closed list of classes that may go over the wire. No other can be sent, or be made from received bytes.
 
-Classes are known on the wire by their names, which are unique in the list. Both sides must have the same list with the
-same fields: ``PROTOCOL`` is a digest of all of it and is compared when a connection opens, so that processes of two
-versions refuse each other with a clear message and never misread each other.
+A class is identified by its name, which is unique in the list. Both sides must have the same list with the same fields:
+``PROTOCOL`` is a digest of all of it, which is compared when a connection opens, so that processes of two versions
+refuse each other with a clear message and never misread each other.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from enum import Enum
+from types import ModuleType
 from typing import get_args
 from zlib import crc32
 
@@ -18,14 +19,25 @@ from domains import errors
 from domains.errors import HeadraceError
 from domains.language import expressions, types
 from domains.plan import commands, graph, packets
-from worker.protocol import messages
-from worker.protocol.messages import Message, NotHere, StaleEpoch
-from worker.protocol.operations import RebuiltTable
+from worker.protocol import messages, operations
+from worker.protocol.messages import (
+    ConnectionLost,
+    NotHere,
+    ProtocolError,
+    RemoteFault,
+    StaleEpoch,
+    WrongDeployment,
+)
 from worker.reader_map.lookup import BoundLookup
-from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault, WrongDeployment
 
 FORMAT = 1
-"""Of everything that the digest does not see: frames, envelopes, how a value is packed. Raise it with them."""
+"""Raise it with any change that the digest does not see: of frames, envelopes, or how a value is packed."""
+
+
+def _dataclasses_of(module: ModuleType) -> list[type]:
+    own = (each for each in vars(module).values() if inspect.isclass(each) and each.__module__ == module.__name__)
+    return [each for each in own if is_dataclass(each)]
+
 
 TYPES: tuple[type, ...] = (types.SqlType, types.Column, types.TableColumn, types.TableSchema)
 
@@ -49,11 +61,11 @@ PACKETS: tuple[type, ...] = (
     packets.Pattern,
     packets.Unfilled,
 )
-"""Effects are not sent: each is performed by the process whose domain ordered it."""
+"""Effects are not sent: the process of the domain that ordered one performs it."""
 
 COMMANDS: tuple[type, ...] = (*get_args(commands.Command), commands.Part, commands.Progress, commands.Route)
 
-MESSAGES: tuple[type, ...] = (*get_args(Message), messages.DomainReport, messages.Placed, BoundLookup, RebuiltTable)
+MESSAGES: tuple[type, ...] = (*_dataclasses_of(messages), *_dataclasses_of(operations), BoundLookup)
 
 CLASSES: tuple[type, ...] = (*TYPES, *EXPRESSIONS, *GRAPH, *PACKETS, *COMMANDS, *MESSAGES)
 
@@ -64,11 +76,11 @@ def _errors() -> Iterator[type[HeadraceError]]:
 
 
 ERRORS: dict[str, type[HeadraceError]] = {each.code: each for each in _errors()}
-"""By code. An error of any other class is sent as the nearest of its base classes that is here."""
+"""By code. An error of another class is sent as its nearest base class in this list."""
 
 
 def details_of(kind: type[HeadraceError]) -> tuple[str, ...]:
-    """An error's fields beside message and hint: the further keyword arguments, which are attributes too."""
+    """An error's fields beside message and hint: further keyword arguments of its constructor, and attributes."""
     return tuple(name for name in inspect.signature(kind).parameters if name not in ("message", "hint"))
 
 

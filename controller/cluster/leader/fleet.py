@@ -25,8 +25,7 @@ from controller.cluster.leader.handles import Connect, Deposed, WorkerGone, Work
 from controller.migrating.executor import Interrupted
 from domains.errors import HeadraceError
 from domains.plan.graph import DomainIndex
-from worker.protocol.messages import Ping, Pong, StaleEpoch
-from worker.wire.errors import ConnectionLost
+from worker.protocol.messages import ConnectionLost, Ping, Pong, StaleEpoch
 from zookeeper.authority import ClusterAuthority, StateChange
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import WorkerDescriptor

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from domains.errors import HeadraceError, Unavailable
-from worker.protocol.messages import Role, Welcome
-from worker.wire import Connection, ConnectionLost, connect, greeting
+from worker.protocol.messages import ConnectionLost, Role, Welcome
+from worker.wire.connection import Connection, connect, greeting
 from zookeeper.registration import WorkerDescriptor
 
 # Asking several at once, and hearing of all of them.
@@ -75,7 +75,7 @@ class WireHandle:
         return self._connection.closed
 
     async def ask(self, message: Any) -> Any:
-        return await self._connection.request(message)
+        return await self._connection.ask(message)
 
     async def close(self) -> None:
         # Not closed politely: callers that wait for an answer of a hung worker get the error now.

@@ -132,7 +132,7 @@ async def archive_cluster(directory: Directory, connections: Connections) -> Arc
         if worker not in directory.workers:
             raise NotServed(f'worker "{worker}" is not there, so its shards were not archived', hint="try again")
         connection = await connections.to(directory.workers[worker])
-        answer: ArchivePositions = await connection.request(ArchiveRequest())
+        answer: ArchivePositions = await connection.ask(ArchiveRequest())
         return answer
 
     return await cut_cluster(look, ask, keep_in_archive())

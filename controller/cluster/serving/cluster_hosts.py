@@ -194,7 +194,7 @@ class ClusterHosts:
         try:
             yield hold.clock
             while True:
-                found: HeldRows = await connection.request(HeldRequest(hold.number))
+                found: HeldRows = await connection.ask(HeldRequest(hold.number))
                 if not found.rows:
                     return
                 for row in found.rows:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from domains.errors import HeadraceError, LeaderLost, NoLeader, NotServed, OutcomeUnknown, Unavailable
-from worker.protocol.messages import Hello
+from worker.protocol.messages import ConnectionLost, Hello
 from worker.reader_map import ReaderClient
-from worker.wire import Connection, ConnectionLost, connect
+from worker.wire.connection import Connection, connect
 from zookeeper.registration import WorkerDescriptor
 
 # The reader maps of workers on this host, opened where they lie: what is read in them asks no other process.

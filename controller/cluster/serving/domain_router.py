@@ -23,9 +23,9 @@ from controller.cluster.serving.directory import Directory
 from controller.cluster.state import Assignment
 from domains.errors import HeadraceError, Unavailable
 from domains.plan.graph import DomainIndex
-from worker.protocol.messages import NotHere
+from worker.protocol.messages import ConnectionLost, NotHere
 from worker.protocol.operations import LinkRequest
-from worker.wire import Connection, ConnectionLost
+from worker.wire.connection import Connection
 from zookeeper.registration import WorkerDescriptor
 
 FIRST_PAUSE = 0.005

@@ -75,7 +75,7 @@ class Overview:
         try:
             async with asyncio.timeout(PATIENCE):
                 connection = await self._connections.to(worker)
-                answer: StatusDocument = await connection.request(Status())
+                answer: StatusDocument = await connection.ask(Status())
         except (HeadraceError, TimeoutError):
             return None
         return answer.document

@@ -29,8 +29,7 @@ from migrations.backfill.spark.launching import give_way
 from migrations.backfill.task import RowsBlock, StateBlock, run_task
 from worker.archive.folding import fold
 from worker.archive.place import Place
-from worker.service.allocator import expect_long_lives
-from worker.service.stopping import end_with_parent
+from worker.service.system import end_with_parent, expect_long_lives
 
 TELL_SECONDS = 0.2
 """Between two lines about progress."""

@@ -15,7 +15,7 @@ import psutil
 
 from loadgen.drills.cluster import DrillCluster
 from worker.protocol.messages import Role, Status, StatusDocument
-from worker.wire import Connection, connect, greeting
+from worker.wire.connection import Connection, connect, greeting
 
 KINDS = ("api", "worker", "controller", "zookeeper")
 """Of parts; ``worker-2`` is a worker."""
@@ -92,7 +92,7 @@ class Meter:
         return seconds
 
     async def said(self) -> dict[str, int]:
-        answers: list[StatusDocument] = [await each.request(Status()) for each in self._connections]
+        answers: list[StatusDocument] = [await each.ask(Status()) for each in self._connections]
         total = Counter(dict.fromkeys(SAID, 0))
         for answer in answers:
             total.update(_said(answer.document))

@@ -22,7 +22,7 @@ from domains.plan.packets import LinkId, link_between
 from domains.plan.sharding import SHARDS_MAX
 from migrations.recipe import Recipe, RecipeEntry
 from worker.protocol.messages import LinkPositions
-from worker.wire import encode
+from worker.wire.codec import encode
 
 MACHINES = (4, 10, 100, 256, 1_000)
 

@@ -15,9 +15,11 @@ from wire_objects import update
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import LinkUpdate, Upquery, receiver_of
 from tests.kit.tcp_proxy import Proxy, until
-from worker.protocol.messages import Placed, Role, StreamFrame, StreamOpen
-from worker.wire import Connection, Peers, WireServer, connect, greeting, peers, serve, streams
-from worker.wire.errors import ProtocolError
+from worker.protocol.messages import Placed, ProtocolError, Role, StreamFrame, StreamOpen
+from worker.wire import peers, streams
+from worker.wire.connection import Connection, connect, greeting
+from worker.wire.peers import Peers
+from worker.wire.server import WireServer, serve
 from worker.wire.streams import LinkPacket
 
 
@@ -267,16 +269,16 @@ async def test_only_workers_have_streams(caplog: pytest.LogCaptureFixture) -> No
     two = await Worker(2).start()
     link = await connect("127.0.0.1", two.server.port, greeting("news", Role.API, "api", 1))
     with pytest.raises(ProtocolError, match="a stream is for workers"):
-        await link.request(StreamOpen(1))
+        await link.ask(StreamOpen(1))
     link.close()
     link = await connect("127.0.0.1", two.server.port, greeting("news", Role.WORKER, "w9", 1))
     link.tell(StreamFrame(1, ()))
     await link.closed.wait()
     assert "not opened" in str(link.error)
     link = await connect("127.0.0.1", two.server.port, greeting("news", Role.WORKER, "w9", 1))
-    assert (await link.request(StreamOpen(2))).number == 0
+    assert (await link.ask(StreamOpen(2))).number == 0
     with pytest.raises(ProtocolError, match="stream 1 has ended"):
-        await link.request(StreamOpen(1))
+        await link.ask(StreamOpen(1))
     link.close()
     assert two.arrived == []
     await two.stop()

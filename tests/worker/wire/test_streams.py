@@ -8,10 +8,10 @@ import pytest
 from wire_objects import update
 
 from domains.plan.packets import EvictMemory, Upquery
-from worker.protocol.messages import StreamFrame
-from worker.wire import Inbound, OutboundStream, encode, streams
-from worker.wire.errors import ProtocolError
-from worker.wire.streams import LinkPacket
+from worker.protocol.messages import ProtocolError, StreamFrame
+from worker.wire import streams
+from worker.wire.codec import encode
+from worker.wire.streams import Inbound, LinkPacket, OutboundStream
 
 
 class Line:
@@ -45,7 +45,7 @@ class Line:
         if self.random.random() < 0.2:
             packet = Upquery(packet.link, number, 4, (0,), ((number,),))  # type: ignore[arg-type]
         self.put.append(packet)
-        self.outbound.put(packet)
+        self.outbound.put(encode(packet))
 
     def flush(self) -> None:
         if self.frames is None:
@@ -146,7 +146,7 @@ def test_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "FRAME_ITEMS", 4)
     outbound = OutboundStream()
     for number in range(1, 40):
-        outbound.put(update(number, "x" * (number * 7 % 130)))
+        outbound.put(encode(update(number, "x" * (number * 7 % 130))))
     for frame in outbound.frames_after(0):
         assert max(map(len, frame.items)) <= 50
         assert min(map(len, frame.items)) > 0
@@ -161,7 +161,7 @@ def test_pieces_of_any_length_make_the_packet(monkeypatch: pytest.MonkeyPatch, l
     assert len(encode(packet)) == length
     monkeypatch.setattr(streams, "ITEM_MAX", 100)
     outbound, inbound = OutboundStream(), Inbound()
-    outbound.put(packet)
+    outbound.put(encode(packet))
     (frame,) = outbound.frames_after(0)
     assert len(frame.items) == -(-length // 100)
     assert b"".join(frame.items) == encode(packet)
@@ -170,7 +170,7 @@ def test_pieces_of_any_length_make_the_packet(monkeypatch: pytest.MonkeyPatch, l
 
 def test_what_no_sender_says_is_refused_and_changes_nothing() -> None:
     outbound, inbound = OutboundStream(), Inbound()
-    outbound.put(update(1))
+    outbound.put(encode(update(1)))
     (frame,) = outbound.frames_after(0)
     for wrong in (
         StreamFrame(2, frame.items),

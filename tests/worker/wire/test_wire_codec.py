@@ -22,9 +22,9 @@ from domains.plan import commands, graph, packets
 from domains.plan.graph import Filter
 from domains.plan.packets import Failed, Insert, Publish, Reply, Send
 from worker.protocol import messages
-from worker.protocol.messages import NotHere, Report, StatusDocument
-from worker.wire import decode, encode, frames, vocabulary
-from worker.wire.errors import ConnectionLost, ProtocolError
+from worker.protocol.messages import ConnectionLost, NotHere, ProtocolError, Report, StatusDocument
+from worker.wire import frames, vocabulary
+from worker.wire.codec import decode, encode
 from worker.wire.frames import Cutter, framed, opened
 from worker.wire.vocabulary import CLASSES, ERRORS, details_of
 

@@ -20,21 +20,25 @@ from domains.plan.packets import Written
 from domains.transitions import moved
 from tests.kit.tcp_proxy import Proxy, until
 from worker.protocol.messages import (
+    ConnectionLost,
     Done,
     Pages,
     Perform,
     Ping,
     Pong,
+    ProtocolError,
     ReadRequest,
+    RemoteFault,
     Role,
     StaleEpoch,
     TouchRequest,
     WriteRequest,
+    WrongDeployment,
 )
-from worker.wire import Connection, WireServer, codec, connect, frames, greeting, serve
-from worker.wire.connection import TRANSITIONS, ConnectionStage
-from worker.wire.errors import ConnectionLost, ProtocolError, RemoteFault, WrongDeployment
+from worker.wire import codec, frames
+from worker.wire.connection import TRANSITIONS, Connection, ConnectionStage, connect, greeting
 from worker.wire.frames import BEAT, framed, opened
+from worker.wire.server import WireServer, serve
 
 HELLO = greeting("news", Role.API, "api-1", 11)
 
@@ -96,7 +100,7 @@ async def link(server: WireServer) -> AsyncIterator[Connection]:
 async def alive(server: WireServer) -> None:
     """The process lives on: whoever belongs here is served."""
     link = await connect("127.0.0.1", server.port, HELLO)
-    assert await link.request(Ping(4)) == Pong("w1", 4)
+    assert await link.ask(Ping(4)) == Pong("w1", 4)
     link.close()
     await link.closed.wait()
 
@@ -155,22 +159,22 @@ async def test_messages_are_handled_in_their_order(link: Connection, worker: Wor
 
 async def test_errors_are_raised_where_it_was_asked(link: Connection, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(StaleEpoch, match="a later leader") as stale:
-        await link.request(Ping(0))
+        await link.ask(Ping(0))
     assert (stale.value.epoch, stale.value.hint) == (5, "resign")
     with pytest.raises(ConstraintViolation, match='"id"'):
-        await link.request(WRITE)
+        await link.ask(WRITE)
     with caplog.at_level(logging.CRITICAL + 1), pytest.raises(RemoteFault, match="internal error"):
-        await link.request(Perform(1, DomainIndex(0), AddNodes(())))
-    assert await link.request(Ping(9)) == Pong("w1", 9)
+        await link.ask(Perform(1, DomainIndex(0), AddNodes(())))
+    assert await link.ask(Ping(9)) == Pong("w1", 9)
 
 
 async def test_who_gave_up_waiting_disturbs_nobody(link: Connection, worker: Worker) -> None:
-    task = asyncio.create_task(link.request(READ))
+    task = asyncio.ensure_future(link.ask(READ))
     await until(lambda: len(worker.held) == 1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     worker.held[0].set_result(Done())
-    assert await link.request(Ping(9)) == Pong("w1", 9)
+    assert await link.ask(Ping(9)) == Pong("w1", 9)
 
 
 async def test_an_answer_or_a_request_that_is_too_large(
@@ -178,12 +182,12 @@ async def test_an_answer_or_a_request_that_is_too_large(
 ) -> None:
     monkeypatch.setattr(frames, "FRAME_MAX", 1000)
     with pytest.raises(LimitExceeded, match="over the limit of 1000"):
-        await link.request(Done())
+        await link.ask(Done())
     heard = len(worker.heard)
     with pytest.raises(LimitExceeded, match="over the limit of 1000"):
-        await link.request(TouchRequest(DomainIndex(1), NodeIndex(1), (("x" * 2000,),)))
+        await link.ask(TouchRequest(DomainIndex(1), NodeIndex(1), (("x" * 2000,),)))
     assert len(worker.heard) == heard
-    assert await link.request(Ping(9)) == Pong("w1", 9)
+    assert await link.ask(Ping(9)) == Pong("w1", 9)
 
 
 # --- losing -------------------------------------------------------------------------------------------------------
@@ -218,7 +222,7 @@ async def test_a_lost_connection_fails_what_is_outstanding(server: WireServer, w
     assert lost == [link]
     assert not link.is_open()
     with pytest.raises(ConnectionLost) as refused:
-        await link.request(Ping(1))
+        await link.ask(Ping(1))
     assert not refused.value.sent
     link.tell(Ping(1))
     for held in worker.held:
@@ -254,8 +258,8 @@ async def test_silence_is_a_loss(server: WireServer, worker: Worker) -> None:
         link = await connect("127.0.0.1", proxy.port, HELLO, silence=0.4)
         asked = link.ask(READ)
         await until(lambda: len(worker.held) == 1)
-        heard = link.bytes_in
-        await until(lambda: link.bytes_in > heard + 5 * len(BEAT))
+        heard = link.traffic["bytes_in"]
+        await until(lambda: link.traffic["bytes_in"] > heard + 5 * len(BEAT))
         assert not asked.done()  # A request may take as long as it likes while beats come back.
         proxy.held = True
         with pytest.raises(ConnectionLost, match="nothing was heard") as lost:
@@ -412,7 +416,7 @@ async def test_fuzz(server: WireServer, link: Connection, caplog: pytest.LogCapt
         if random.random() < 0.2:
             writer.transport.abort()
         if not seed % 20:
-            assert await link.request(Ping(seed + 1)) == Pong("w1", seed + 1)
+            assert await link.ask(Ping(seed + 1)) == Pong("w1", seed + 1)
         writer.close()
     await until(lambda: len(server.connections) == 1)
     await alive(server)
@@ -422,11 +426,11 @@ async def test_traffic_is_counted_by_role_beyond_the_end_of_a_connection() -> No
     server = await serve("127.0.0.1", 0, "news", Worker(), name="w1", incarnation=7)
     try:
         link = await connect("127.0.0.1", server.port, HELLO)
-        await link.request(Ping(1))
+        await link.ask(Ping(1))
         open_still = server.traffic()["api"]
         assert (open_still["messages_in"], open_still["messages_out"]) == (2, 2), "a greeting and a request"
-        assert open_still["bytes_in"] == link.bytes_out
-        assert open_still["bytes_out"] == link.bytes_in
+        assert open_still["bytes_in"] == link.traffic["bytes_out"]
+        assert open_still["bytes_out"] == link.traffic["bytes_in"]
         link.close()
         await until(lambda: not server.connections)
         assert server.traffic() == {"api": open_still}

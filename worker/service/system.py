@@ -1,0 +1,164 @@
+"""What a process of Headrace arranges with its system: memory that is given back, open files, and signals to stop.
+
+**Memory.** glibc keeps most of what is freed. It has an arena for each thread, up to eight a core, whose free memory no
+other thread gets: RocksDB's threads leave some MB each. And once a large block was freed, it takes blocks of that size
+from the arenas, where one small block on top keeps all below it. Python's collector of cycles, by default, walks over
+young containers at each 700 new ones, and over everything once a quarter has been added. Rows are containers: a warm
+server spent two fifths of its time so, mostly in whatever look-up made the 700th. Nothing of ours relies on the
+collector to free what is large: a removed vertex drops its state itself (``domains/engine/control.py``), and the cycles
+that come of exceptions and tasks are young when they go.
+
+**Open files.** RocksDB fails with "Too many open files" wherever it meets the limit, perhaps in the middle of a write.
+So the need is compared with the limit before shards are opened, and the soft limit is raised up to the hard one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import resource
+import signal
+import threading
+from collections.abc import Coroutine
+from types import FrameType
+
+from domains.errors import StorageFailure
+from worker.rocks.database import OPEN_FILES
+
+_log = logging.getLogger("headrace.start")
+
+# --- memory -----------------------------------------------------------------------------------------------------
+
+YOUNG = 2_000
+"""New containers between two walks over the young ones, 0.2 ms each. With 20,000 each took 1.2 ms, and every hundredth
+read beside a backfill waited for one."""
+MIDDLE = 200
+"""Such walks between two over the middle-aged: some 10 ms for each 400,000 new containers. With 5, which is shorter and
+more often, every hundredth read waits for those."""
+OLD = 1_000
+"""Those between two walks over everything, which pause the process for a second or two."""
+
+
+def expect_long_lives() -> None:
+    """For a process that serves, once it has loaded its code, which is no longer walked over."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG, MIDDLE, OLD)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+"""mallopt's numbers, from malloc.h."""
+
+ARENAS = 2
+"""As many as threads that work at a time: threads that share an arena wait for each other. 1 saved no more memory."""
+LARGE = 256 * 2**10
+"""Bytes from which on a block is mapped by itself, and free room at the end of an arena is given back. Requests and
+batches take less, so that pages are not mapped anew for each; 128 KiB saved no more memory."""
+
+
+def give_back_early() -> None:
+    """For a process that serves, before it has other threads. Without glibc nothing is done."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_ARENA_MAX, ARENAS)
+        mallopt(_MMAP_THRESHOLD, LARGE)
+        mallopt(_TRIM_THRESHOLD, LARGE)
+
+
+# --- open files -------------------------------------------------------------------------------------------------
+
+STORE_FILES = 16
+"""To open and write one shard: its directory twice, log, manifest, lock, RocksDB's own log and the acknowledged record
+are 7; the rest is for a flush and for the first files of rows."""
+
+LARGE_STORE_FILES = OPEN_FILES + STORE_FILES
+"""Open files of a shard with many rows."""
+
+BESIDE = 24
+"""For the reader map, a few connections and short-lived files."""
+
+ENOUGH = 65_536
+"""As in the service files of ``deploy/``. The soft limit is raised no further: children inherit it, and some programs
+close every number up to it when they start."""
+
+
+def allow_open_files(stores: int) -> None:
+    """Let this process open so many more shards.
+
+    :raises StorageFailure: they need more open files than it may have.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = _used(soft)
+    needed = used + BESIDE + stores * STORE_FILES
+    wanted = used + BESIDE + stores * LARGE_STORE_FILES
+    if _less(soft, wanted):
+        soft = max(wanted, ENOUGH) if hard == resource.RLIM_INFINITY else min(max(wanted, ENOUGH), hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    shards = "a shard needs" if stores == 1 else f"{stores} shards need"
+    if _less(soft, needed):
+        raise StorageFailure(
+            f"{shards} {needed:,} open files, and {soft:,} are allowed",
+            hint=f"raise the limit, for large tables to {wanted:,}: ulimit -n {wanted}, or LimitNOFILE={ENOUGH} in "
+            "the unit of a service",
+        )
+    if _less(soft, wanted):
+        _log.warning(
+            "%s up to %d open files once tables are large, and %d are allowed: raise ulimit -n", shards, wanted, soft
+        )
+
+
+def _less(limit: int, number: int) -> bool:
+    return limit != resource.RLIM_INFINITY and limit < number
+
+
+def _used(limit: int) -> int:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        return limit  # The limit is reached: not even a listing can be opened.
+
+
+# --- stopping ---------------------------------------------------------------------------------------------------
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """SIGINT (Ctrl-C), SIGTERM, and SIGHUP (a closed terminal) unless nohup ignores it."""
+    closed = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return (signal.SIGINT, signal.SIGTERM, *closed)
+
+
+def end_at_once(number: int, frame: FrameType | None) -> None:
+    """The signal handler of a process that has not opened anything yet."""
+    del number, frame
+    os._exit(0)
+
+
+def end_with_parent() -> None:
+    """Stop this process as by SIGTERM once its standard input ends: its parent, which holds the other end, has ended or
+    no longer wants it. Returns at once."""
+    threading.Thread(target=_end_with_input, name="supervised", daemon=True).start()
+
+
+def _end_with_input() -> None:
+    # Not sys.stdin: its lock, held here, would abort an interpreter that ends for another reason.
+    while os.read(0, 4096):
+        continue
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Do the work, or cancel it when ``stop`` is set first; answers whether it was done. Raises the work's errors."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return True
+        return False
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
