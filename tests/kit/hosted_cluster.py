@@ -6,9 +6,8 @@ until ``flush``. Who moves a domain, or brings back what a site lost when it die
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -17,32 +16,27 @@ from domains.engine.invariants import check_domain, check_links
 from domains.language.types import Delta, Row
 from domains.plan.commands import Activate, AddNodes, BuildIndex, ExtendNodes, Feed, Progress
 from domains.plan.graph import Base, DomainIndex, NodeIndex
-from domains.plan.packets import Publish
 from domains.plan.sharding import physical
 from domains.store.memory_store import MemoryStore
 from migrations.change import change_of, entries_of
 from migrations.flow.plan import PlanStep, State, plan_start
 from migrations.recipe import RecipeEntry
-from worker.dataflow.batch import Batch, Drop, LinkPacket, Look, Reveal
+from tests.kit.hosted_site import HostedSite
+from worker.dataflow.batch import Batch, LinkPacket
 from worker.dataflow.domain_host import DomainHost
-from worker.reader_map import ReaderLayout
 
-Rows = dict[Row, Counter[Row]]
 RESERVE = 20_000
 """Bytes; what is read in a test needs about half of it."""
 
 
-@dataclass
-class Site:
-    """One worker: its hosts, what waits to be flushed, and what its readers show."""
+class Site(HostedSite):
+    """One worker: its domains, what waits to be flushed, and where it believes all domains to be."""
 
-    hosted: DomainHost
-    batches: deque[Batch] = field(default_factory=deque)
-    where: dict[DomainIndex, int] = field(default_factory=dict)
-    """The sites of all domains, as this one was told last."""
-    shown: dict[int, Rows] = field(default_factory=dict)
-    """Reader number → key → rows."""
-    answers: list[tuple[Any, Any]] = field(default_factory=list)
+    def __init__(self, memory_limit: int) -> None:
+        super().__init__(memory_limit=memory_limit, reserve=RESERVE)
+        self.batches: deque[Batch] = deque()
+        self.where: dict[DomainIndex, int] = {}
+        """The sites of all domains, as this one was told last."""
 
 
 class HostedCluster:
@@ -79,7 +73,7 @@ class HostedCluster:
         rng.shuffle(self.untold)
 
     def _site(self) -> Site:
-        return Site(DomainHost(memory_limit=self._memory_limit, reserve=RESERVE))
+        return Site(self._memory_limit)
 
     def start(self) -> None:
         """All domains at once; linked when their sites are told."""
@@ -119,28 +113,14 @@ class HostedCluster:
 
     def act(self, site: int, do: Callable[[DomainHost, Batch], Any]) -> Any:
         batch = Batch()
-        found = do(self.sites[site].hosted, batch)
-        self.sites[site].hosted.finish(batch)
+        found = self.sites[site].begin(do, batch)
         self.sites[site].batches.append(batch)
         return found
 
     def flush(self, site: int) -> None:
         """Do outside what the site's oldest batch orders."""
         own = self.sites[site]
-        batch = own.batches.popleft()
-        for entry in batch.visible:
-            match entry:
-                case (ReaderLayout() as layout, Publish() as publish):
-                    _show(own.shown.setdefault(layout.reader_id, {}), publish)
-                case Look():
-                    entry.take()
-                case Drop(layout=layout):
-                    own.shown.pop(layout.reader_id, None)
-                case Reveal():
-                    pass
-        for answer, outcome in batch.answers:
-            answer(outcome)
-        for receiver, packet in batch.sends:
+        for receiver, packet in own.flush(own.batches.popleft()):
             if receiver in own.where and own.where[receiver] != site:
                 self.streams.setdefault((site, own.where[receiver]), deque()).append(packet)
 
@@ -215,10 +195,7 @@ class HostedCluster:
 
     def rows(self, index: DomainIndex, node: NodeIndex, key: Row) -> list[Delta] | None:
         """What the reader shows at a key; None for a hole."""
-        site = self.sites[self.site_of(index)]
-        layout = site.hosted.layouts[index, node]
-        rows = site.shown.get(layout.reader_id, {}).get(key)
-        return None if rows is None else list(rows.items())
+        return self.sites[self.site_of(index)].rows(index, node, key)
 
     def hosted_domains(self) -> list[Domain]:
         return [self.sites[site].hosted.hosts[index].domain for index, (site, _) in self.hosts.items()]
@@ -244,17 +221,3 @@ class HostedCluster:
         for domain in domains:
             check_domain(domain, lambda node, key, index=domain.index: self.rows(index, node, key))  # type: ignore[misc]
         check_links(domains)
-
-
-def _show(reader: Rows, publish: Publish) -> None:
-    for key in publish.evicted:
-        del reader[key]
-    for key, rows in publish.filled:
-        assert key not in reader, f"{key} was filled twice"
-        reader[key] = Counter(dict(rows))
-    for key, (row, weight) in publish.deltas:
-        rows_of = reader[key]
-        rows_of[row] += weight
-        assert rows_of[row] >= 0
-        if not rows_of[row]:
-            del rows_of[row]

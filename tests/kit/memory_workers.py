@@ -7,9 +7,9 @@ anew, a store that cannot be opened) is done by name. Nothing is left to chance:
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from controller.cluster.leader.building import BulkSettings
 from controller.cluster.leader.fleet import Timing
@@ -18,9 +18,9 @@ from controller.cluster.leader.leader import Leader, LeaderSettings
 from controller.cluster.state import ClusterState
 from domains.engine.invariants import check_domain, check_links
 from domains.errors import HeadraceError, StorageFailure
-from domains.language.types import Delta, Row
+from domains.language.types import Row
 from domains.plan.graph import DomainIndex
-from domains.plan.packets import Failed, Publish
+from domains.plan.packets import Failed
 from domains.store.memory_store import MemoryStore
 from migrations.flow.plan import State
 from migrations.flow.routing import split
@@ -29,9 +29,10 @@ from migrations.statements.interpret import interpret_one
 from migrations.statements.interpret import split as split_text
 from migrations.statements.statement import WriteStatement
 from tests.cluster_simulation.loop import VirtualLoop
+from tests.kit.hosted_site import Found, HostedSite
 from tests.kit.memory_archive import MemoryArchive
 from tests.shard_of_key import shard_of_key
-from worker.dataflow.batch import Batch, Drop, LinkPacket, Look
+from worker.dataflow.batch import Batch, LinkPacket, Look
 from worker.dataflow.domain_host import DomainHost
 from worker.protocol.messages import (
     CloseDomain,
@@ -61,7 +62,6 @@ from worker.protocol.operations import (
     LogRelease,
     RebuildShard,
 )
-from worker.reader_map import ReaderLayout
 from worker.service.status import heard_at_last, link_positions, worker_report
 from zookeeper.memory import MemoryAuthority, MemoryZooKeeper
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
@@ -70,9 +70,6 @@ TRAVEL = 0.001
 """Seconds that anything is on its way."""
 OPENING = 0.05
 """Seconds that a shard takes to open."""
-
-Found = TypeVar("Found")
-Rows = dict[Row, Counter[Row]]
 
 
 class Line:
@@ -86,13 +83,12 @@ class Line:
         asyncio.get_running_loop().call_later(TRAVEL, lambda: self._items.popleft()())
 
 
-class MemoryWorker:
+class MemoryWorker(HostedSite):
     """One process of a worker."""
 
     def __init__(self, cluster: MemoryCluster, descriptor: WorkerDescriptor, authority: MemoryAuthority) -> None:
+        super().__init__()
         self.cluster, self.descriptor, self.authority = cluster, descriptor, authority
-        self.hosted = DomainHost(memory_limit=2**40)
-        self.shown: dict[int, Rows] = {}
         self.placement: dict[DomainIndex, Placed] = {}
         self.dead = False
         self.awake = asyncio.Event()
@@ -114,24 +110,10 @@ class MemoryWorker:
         """One batch: done, and all that it orders to be done outside done too."""
         batch = Batch()
         try:
-            return do(self.hosted, batch)
+            return self.begin(do, batch)
         finally:
-            self.hosted.finish(batch)
-            self._flush(batch)
-
-    def _flush(self, batch: Batch) -> None:
-        for entry in batch.visible:
-            match entry:
-                case (ReaderLayout() as layout, Publish() as publish):
-                    show(self.shown.setdefault(layout.reader_id, {}), publish)
-                case Look():
-                    entry.take()
-                case Drop(layout=layout):
-                    self.shown.pop(layout.reader_id, None)
-        for answer, outcome in batch.answers:
-            answer(outcome)
-        for receiver, packet in batch.sends:
-            self._send(receiver, packet)
+            for receiver, packet in self.flush(batch):
+                self._send(receiver, packet)
 
     def _send(self, receiver: DomainIndex, packet: LinkPacket) -> None:
         placed = self.placement.get(receiver)
@@ -523,31 +505,13 @@ class MemoryCluster:
             assert not host.held
             assert not host.domain.held
             assert host.domain.backfill is None
-            check_domain(host.domain, lambda node, key, w=worker, d=index: w_rows(w, d, node, key))  # type: ignore[misc]
+            check_domain(host.domain, lambda node, key, w=worker, d=index: w.rows(d, node, key))  # type: ignore[misc]
             domains.append(host.domain)
         check_links(domains)
         for worker in self.workers.values():
             if not worker.dead and worker.awake.is_set():
                 strange = [d for d in worker.hosted.hosts if decided.placement[d].worker != worker.descriptor.name]
                 assert not strange, f"{worker.descriptor.name} has {strange} still"
-
-
-def w_rows(worker: MemoryWorker, domain: DomainIndex, node: Any, key: Row) -> list[Delta] | None:
-    rows = worker.shown.get(worker.hosted.layouts[domain, node].reader_id, {}).get(key)
-    return None if rows is None else list(rows.items())
-
-
-def show(reader: Rows, publish: Publish) -> None:
-    for key in publish.evicted:
-        del reader[key]
-    for key, rows in publish.filled:
-        assert key not in reader, f"{key} was filled twice"
-        reader[key] = Counter(dict(rows))
-    for key, (row, weight) in publish.deltas:
-        reader[key][row] += weight
-        assert reader[key][row] >= 0, f"{row} is there {reader[key][row]} times"
-        if not reader[key][row]:
-            del reader[key][row]
 
 
 def simulated(scenario: Coroutine[Any, Any, None]) -> None:
