@@ -309,6 +309,41 @@ def modules_imported(path: Path, modules: Set[str]) -> set[str]:
     return named & modules
 
 
+def loaded_with(path: Path) -> Iterator[tuple[str, set[str]]]:
+    """What the statements at the top of a module import: the module, and the names that are taken from it."""
+    for node in tree_of(path).body:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, set()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module, {alias.name for alias in node.names}
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        "headrace.serving.server",
+        "headrace.cluster.api_process",
+        "headrace.cluster.controller_process",
+        "headrace.cluster.supervisor",
+        "headrace.cli.commands",
+        "worker.service.process",
+    ],
+)
+def test_a_process_without_an_archive_does_not_load_arrow(process: str) -> None:
+    """It takes a tenth of a second of each start, and 60 MB."""
+    names = {module_of(path): path for path in FILES}
+    waiting, why = [process], {process: ""}
+    while waiting:
+        module = waiting.pop()
+        for imported_module, taken in loaded_with(names[module]):
+            assert not imported_module.startswith(("pyarrow", "pyspark", "duckdb")), f"{module} ({why[module]})"
+            parts = imported_module.split(".")
+            packages = {".".join(parts[:size]) for size in range(1, len(parts) + 1)}
+            for each in (packages | {f"{imported_module}.{name}" for name in taken}) & names.keys() - why.keys():
+                why[each] = f"{module} ← {why[module]}"
+                waiting.append(each)
+
+
 def test_no_modules_import_one_another_in_a_circle() -> None:
     """Not for types either: what two modules share has a third one, or a protocol."""
     names = {module_of(path): path for path in FILES}

@@ -28,15 +28,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from domains.archive.manifest import ShardManifest, url_below
 from domains.errors import HeadraceError, StorageFailure
 from domains.plan.packets import Clock
 from migrations.backfill.job import StateFile, read_frames
-from worker.archive.archiver import Archiver
-from worker.archive.manifests import load_manifest
-from worker.archive.place import Place
+
+if TYPE_CHECKING:
+    from worker.archive.archiver import Archiver
 
 STAGING, RUNS = "_bulk", "_rebuild"
 """Below the archive's URL, since whoever runs the tasks reaches that. Spark, DuckDB and others pass over names that
@@ -149,6 +149,9 @@ class LocalSource:
 
 def manifests_of(url: str, shards: Iterable[tuple[str, int]]) -> list[ShardManifest]:
     """Of (table, shard)s that were archived a moment ago. Reads files: not for an event loop's thread."""
+    from worker.archive.manifests import load_manifest
+    from worker.archive.place import Place
+
     place = Place(url)
     found: list[ShardManifest] = []
     for table, shard in shards:
@@ -162,5 +165,7 @@ def manifests_of(url: str, shards: Iterable[tuple[str, int]]) -> list[ShardManif
 def blocks_of_file(url: str, file: StateFile) -> Iterator[bytes]:
     """The blocks of a staged state, one at a time; the caller goes through all of them, and with the last one knows
     that the file is whole. Reads files: not for an event loop's thread."""
+    from worker.archive.place import Place
+
     with Place(url).source(file.file) as source:
         yield from read_frames(source, file.file, file.digest)
