@@ -130,6 +130,8 @@ def choose(place: Place, as_of: str | None) -> AsOf:
             f'"{place.url}" has nothing as of {as_of}' if as_of else f'"{place.url}" has no recipe',
             hint="headrace archive status shows what there is",
         )
+    if contents is None and as_of != LATEST and time != cut.time and not (clock and cut.has(clock)):
+        book.check_behind(cut)  # The files of a back-up are named one by one.
     record = cut.record
     recipe = Recipe.from_json(record.recipe.encode())
     manifests = {(each.base, each.identity): each for each in all_manifests(place, former=True)}

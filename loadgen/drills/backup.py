@@ -10,7 +10,8 @@ acknowledged before it.
 Of the load's tables a back-up has what was acknowledged before it was asked for, and nothing that nobody wrote. Of the
 tables that replace one another at least one is in it, with all rows that were acknowledged before. What was dropped
 before is not in it; what was there all the time is. Names come again: a table is created under that of one that was
-dropped. And the archive itself, restored as of the time of the first back-up when all are taken, has what that has.
+dropped. The clocks of all processes are an hour ahead at first, and are set back between two back-ups, each time by
+more. And the archive itself, restored as of the time of each back-up when all are taken, has what that has.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import httpx
 
 from loadgen.drills.cluster import DrillCluster, DrillFailed
 from loadgen.drills.stage import DrillStage
+from worker.archive.options import CLOCK_SHIFT
 
 BACKUPS = 3
 """In each round."""
@@ -37,6 +39,8 @@ AT_ONCE = 20
 """Rows to a write."""
 WRITES = 4
 """Between two replacements."""
+CLOCKS = (3600.0, 3570.0, 0.0)
+"""Seconds by which the processes' clocks are wrong, back-up by back-up: a step of 30 s, and one of an hour."""
 NAMES = 3
 """Of the tables that replace one another."""
 ASK_SECONDS = 60.0
@@ -67,12 +71,14 @@ class History:
 
 @asynccontextmanager
 async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
-    archive = {"HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute())}
-    kinds = {"worker": cluster.shape.workers, "controller": cluster.shape.controllers}
+    clock = cluster.data.absolute().parent / "clock"
+    clock.write_text(str(CLOCKS[0]))
+    archive = {"HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute()), CLOCK_SHIFT: str(clock)}
+    kinds = {"worker": cluster.shape.workers, "controller": cluster.shape.controllers, "api": cluster.shape.apis}
     cluster.special = {
         f"{kind}-{number}": {"environment": archive} for kind, count in kinds.items() for number in range(1, count + 1)
     }
-    yield {}
+    yield {"clock": clock}
 
 
 async def prepare(stage: DrillStage) -> None:
@@ -88,16 +94,26 @@ async def take(stage: DrillStage) -> None:
     writing = asyncio.create_task(_write_on(stage, history))
     try:
         taken = []
-        for _ in range(BACKUPS):
+        for number in range(BACKUPS):
+            _set_clocks(stage, CLOCKS[number % len(CLOCKS)])
             taken.append(await _take_one(stage, history))
             if writing.done():
                 break
-        await _judge_time(stage, *taken[0])
+        for each in taken:
+            await _judge_time(stage, *each)
     finally:
         writing.cancel()
         (ended,) = await asyncio.gather(writing, return_exceptions=True)
     if not isinstance(ended, asyncio.CancelledError):
         raise DrillFailed(f"the tables could not be written and replaced: {ended}")
+
+
+def _set_clocks(stage: DrillStage, wrong: float) -> None:
+    """Replaced as a whole: it is read at any time."""
+    clock: Path = stage.means["clock"]
+    anew = clock.with_suffix(".new")
+    anew.write_text(str(wrong))
+    anew.rename(clock)
 
 
 # --- what is written --------------------------------------------------------------------------------------------------

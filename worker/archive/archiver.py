@@ -32,7 +32,7 @@ from domains.errors import HeadraceError, NotFound, StorageFailure
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
 from worker.archive.alarms import Alarms
-from worker.archive.options import ArchiveOptions, ArchivePass, RecipeNow
+from worker.archive.options import ArchiveOptions, ArchivePass, RecipeNow, wall_clock
 from worker.archive.place import Place, after, time_text
 from worker.archive.recipes import RecipeBook, RecipeRecord
 from worker.archive.shard import ShardArchive
@@ -125,7 +125,7 @@ class Archiver:
         options: ArchiveOptions,
         *,
         recipe: RecipeNow | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall_clock,
     ) -> None:
         self.options = options
         self.alarms = Alarms(lambda: time_text(clock()))

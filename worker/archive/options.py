@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,17 @@ class ArchiveSettings(Protocol):
 
     @property
     def archive_segment_rows(self) -> int: ...
+
+
+CLOCK_SHIFT = "HEADRACE_CLOCK_SHIFT"
+"""In the environment: a file with seconds by which this process takes the machine's clock to be wrong. Drills set a
+process's clock ahead and back with it."""
+
+
+def wall_clock() -> float:
+    """Seconds since 1970, as far as the clock is right. Nothing may depend on that: it may be set back at any time."""
+    file = os.environ.get(CLOCK_SHIFT)
+    return time.time() + (float(Path(file).read_text()) if file else 0.0)
 
 
 RecipeNow = Callable[[], Callable[[], str]]

@@ -5,6 +5,7 @@ has archived all tables and found something new::
 
     ROOT/recipes/2026-01-31T08:00:00.000Z.json      {"number", "time", "positions", "identities", "shards", "recipe"}
     ROOT/cuts/000000000003-000000000017-2026-01-31T08:01:00.000Z.json       {"number", "time", "positions", "recipe"}
+    ROOT/cuts/last                                                          {"record": 3, "cut": 17}
 
 A pass that failed for some of the tables writes neither: what it has archived of the others counts with the next cut.
 
@@ -19,6 +20,9 @@ is refused, and so is a cut that has less of a table than the last one. Cuts are
 by their own. A time is later than that of the cut before, whatever the clock says: it is for ``--as-of`` alone. Records
 that version 0.1 wrote have no number: they come before all others, in the order of their times, and no cuts.
 
+**A cut that was deleted is noticed.** Numbers have no gaps, a record names the last cut of the one before, and ``last``
+the last of all, so whatever would be had as of a cut because the next one is gone is refused (``check_behind``).
+
 What was in force only before the time that the retention reaches back to is let go. **As of any time since then, and of
 any position that was archived since then, the record is the same that it was before; as of anything older it is the
 same or none, and never another one.** For the record that was in force at that time stays, and with it all later ones;
@@ -29,17 +33,18 @@ others were there, so that it is not taken for those.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from domains.archive.manifest import ArchiveFenced, ManifestDamaged, opened, sealed
 from domains.plan.packets import Clock
-from worker.archive.options import ArchivePass
+from worker.archive.options import ArchivePass, wall_clock
 from worker.archive.place import Place, after, time_text
 
 DIRECTORY = "recipes"
 CUTS = "cuts"
+LAST = f"{CUTS}/last"
+"""Replaced behind each cut: where a crash comes between, it names the one before, which is right too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ class RecipeRecord:
     """Of a cluster's recipe: the epoch it was read in, and how many entries it has."""
     is_cut: bool = False
     """Its positions are a cut, and so is every later one recorded. Not so in version 0.1."""
+    cuts_before: int = -1
+    """The number of the last cut of the record before; -1: an earlier build wrote it."""
 
     @property
     def order(self) -> tuple[int, tuple[int, int], str]:
@@ -122,6 +129,39 @@ class RecipeBook:
                     return cut
         return Cut(record.time, record.positions, record)
 
+    def check_behind(self, cut: Cut) -> None:
+        """:raises ManifestDamaged: the one that was recorded behind this cut is gone."""
+        number, later = cut.record.number, self.records()
+        if not number or sum(record.number == number for record in later) > 1:
+            return  # Of version 0.1; or two controllers have counted at once.
+        cuts = [_cut_number_of(name) for name in self._cut_names() if _number_of(name) == number]
+        behind = [each for each in cuts if each > cut.number]
+        later = [record for record in later if record.number > number]
+        if behind:
+            gone = behind[0] > cut.number + 1
+        elif later:
+            gone = later[0].number > number + 1 or later[0].cuts_before > cut.number
+        else:
+            gone = self._last_kept() > (number, cut.number)
+        if gone:
+            raise ManifestDamaged(
+                f'the cut behind that of {cut.time} is missing from "{self._place.shown(CUTS)}"',
+                hint=f"it was deleted, or let go by the retention; --as-of {cut.time} restores the one before it",
+            )
+
+    def _last_kept(self) -> tuple[int, int]:
+        """The numbers of the last cut and its record; (0, 0) where nobody has noted any."""
+        data = self._place.read(LAST)
+        if data is None:
+            return 0, 0
+        try:
+            document = opened(json.loads(data))
+            return int(document["record"]), int(document["cut"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ManifestDamaged(
+                f'"{self._place.shown(LAST)}" is damaged: {error!r}', hint="delete it: the next archiving writes it"
+            ) from error
+
     def reach(self, before: str) -> str:
         """``before``, or the time of the last cut where that is earlier: it can be restored, however old it is."""
         last = [*map(_time_of, self._cut_names()[-1:]), *self._times()[-1:]]
@@ -137,6 +177,15 @@ class RecipeBook:
         return sorted(name for name in self._place.files(CUTS) if name.endswith(".json"))
 
     def keep(self, record: RecipeRecord) -> Cut:
+        """``_kept``, and note which is the last: a cut that is deleted is to be missed."""
+        before = self._last
+        kept = self._kept(record)
+        if kept is not before:
+            document = {"record": kept.record.number, "cut": kept.number}
+            self._place.replace(LAST, json.dumps(sealed(document)).encode())
+        return kept
+
+    def _kept(self, record: RecipeRecord) -> Cut:
         """Write the cut behind the last one, with its recipe if that or the tables are others than there; answers the
         last one that there is then.
 
@@ -155,7 +204,8 @@ class RecipeBook:
             raise ArchiveFenced("a later cut has been archived meanwhile", hint="try again")
         time = after(record.time, last.time)
         if (last.record.recipe, last.record.identities) != (record.recipe, record.identities):
-            return self.write(replace(record, number=last.record.number + 1, time=time, is_cut=True))
+            number = last.record.number + 1
+            return self.write(replace(record, number=number, time=time, is_cut=True, cuts_before=last.number))
         if last.positions == record.positions and last.is_whole:
             return last
         return self.write_cut(Cut(time, record.positions, last.record, last.number + 1))
@@ -224,6 +274,10 @@ def _number_of(name: str) -> int:
     return int(name.partition("-")[0])
 
 
+def _cut_number_of(name: str) -> int:
+    return int(name.split("-", 2)[1])
+
+
 def _time_of(name: str) -> str:
     return name.removesuffix(".json").split("-", 2)[-1]
 
@@ -263,7 +317,7 @@ def keep_recipe(
     recipe: str,
     version: tuple[int, int],
     *,
-    now: Callable[[], float] = time.time,
+    now: Callable[[], float] = wall_clock,
     retention: float | None = None,
 ) -> ArchivePass:
     """Record a cut of a whole cluster, and its recipe. With a ``retention`` (seconds), what was in force only before is

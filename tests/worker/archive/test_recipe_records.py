@@ -142,3 +142,27 @@ def test_a_bit_that_turns_in_a_record_is_noticed(tmp_path: Path) -> None:
 
 def recipe_of(record: RecipeRecord | None) -> str | None:
     return None if record is None else record.recipe
+
+
+@pytest.mark.parametrize("gone", ["the last", "one of many", "a record's last", "a record"])
+def test_a_cut_that_was_deleted_is_missed(tmp_path: Path, gone: str) -> None:
+    book, place = RecipeBook(Place(str(tmp_path))), Place(str(tmp_path))
+    for at, recipe in enumerate(("one", "one", "one", "two", "two", "three", "three", "three")):
+        book.keep(RecipeRecord(hour(at), {"t": at}, {"t": "a"}, 1, recipe))
+    before = list(RecipeBook(place).cuts())
+    for cut in before:
+        RecipeBook(place).check_behind(cut)
+    number = {"the last": 7, "one of many": 1, "a record's last": 4, "a record": 3}[gone]
+    missing = before[number]
+    if missing.number:
+        (file,) = (tmp_path / "cuts").glob(f"{missing.record.number:012}-{missing.number:012}-*.json")
+    else:
+        file = tmp_path / "recipes" / f"{missing.record.time}.json"
+    file.unlink()
+    found = RecipeBook(place).cut_at(missing.time)
+    assert found is not None
+    assert found.positions == before[number - 1].positions
+    with pytest.raises(ManifestDamaged, match=f"the cut behind that of {found.time} is missing"):
+        RecipeBook(place).check_behind(found)
+    for cut in before[: number - 1]:
+        RecipeBook(place).check_behind(cut)
