@@ -42,6 +42,7 @@ def create_app(deployment: Deployment, *, admission: Admission | None = None, sl
     requests = RequestMetrics(slow)
     admission = admission or Admission(Limits())
     endpoints = Endpoints(deployment, requests, admission)
+    deployment.read_within(admission.limits.of_sql(), endpoints.beside)
     fastapi = FastAPI(
         title="Headrace",
         version=VERSION,

@@ -7,7 +7,7 @@ integer beyond 64 bits as a float and cannot write one, and SUM over BIGINT and 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import orjson
@@ -89,6 +89,24 @@ def loads(text: bytes) -> Any:
     """The value of a JSON text, integers of any length among it; raises ValueError, RecursionError."""
     value = orjson.loads(text)
     return json.loads(text) if LONG_INTEGER in text.translate(ANY_DIGIT) else value
+
+
+LONG_BODY = 200_000
+"""Bytes of a body that is not parsed on the event loop: it would take two milliseconds and more."""
+ROWS_TOGETHER = 500
+"""Of a long body's rows, and an answer's: a millisecond each, parsed or written."""
+
+
+def rows_in_parts(body: bytes) -> Iterator[bytes]:
+    """A body without its ``rows``, and then these, some to a part; each part is JSON. Raises BadRequest."""
+    value = parse(body)
+    rows = value.get("rows") if isinstance(value, dict) else None
+    if not isinstance(rows, list):
+        yield body
+        return
+    yield serialize({**value, "rows": []})
+    for at in range(0, len(rows), ROWS_TOGETHER):
+        yield serialize(rows[at : at + ROWS_TOGETHER])
 
 
 def serialize(value: Any) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace_client import tokens
 
-from api.encoding import parse, serialize, sql_value
+from api.encoding import LONG_BODY, loads, parse, rows_in_parts, serialize, sql_value
 from api.limits import Admission
 from api.lookups.lookups import LookupCalls, Typed, parse_keys, parse_query
 from api.metrics import RequestMetrics, RouteTimes
@@ -24,6 +24,7 @@ from api.statuses import describe
 from controller.deployment import Deployment, StatementResult, WriteResult
 from domains.errors import Overloaded
 from domains.plan.packets import Clock
+from worker.service.child_pool import ChildPool
 
 Answer = tuple[int, bytes, bytes]
 """Status, body, which is JSON, and the columns that JSON has no type for."""
@@ -85,6 +86,8 @@ class Endpoints:
     def __init__(self, deployment: Deployment, requests: RequestMetrics, admission: Admission) -> None:
         self.admission = admission
         self.max_body = admission.limits.max_body_size
+        self.beside = ChildPool()
+        """Where long bodies and texts are read."""
         self._deployment = deployment
         self._lookups = LookupCalls(deployment)
         reads: dict[str, Work] = {
@@ -134,8 +137,19 @@ class Endpoints:
         return serialize({"results": list(map(_statement, results)), "token": reached}), b""
 
     async def _insert(self, table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
-        asked = checked(RowsBody, parse(body))
+        asked = checked(RowsBody, parse(body)) if len(body) <= LONG_BODY else await self._rows(body)
         return _written(await self._deployment.insert(table, asked.rows, asked.place, asked.duplicate))
+
+    async def _rows(self, body: bytes) -> RowsBody:
+        """Of a long body, parsed beside."""
+        asked: RowsBody | None = None
+        async for part in self.beside.run(rows_in_parts, body):
+            if asked is None:
+                asked = checked(RowsBody, loads(part))
+            else:
+                asked.rows += loads(part)
+        assert asked is not None
+        return asked
 
     async def _update(self, table: str, query: bytes, body: bytes, token: Clock | None) -> Typed:
         asked = checked(UpdateRequest, parse(body))

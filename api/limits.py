@@ -6,7 +6,7 @@ Each limit is a setting of the same name. The error that it raises says that nam
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from domains.errors import (
@@ -19,6 +19,7 @@ from domains.errors import (
     TooManyRequests,
     UrlTooLong,
 )
+from migrations.parse.measure import SqlLimits
 
 MAX_BODY_BYTES = 32_000_000
 """Not more, because a body stands in memory several times (bytes, parsed, coerced) while its one step runs; not less,
@@ -31,7 +32,7 @@ Receive = Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(SqlLimits):
     """Of one process that answers HTTP."""
 
     max_body_size: int = MAX_BODY_BYTES
@@ -53,7 +54,10 @@ class Limits:
     @classmethod
     def of(cls, settings: object) -> Limits:
         """Those among the settings."""
-        return cls(**{name: getattr(settings, name) for name in cls.__slots__})
+        return cls(**{each.name: getattr(settings, each.name) for each in fields(cls)})
+
+    def of_sql(self) -> SqlLimits:
+        return SqlLimits(**{each.name: getattr(self, each.name) for each in fields(SqlLimits)})
 
 
 class Unread(Protocol):

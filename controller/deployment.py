@@ -15,9 +15,11 @@ from domains.errors import BadRequest
 from domains.language.types import Column, Kind, Row, TableSchema
 from domains.plan.graph import Parameter
 from domains.plan.packets import Clock, Once
+from migrations.parse.measure import SqlLimits
 from migrations.statements.rows import REFUSED, OnDuplicate
 from worker.archive.options import ArchivePass
 from worker.reader_map import BoundLookup, MapReading, in_one_state
+from worker.service.child_pool import ChildPool
 
 __all__ = [
     "REFUSED",
@@ -215,6 +217,12 @@ class Deployment(Protocol):
     """Calls raise errors of ``domains.errors``. Times are seconds; ``token`` is the Clock out of a write's token."""
 
     read_timeout: float
+
+    def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
+        """From now on refuse SQL that passes these limits, and read what is long off the event loop."""
+
+    async def check_text(self, sql: str) -> None:
+        """Raises LimitExceeded."""
 
     async def execute(
         self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None

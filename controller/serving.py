@@ -42,11 +42,13 @@ from domains.store.storage import check_name
 from migrations.flow.explain import explain
 from migrations.flow.plan import State
 from migrations.flow.routing import split, split_numbered
+from migrations.parse.measure import SqlLimits
 from migrations.parse.reading import Parsed
 from migrations.recipe import RecipeEntry
 from migrations.statements.definitions.written import schema_text
-from migrations.statements.rows import delete_operation, insert_operation, update_operation
+from migrations.statements.rows import SLICE_ROWS, delete_operation, insert_operation, inserting, update_operation
 from worker.reader_map import BoundLookup, in_one_state
+from worker.service.child_pool import ChildPool, in_turns
 
 Answer = TypeVar("Answer")
 
@@ -84,6 +86,14 @@ class Serving(ABC):
 
         ``parsed`` is what the entry's statements parse to, where the caller has done that.
         """
+
+    def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
+        """See :class:`controller.deployment.Deployment`."""
+        self.beside = beside
+        self._statements.texts.read_within(limits, beside)
+
+    async def check_text(self, sql: str) -> None:
+        await self._statements.texts.check(sql)
 
     async def execute(
         self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None
@@ -352,13 +362,21 @@ class Serving(ABC):
 
         def attempt() -> Awaitable[WriteResult]:
             target = self._target(table)
+            if len(rows) > SLICE_ROWS:
+                return self._insert_many(target, rows, duplicate)
             return self.write(insert_operation(target.schema, rows, self.now(), duplicate, target.shards))
 
         return await self.made_anew(attempt)
 
+    async def _insert_many(
+        self, table: TableTarget, rows: Sequence[Mapping[str, Any]], duplicate: OnDuplicate
+    ) -> WriteResult:
+        making = inserting(table.schema, rows, self.now(), duplicate, table.shards)
+        return await self.write(await in_turns(making))
+
     async def _insert_once(self, table: TableTarget, rows: Sequence[Mapping[str, Any]], once: Once) -> WriteResult:
         check_name(once.stream)
-        operation = insert_operation(table.schema, rows, self.now())
+        operation = await in_turns(inserting(table.schema, rows, self.now()))
         return await write_numbered(
             split_numbered(operation, table.schema, table.shards, once.number),
             lambda shard, part: self.hosts.write_once(table.domains[shard], part, table, once),

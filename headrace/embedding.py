@@ -77,7 +77,8 @@ class Embedded(Connection):
     def __init__(
         self, thread: LoopThread, deployment: Deployment, settings: Settings, read_your_writes: bool, raw: bool
     ) -> None:
-        transport = LoopTransport(thread, create_app(deployment, admission=Admission(Limits.of(settings))))
+        self._app = create_app(deployment, admission=Admission(Limits.of(settings)))
+        transport = LoopTransport(thread, self._app)
         super().__init__(URL, read_your_writes=read_your_writes, raw=raw, transport=transport)
         self._thread: LoopThread | None = thread
         self._deployment = deployment
@@ -93,6 +94,7 @@ class Embedded(Connection):
                 thread.stop()
 
     async def _close(self) -> None:
+        await self._app.close()
         await self._deployment.close()
 
 

@@ -143,6 +143,21 @@ class Settings(BaseSettings):
         le=3600,
         description="seconds after which a connection without a request is closed",
     )
+    max_sql_size: Annotated[Size, Flag("serve", "up", "api", value="SIZE")] = Field(
+        default=_LIMITS.max_sql_size, description="greatest text of SQL in bytes"
+    )
+    max_statements: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_statements, ge=1, description="statements in a text of SQL"
+    )
+    max_list_items: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_list_items, ge=1, description="items of a list in SQL, or operators in a row"
+    )
+    max_select_columns: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_select_columns, ge=1, description="columns that a SELECT lists"
+    )
+    max_nesting: Annotated[int, Flag("serve", "up", "api", value="N")] = Field(
+        default=_LIMITS.max_nesting, ge=1, description="levels of brackets in SQL"
+    )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("serve", "up", *PARTS, value="LEVEL")] = (
         Field(default="info", description="what is logged: debug, info, warning, error")
     )

@@ -30,6 +30,10 @@ class AsgiDoor:
         self.endpoints = endpoints
         self.admission = endpoints.admission
 
+    async def close(self) -> None:
+        """End what was begun for it, which is no deployment."""
+        await self.endpoints.beside.close()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._route(scope, receive, send)

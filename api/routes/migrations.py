@@ -21,6 +21,7 @@ async def migrate(
     body: Annotated[MigrationRequest, Depends(json_body(MigrationRequest))], deployment: Serving
 ) -> Response:
     """Queue a migration. What planning can tell (syntax, unknown names) is answered at once."""
+    await deployment.check_text(body.sql)
     status = await deployment.migrate(body.sql)
     return answer({"id": status.id}, 202, {"location": f"/v1/migrations/{status.id}"})
 

@@ -8,7 +8,9 @@ from itertools import takewhile
 from typing import Any, assert_never
 
 from controller.deployment import StatementResult
+from controller.hosts import SchemaChanged
 from controller.statements.selects import Selects, StatementPort
+from controller.statements.texts import FEW_PARAMETERS, SHORT_TEXT, Texts
 from domains.engine.clock import latest
 from domains.errors import HeadraceError
 from domains.language.coercion import json_value
@@ -20,7 +22,7 @@ from migrations.recipe import RecipeEntry
 from migrations.statements.constants import miscounted
 from migrations.statements.definitions.written import definition_text
 from migrations.statements.dml import resolve
-from migrations.statements.prepared import PreparedStatement, PreparedTexts
+from migrations.statements.prepared import PreparedStatement
 from migrations.statements.statement import (
     ConstantSelect,
     Describe,
@@ -35,6 +37,7 @@ from migrations.statements.statement import (
     Statement,
     WriteStatement,
 )
+from worker.service.child_pool import Turn
 
 
 class Statements:
@@ -43,20 +46,26 @@ class Statements:
     def __init__(self, deployment: StatementPort, selects: Selects) -> None:
         self._deployment = deployment
         self._selects = selects
-        self._texts = PreparedTexts()
+        self.texts = Texts()
 
     async def execute(
         self, sql: str, params: Sequence[Any], token: Clock | None
     ) -> tuple[list[StatementResult], Clock]:
         """Definitions that follow one another are one migration, planned jointly."""
-        statements = self._texts.statements(sql)
+        if self.texts.is_long(sql):
+            clock = dict(token or {})
+            written = await self._deployment.made_anew(partial(self._alone, sql, clock, values=not params))
+            if written is not None:
+                return [written], _moved(clock, token)
+        statements = await self.texts.statements(sql)
         counts = [prepared.parameters for prepared in statements]
         if sum(counts) != len(params):
             raise miscounted("text", sum(counts), len(params))
         results: list[StatementResult] = []
-        clock: Clock = dict(token or {})
-        at, number = 0, 0
+        clock = dict(token or {})
+        at, number, turn = 0, 0, Turn()
         while number < len(statements):
+            await turn.pause()
             together = _definitions(statements[number:])
             try:
                 if together:
@@ -78,11 +87,28 @@ class Statements:
                 _say_which(deep, number, max(1, len(together)), len(statements))
                 raise deep from None
             number += max(1, len(together))
-        return results, {table: position for table, position in clock.items() if (token or {}).get(table) != position}
+        return results, _moved(clock, token)
+
+    async def _alone(self, sql: str, clock: Clock, *, values: bool = True) -> StatementResult | None:
+        """A long text that is a single write of values. None: it is something else, and has been measured."""
+        catalog = self._deployment.state.catalog
+        tables = catalog.tables if values else None
+        operation = await self.texts.write_of(sql, tables, catalog.shards, self._deployment.now())
+        if operation is None:
+            return None
+        name = operation.table.lower()
+        if self._deployment.state.catalog.tables.get(name) is not catalog.tables[name]:
+            raise SchemaChanged(operation.table)
+        return await self._write(WriteStatement(operation), clock)
 
     async def _one(self, prepared: PreparedStatement, params: Sequence[Any], clock: Clock) -> StatementResult:
         """One statement that is no definition; a write moves ``clock`` on, and reads wait for it."""
-        statement: Statement = prepared.interpret(self._deployment.state.catalog, params, self._deployment.now())
+        sql = prepared.parsed.sql
+        if prepared.is_write and not params and self.texts.is_long(sql) and "select" not in sql.lower():
+            alone = await self._alone(sql, clock)
+            if alone is not None:
+                return alone
+        statement = await self._interpreted(prepared, params)
         match statement:
             case WriteStatement():
                 return await self._write(statement, clock)
@@ -111,6 +137,13 @@ class Statements:
                 return StatementResult()
             case _:
                 raise AssertionError(f"{statement} is a definition")
+
+    async def _interpreted(self, prepared: PreparedStatement, params: Sequence[Any]) -> Statement:
+        catalog, now = self._deployment.state.catalog, self._deployment.now()
+        quick = prepared.is_bound_quickly(catalog) or len(prepared.parsed.sql) <= SHORT_TEXT
+        if (quick and len(params) <= FEW_PARAMETERS) or not self.texts.has_thread:
+            return prepared.interpret(catalog, params, now)
+        return await self.texts.aside(lambda: prepared.interpret(catalog, params, now))
 
     async def _write(self, statement: WriteStatement, clock: Clock) -> StatementResult:
         written = await self._deployment.write(statement.operation)
@@ -185,3 +218,8 @@ def _definitions(statements: Sequence[PreparedStatement]) -> list[Parsed]:
 
 def _texts(column: str, texts: Sequence[str]) -> StatementResult:
     return StatementResult((Column(column, TEXT),), tuple((text,) for text in texts))
+
+
+def _moved(clock: Clock, token: Clock | None) -> Clock:
+    """The positions that statements have moved."""
+    return {table: position for table, position in clock.items() if (token or {}).get(table) != position}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from api.app import create_app
+from api.doors.asgi import AsgiDoor
 from api.doors.opening import OpeningDoor
 from api.doors.wire_http import WireHttp
 from api.limits import Admission, Limits
@@ -124,6 +125,7 @@ async def answer(
     admission = Admission(Limits.of(settings))
     http = config(OpeningDoor(opening, admission), settings)
     tasks: list[asyncio.Task[Deployment]] = []
+    apps: list[AsgiDoor] = []
 
     async def open_behind(running: Running) -> Deployment:
         try:
@@ -132,7 +134,8 @@ async def answer(
             running.stop()
             raise
         if not opening.given_up:
-            http.loaded_app = create_app(deployment, admission=admission, slow=settings.slow_request)
+            apps.append(app := create_app(deployment, admission=admission, slow=settings.slow_request))
+            http.loaded_app = app
             expect_long_lives()
             started(running)
         return deployment
@@ -153,6 +156,8 @@ async def answer(
         await server.serve([listening])
     finally:
         opening.give_up()
+        for app in apps:
+            await app.close()
         for task in tasks:
             try:
                 deployment = await task

@@ -173,7 +173,7 @@ class PreparedStatement:
         self.parameters = 0 if self.defines else count_placeholders(parsed)
         self._template: Template | None = None
         self._shards = 0
-        self._is_write = isinstance(parsed.expression, (exp.Insert, exp.Update, exp.Delete))
+        self.is_write = isinstance(parsed.expression, (exp.Insert, exp.Update, exp.Delete))
 
     def interpret(self, catalog: Catalog, params: Sequence[Any], now: str) -> Statement:
         """The meaning of the statement; see ``interpret_one``."""
@@ -182,15 +182,24 @@ class PreparedStatement:
             arguments = tuple([parameter(value, number) for number, value in enumerate(params, 1)])
             return WriteStatement(template.bind(scalars(arguments), now))
         statement = interpret_one(self.parsed, catalog, params, now)
-        if self._is_write and isinstance(statement, WriteStatement):
+        if self.is_write and isinstance(statement, WriteStatement):
             schema = catalog.table(statement.operation.table)
             self._template = template_of(self.parsed.expression, schema, statement.operation)
             self._shards = catalog.shards
         return statement
 
+    def is_bound_quickly(self, catalog: Catalog) -> bool:
+        """Without its tree."""
+        return self._template is not None and self._holds(self._template, catalog)
+
     def _holds(self, template: Template, catalog: Catalog) -> bool:
         schema = template.schema
         return catalog.tables.get(schema.name.lower()) is schema and catalog.shards == self._shards
+
+
+def prepared_of(sql: str) -> list[PreparedStatement]:
+    """:raises SqlSyntaxError: with line and column."""
+    return [PreparedStatement(parsed) for parsed in split(sql)]
 
 
 class PreparedTexts:
@@ -209,7 +218,15 @@ class PreparedTexts:
         if known is not None:
             self._known[sql] = known  # It is the latest now.
             return known
-        made = [PreparedStatement(parsed) for parsed in split(sql)]
+        return self.keep(sql, prepared_of(sql))
+
+    def knows(self, sql: str) -> bool:
+        return sql in self._known
+
+    def keep(self, sql: str, made: list[PreparedStatement]) -> list[PreparedStatement]:
+        """What was made of a text elsewhere."""
+        if sql in self._known:
+            return self._known[sql]
         if len(sql) <= CHARACTERS_KEPT and not any(each.defines for each in made):
             self._known[sql] = made
             self._characters += len(sql)

@@ -5,10 +5,10 @@ Values are those of JSON (a BLOB is base64, or an object that says so). Names ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -92,6 +92,27 @@ def insert_operation(
     :raises ConstraintViolation: a NOT NULL column without default is left out (row, column).
     :raises BadRequest: a row is no object, or does not give what is to be updated from it.
     """
+    making = inserting(schema, rows, now, duplicate, shards)
+    while True:
+        try:
+            next(making)
+        except StopIteration as made:
+            operation: Insert = made.value
+            return operation
+
+
+SLICE_ROWS = 200
+"""Rows that are coerced before somebody else may have the event loop: a millisecond."""
+
+
+def inserting(
+    schema: TableSchema,
+    rows: Sequence[Mapping[str, Any]],
+    now: str,
+    duplicate: OnDuplicate = REFUSED,
+    shards: int = 1,
+) -> Generator[None, None, Insert]:
+    """The same in slices, between which it yields."""
     stored: list[Row] = []
     updated: tuple[int, ...] | None = None
     for keys, run in groupby(rows, _names):
@@ -100,7 +121,9 @@ def insert_operation(
             if updated is None:
                 updated = updated_columns(schema, duplicate, maker.given, shards)
             _check_gives(maker, updated, len(stored) + 1)
-        stored += maker.rows(map(pick, run), now, len(stored) + 1)
+        while made := maker.rows(map(pick, islice(run, SLICE_ROWS)), now, len(stored) + 1):
+            stored += made
+            yield
     return Insert(schema.name, tuple(stored), duplicate.act, assigned(schema, updated) if updated else ())
 
 

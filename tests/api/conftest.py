@@ -65,6 +65,8 @@ def fake(deployment: Deployment) -> FakeDeployment:
 
 @pytest.fixture
 async def http(deployment: Deployment) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(deployment, admission=Admission(Limits(max_body_size=200_000))))
+    app = create_app(deployment, admission=Admission(Limits(max_body_size=200_000)))
+    transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://headrace") as client:
         yield client
+    await app.close()

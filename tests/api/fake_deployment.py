@@ -59,7 +59,9 @@ from domains.language.types import (
 )
 from domains.plan.graph import Parameter, ParameterKind
 from domains.plan.packets import Clock, Once
+from migrations.parse.measure import SqlLimits, measure
 from worker.reader_map import BoundLookup
+from worker.service.child_pool import ChildPool
 
 VIEW = re.compile(r"CREATE\s+(?:EXT\s+)?VIEW\s+(\w+)\s+AS\s+(.*)", re.I | re.S)
 PARAMETER = re.compile(r"([\w.]+)\s*(=|>=|<=|>|<|IN)\s*\(?\?", re.I)
@@ -140,6 +142,12 @@ class FakeDeployment:
         self.archive_url: str | None = None
         self.broken: Exception | None = None
         """Raised by every call that awaits."""
+
+    def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
+        self.limits = limits
+
+    async def check_text(self, sql: str) -> None:
+        measure(sql, self.limits)
 
     async def execute(
         self, sql: str, params: Sequence[Any] = (), *, token: Clock | None = None

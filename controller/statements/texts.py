@@ -1,0 +1,101 @@
+"""Texts of SQL as statements: short ones on the event loop, where they are read within milliseconds, others off it.
+
+::
+
+    known? ──► as it was read before
+    short ───► measured and parsed here
+    long ────► measured in a process beside ──► one write without parameters: bound there too, its rows come in parts
+                                          └──► anything else: parsed in a thread, which takes turns with the loop
+
+Without a process (an embedded deployment that no application stands in front of, a simulation) all is read here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+from domains.language.types import Row, TableSchema
+from domains.plan.packets import Insert, Operation
+from migrations.parse.measure import SqlLimits, check_length, measure
+from migrations.statements.alone import read_alone
+from migrations.statements.prepared import PreparedStatement, PreparedTexts, prepared_of
+from worker.service.child_pool import ChildPool
+
+Found = TypeVar("Found")
+
+SHORT_TEXT = 1_000
+"""Characters. The parser takes some 5 µs for each where a text is all numbers and commas, and 4 for a usual query."""
+FEW_PARAMETERS = 2_000
+"""Values that are bound on the loop: a millisecond or two."""
+
+
+class Texts:
+    """Those of one deployment."""
+
+    def __init__(self) -> None:
+        self._known = PreparedTexts()
+        self._limits: SqlLimits | None = None
+        self._beside: ChildPool | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    def read_within(self, limits: SqlLimits, beside: ChildPool) -> None:
+        """From now on."""
+        self._limits, self._beside = limits, beside
+        # One, since each that runs has its turn with the interpreter's lock before the loop has it again.
+        self._thread = ThreadPoolExecutor(1, "texts")
+
+    @property
+    def has_thread(self) -> bool:
+        return self._thread is not None
+
+    def is_long(self, sql: str) -> bool:
+        return self._beside is not None and len(sql) > SHORT_TEXT and not self._known.knows(sql)
+
+    async def check(self, sql: str) -> None:
+        """:raises LimitExceeded: with the limit's name."""
+        if self.is_long(sql):
+            await self.write_of(sql, None, 1, "")
+        elif self._limits is not None and not self._known.knows(sql):
+            check_length(sql, self._limits)
+            measure(sql, self._limits)
+
+    async def statements(self, sql: str) -> list[PreparedStatement]:
+        """Of a text that was checked, where that is not short.
+
+        :raises SqlSyntaxError: with line and column.
+        :raises LimitExceeded: with the limit's name.
+        """
+        if self.is_long(sql):
+            return self._known.keep(sql, await self.aside(lambda: prepared_of(sql)))
+        await self.check(sql)
+        return self._known.statements(sql)
+
+    async def aside(self, work: Callable[[], Found]) -> Found:
+        """What takes longer than the loop may be held, in Python that gives the lock away in between."""
+        assert self._thread is not None
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def write_of(
+        self, sql: str, tables: Mapping[str, TableSchema] | None, shards: int, now: str
+    ) -> Operation | None:
+        """The operation that a long text is, where it is a single write of values, bound to these tables; None where it
+        is something else, or there are no tables. In either case it has been measured.
+
+        :raises HeadraceError: what is wrong with it.
+        """
+        assert self._beside is not None
+        assert self._limits is not None
+        check_length(sql, self._limits)
+        known = None if tables is None else dict(tables)
+        operation: Operation | None = None
+        rows: list[Row] = []
+        async for part in self._beside.run(read_alone, sql, known, shards, now, self._limits):
+            if isinstance(part, tuple):
+                rows += part
+            else:
+                operation = part
+        return replace(operation, rows=tuple(rows)) if isinstance(operation, Insert) else operation
