@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from itertools import product
 
 import httpx
 import pytest
@@ -263,26 +264,27 @@ DEEP = "[" * 900 + "1" + "]" * 900
 DEEP_OBJECTS = '{"a": ' * 900 + "1" + "}" * 900
 
 
-@pytest.mark.parametrize("deep", [DEEP, DEEP_OBJECTS], ids=["lists", "objects"])
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("POST", "/v1/sql", '{"sql": "SELECT id FROM stories WHERE id = ?", "params": [%s]}'),
-        ("POST", ROWS, '{"rows": [{"id": %s, "author": 1}]}'),
-        ("POST", ROWS, '{"rows": %s}'),
-        ("PATCH", ROWS, '{"key": {"id": 1}, "set": {"title": %s}}'),
-        ("DELETE", ROWS, '{"key": {"id": %s}}'),
-        ("POST", LOOKUP, '{"keys": [[%s]]}'),
-        ("POST", "/v1/lookups", '{"lookups": [{"view": "ByTitle", "keys": [[%s]]}]}'),
-        ("POST", "/v1/lookups", '{"lookups": %s}'),
-        ("POST", "/v1/views/ByTitle/evict", '{"keys": [[%s]]}'),
-    ],
-)
+DEEP_BODIES = [
+    ("POST", "/v1/sql", '{"sql": "SELECT id FROM stories WHERE id = ?", "params": [%s]}'),
+    ("POST", ROWS, '{"rows": [{"id": %s, "author": 1}]}'),
+    ("POST", ROWS, '{"rows": %s}'),
+    ("PATCH", ROWS, '{"key": {"id": 1}, "set": {"title": %s}}'),
+    ("DELETE", ROWS, '{"key": {"id": %s}}'),
+    ("POST", LOOKUP, '{"keys": [[%s]]}'),
+    ("POST", "/v1/lookups", '{"lookups": [{"view": "ByTitle", "keys": [[%s]]}]}'),
+    ("POST", "/v1/lookups", '{"lookups": %s}'),
+    ("POST", "/v1/views/ByTitle/evict", '{"keys": [[%s]]}'),
+]
+
+
 async def test_a_body_that_nests_deep_is_refused_before_it_is_walked(
-    http: httpx.AsyncClient, method: str, path: str, body: str, deep: str, caplog: pytest.LogCaptureFixture
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
-    assert "nests deeper" in error(await http.request(method, path, content=body % deep), 400, "bad_request")["message"]
-    assert not caplog.records
+    for (method, path, body), deep in product(DEEP_BODIES, (DEEP, DEEP_OBJECTS)):
+        with subtests.test(f"{method} {body[:30]}", deep=deep[0]):
+            answer = await http.request(method, path, content=body % deep)
+            assert "nests deeper" in error(answer, 400, "bad_request")["message"]
+            assert not caplog.records
 
 
 async def test_brackets_in_a_text_are_no_levels(http: httpx.AsyncClient) -> None:
@@ -290,12 +292,13 @@ async def test_brackets_in_a_text_are_no_levels(http: httpx.AsyncClient) -> None
     assert len((await http.post(LOOKUP, json={"keys": [["[{" * 50]]})).json()["results"][0]) == 40
 
 
-@pytest.mark.parametrize("terms", [500, 1000, 3000])
-@pytest.mark.parametrize("text", ["SELECT {} FROM stories", "UPDATE stories SET id = {} WHERE author = 1"])
 async def test_a_sum_of_too_many_terms_is_refused(
-    deployment: Deployment, http: httpx.AsyncClient, text: str, terms: int, caplog: pytest.LogCaptureFixture
+    deployment: Deployment, http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
-    answer = await http.post("/v1/sql", json={"sql": text.format("+".join(["id"] * terms))})
-    if type(deployment) is not FakeDeployment:  # The fake does not read SQL.
-        assert "too deep" in error(answer, 413, "limit_exceeded")["message"]
+    texts = ["SELECT {} FROM stories", "UPDATE stories SET id = {} WHERE author = 1"]
+    for text, terms in product(texts, [500, 1000, 3000]):
+        with subtests.test(text, terms=terms):
+            answer = await http.post("/v1/sql", json={"sql": text.format("+".join(["id"] * terms))})
+            if type(deployment) is not FakeDeployment:  # The fake does not read SQL.
+                assert "too deep" in error(answer, 413, "limit_exceeded")["message"]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -89,11 +89,12 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("how", "kind", "message"), WRONG)
-def test_what_is_wrong_is_said(db: Embedded, how: dict[str, Any], kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        db.table("ribbons").insert([ribbon(1, 1)], **how)
-    assert of_user(db, 1) == []
+def test_what_is_wrong_is_said(db: Embedded, subtests: pytest.Subtests) -> None:
+    for how, kind, message in WRONG:
+        with subtests.test(message):
+            with pytest.raises(kind, match=message):
+                db.table("ribbons").insert([ribbon(1, 1)], **how)
+            assert of_user(db, 1) == []
 
 
 def test_rows_that_give_different_columns(db: Embedded) -> None:
