@@ -29,18 +29,19 @@ if TYPE_CHECKING:
 def rebuild(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help=setting_help("data"))] = None,
     archive: Archive = None,
-    shard: Annotated[list[int] | None, typer.Option(metavar="N", help="Which shards; all, if not given.")] = None,
+    shard: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="A shard to rebuild; repeat. [dim]default: all[/]")
+    ] = None,
     token: Annotated[
-        str | None, typer.Option(help="The token of the last write: lost positions up to it are named.")
+        str | None, typer.Option(help="Token of the last write, to name the lost positions up to it.")
     ] = None,
     as_json: AsJson = False,
     spark_master: SparkMaster = None,
     config: Config = None,
 ) -> None:
-    """Rebuild base shards whose disk is gone from the archive, with Spark, and say exactly what is missing.
+    """Rebuild base shards whose disk is gone, from the archive and by Spark, and name exactly what is missing.
 
-    They are made below the data directory, where nothing of them may be yet. Start the worker, or the server, on it
-    afterwards.
+    The data directory must not contain these shards yet. Start the worker, or the server, on it afterwards.
 
     Examples:
 
@@ -108,7 +109,7 @@ def status(archive: Archive = None, as_json: AsJson = False, config: Config = No
 
 @archive.command()
 def check(archive: Archive = None, config: Config = None) -> None:
-    """Read everything and compare it with its digests; exit code 1 if anything is missing or damaged.
+    """Read the whole archive and check its digests; exit code 1 if anything is missing or damaged.
 
     Examples:
 
@@ -135,9 +136,9 @@ def compact(
     archive_retention: ArchiveRetention = None,
     config: Config = None,
 ) -> None:
-    """Fold what is older than the retention into a snapshot of each shard, and delete what it was folded from.
+    """Fold segments older than the retention into a snapshot of each shard, and delete these segments.
 
-    A server does it by itself. Nobody should be reading old positions meanwhile.
+    A running server does this by itself. Do not read old positions meanwhile.
 
     Examples:
 
@@ -158,16 +159,14 @@ def compact(
 
 def backup(
     dest: Dest,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The data directory of a server that is stopped.")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory of a stopped server.")] = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
     """Back a deployment up: its tables and its recipe, with their history as far as the archive has it.
 
-    A running one is asked (--url), archives up to now, and serves on; it must have an archive. Of a server that is
-    stopped, --data names the directory.
+    A running server (--url) archives up to now and serves on; it must have an archive. The directory of a stopped
+    server is given by --data.
 
     Examples:
 
@@ -191,16 +190,16 @@ def backup(
 
 def restore(
     source: Source,
-    data: Annotated[Path, typer.Option(metavar="DIR", help="The data directory to make; empty or not there.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Data directory to create; it must be absent or empty.")],
     as_of: Annotated[
         str | None,
         typer.Option(metavar="TIME|TOKEN|latest", help="2026-01-31T08:00:00Z, the token of a write, or latest."),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Make the directory of a cluster's workers, for this deployment.")
+        str | None, typer.Option(metavar="NAME", help="Create the directory for the workers of this cluster.")
     ] = None,
 ) -> None:
-    """Make a data directory out of a back-up or an archive, as it is or as it was.
+    """Create a data directory from a back-up or an archive, as of now or of an earlier time.
 
     Examples:
 

@@ -76,7 +76,7 @@ def controller(settings: Settings, supervised: Supervised = False) -> None:
 
 @takes_settings
 def worker(settings: Settings, supervised: Supervised = False) -> None:
-    """Run a worker of a cluster: it hosts what the leader gives it.
+    """Run a worker of a cluster: it hosts the domains that the leader assigns.
 
     Examples:
 

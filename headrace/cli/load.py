@@ -25,38 +25,42 @@ if TYPE_CHECKING:
 
 Table = Annotated[str, typer.Argument(help="The base table.")]
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="CSV, JSON lines or Parquet, in this order.")]
-Kind = Annotated[Format | None, typer.Option(help="The files' format, if their names do not say.")]
+Kind = Annotated[Format | None, typer.Option(help="Format of the files. [dim]default: by their names[/]")]
 Delimiter = Annotated[
-    str | None, typer.Option(metavar="CHARACTER", help=r"Between fields of CSV; a tab (\t) in .tsv, else a comma.")
+    str | None,
+    typer.Option(
+        metavar="CHARACTER", help=r"Delimiter of CSV fields. [dim]default: a tab (\t) in .tsv, else a comma[/]"
+    ),
 ]
-Columns = Annotated[
-    str | None, typer.Option(metavar="A,B,…", help="The columns of CSV files that have no header line.")
-]
+Columns = Annotated[str | None, typer.Option(metavar="A,B,…", help="Column names of CSV files without a header line.")]
 Map = Annotated[
     list[str] | None,
-    typer.Option(metavar="THEIRS=OURS", help="A file's column and the table's; THEIRS= leaves it out; repeat."),
+    typer.Option(metavar="THEIRS=OURS", help="Load a file's column THEIRS into column OURS; THEIRS= skips it; repeat."),
 ]
 Null = Annotated[
-    list[str] | None, typer.Option(metavar="TEXT", help=r"What is NULL in CSV without quotes: empty, and \N; repeat.")
+    list[str] | None,
+    typer.Option(metavar="TEXT", help=r"Unquoted CSV text that is NULL; repeat. [dim]default: empty, and \N[/]"),
 ]
-DateFormat = Annotated[str | None, typer.Option(metavar="FORMAT", help="Of DATE in text, like %d.%m.%Y.")]
-DatetimeFormat = Annotated[str | None, typer.Option(metavar="FORMAT", help="Of DATETIME in text.")]
+DateFormat = Annotated[str | None, typer.Option(metavar="FORMAT", help="Format of DATE in text, like %d.%m.%Y.")]
+DatetimeFormat = Annotated[str | None, typer.Option(metavar="FORMAT", help="Format of DATETIME in text.")]
 RejectsFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Set rows aside that cannot be loaded, with reasons.")
+    Path | None, typer.Option(metavar="FILE", help="Write rows that cannot be loaded to this file, with reasons.")
 ]
-MaxRejects = Annotated[int, typer.Option(metavar="N", min=0, help="Stop when there are more of them.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and check all of it, and store nothing.")]
+MaxRejects = Annotated[int, typer.Option(metavar="N", min=0, help="Stop when more rows than this cannot be loaded.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and check all rows, and store nothing.")]
 Stream = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A name for this load: for the same files a second time.")
+    str | None, typer.Option(metavar="NAME", help="Name of this load, to load the same files a second time.")
 ]
-ChunkRows = Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Rows to a request.")]
-Patience = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Wait so long for a server that is away.")]
+ChunkRows = Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Rows in a request.")]
+Patience = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for a server that does not answer.")
+]
 Threshold = Annotated[
-    str, typer.Option(metavar="SIZE", help="Let Spark read several files that are larger than this in all.")
+    str, typer.Option(metavar="SIZE", help="Let Spark read the files if there are several, larger than this together.")
 ]
 Scratch = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="A directory for prepared rows that Spark's workers and this command reach."),
+    typer.Option(metavar="DIR", help="Directory for prepared rows, which Spark's workers and this command can reach."),
 ]
 
 

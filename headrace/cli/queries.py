@@ -105,7 +105,7 @@ def sql(
     param: Annotated[
         list[str] | None, typer.Option(metavar="VALUE", help="A value for the next ?, as JSON or else as text; repeat.")
     ] = None,
-    token: Annotated[str | None, typer.Option(help="Let reads wait for the write that answered this token.")] = None,
+    token: Annotated[str | None, typer.Option(help="Let reads wait for the write whose answer had this token.")] = None,
     as_json: AsJson = False,
     url: Url = None,
     config: Config = None,
@@ -143,12 +143,12 @@ def sql(
 
 
 def status(
-    views: Annotated[bool, typer.Option("--views", help="Every view, with what it holds and how it is read.")] = False,
-    sort: Annotated[Sort, typer.Option(help="What views are listed by.")] = Sort.MEMORY,
+    views: Annotated[bool, typer.Option("--views", help="List every view with its memory and reads.")] = False,
+    sort: Annotated[Sort, typer.Option(help="Order of the views.")] = Sort.MEMORY,
     only: Annotated[
         str | None, typer.Option("--filter", metavar="TEXT", help="Only views with this in their name.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Everything the server reports, as tables.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show everything that the server reports.")] = False,
     watch: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0.1, help="Repeat at this interval until Ctrl-C.")
     ] = None,
@@ -209,7 +209,7 @@ def explain(
 
 
 def schema(url: Url = None, config: Config = None) -> None:
-    """Print the SQL that makes all tables and views anew; no rows.
+    """Print the SQL that creates all tables and views anew, without rows.
 
     Examples:
 

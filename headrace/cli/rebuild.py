@@ -39,11 +39,11 @@ Data = Annotated[Path | None, setting_option("data")]
 
 
 def accept_loss(data: Data = None, config: Config = None) -> None:
-    """Go on without acknowledged writes and definitions that a damaged disk has taken from an unused data directory.
+    """Accept that a damaged disk has lost acknowledged writes and definitions, so that the server starts without them.
 
-    A server that misses some of them does not start, and says how many of which tables. They may be in its archive or
-    in a back-up: restore it, or rebuild the shard, where you can. This command copies the damaged files aside and
-    makes the directory usable without them. The status has an alarm until headrace acknowledge-loss.
+    A server with such a loss does not start, and says how many writes of which tables are missing. First try to restore
+    a back-up, or to rebuild the shard from the archive. This command copies the damaged files aside and makes the
+    directory usable without them; no server may run on it. The status has an alarm until headrace acknowledge-loss.
 
     Examples:
 
@@ -62,7 +62,7 @@ def accept_loss(data: Data = None, config: Config = None) -> None:
 
 
 def acknowledge_loss(data: Data = None, config: Config = None) -> None:
-    """End the alarm of losses that were accepted; the server may run. What was kept aside stays where it is.
+    """End the alarm of accepted losses, also while the server runs. The copies of damaged files stay.
 
     Examples:
 
@@ -84,14 +84,16 @@ def _bases(directory: Path) -> list[Path]:
 
 
 def state(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it, or with --restore to read it.")],
-    restore: Annotated[bool, typer.Option("--restore", help="Bring it back into a ZooKeeper that lost it.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, or to read with --restore.")],
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Write the state back into a ZooKeeper that lost it.")
+    ] = False,
     zookeeper: ZooKeeper = None,
     zookeeper_auth: Auth = None,
     deployment: Deployment = None,
     config: Config = None,
 ) -> None:
-    """Save what a cluster keeps in ZooKeeper: with the data directories, this is a back-up. See docs/operations.md.
+    """Save a cluster's state in ZooKeeper: with the data directories, this is a back-up. See docs/operations.md.
 
     Examples:
 
@@ -119,14 +121,14 @@ DRAIN_SECONDS = 120.0
 
 
 def drain(
-    worker: Annotated[str, typer.Argument(help="The worker's name, as headrace status has it.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Let it have domains again.")] = False,
+    worker: Annotated[str, typer.Argument(help="The worker's name, as headrace status shows it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Allow domains on the worker again.")] = False,
     url: Url = None,
     config: Config = None,
 ) -> None:
-    """Move a worker's domains to others, so that it can be stopped without anybody noticing.
+    """Move all domains off a worker, so that it can be stopped unnoticed.
 
-    Returns when it has none any more. It is given domains again after --undo, or when it has been started anew.
+    Returns when the worker has none. It gets domains again after --undo, or after a restart.
 
     Examples:
 
@@ -162,16 +164,16 @@ LOOK_SECONDS = 0.2
 
 
 def rebuild(
-    shards: Annotated[list[int] | None, typer.Argument(metavar="SHARD", help="Which shards.")] = None,
-    lost: Annotated[bool, typer.Option("--lost", help="All that are lost.")] = False,
+    shards: Annotated[list[int] | None, typer.Argument(metavar="SHARD", help="Lost shards to rebuild.")] = None,
+    lost: Annotated[bool, typer.Option("--lost", help="Rebuild all lost shards.")] = False,
     token: Annotated[
-        str | None, typer.Option(help="The token of the last write: lost positions up to it are named too.")
+        str | None, typer.Option(help="Token of the last write, to name the lost positions up to it.")
     ] = None,
     by: Annotated[
         By,
         typer.Option(
-            help="Who folds the archive: the worker that gets the shard, or Spark; auto: Spark where more rows are "
-            "archived of the shards than the controller's --spark-threshold."
+            help="Where the archive is folded: in the worker that gets the shard, or by Spark; auto: by Spark if the "
+            "shards have more archived rows than the controller's --spark-threshold."
         ),
     ] = "auto",
     as_json: AsJson = False,
@@ -180,10 +182,10 @@ def rebuild(
 ) -> None:
     """Give up the disk of lost shards of a cluster, and rebuild them from the archive on another worker.
 
-    A shard is lost when no worker that is there has its data directory. What was written to it and not archived is lost
-    for good then, so bring the directory back if you can. What is lost is named exactly, as far as anybody knows of it.
+    A shard is lost when no running worker has its data directory. Its writes that were not archived are then lost for
+    good, so bring the directory back if you can. The command names exactly what is lost, as far as it is known.
 
-    By Spark nothing is given up before the archive is folded: until then Ctrl-C leaves everything as it was.
+    With Spark, nothing is given up before the archive is folded: until then Ctrl-C leaves everything as it was.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""``headrace verify``: an independent judge of what a running server answers."""
+"""``headrace verify``: compare a running server's views with an independent computation."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ STYLES = {"equal": "green", "different": "bold red", "not judged": "yellow"}
 
 def verify(
     views: Annotated[
-        list[str] | None, typer.Argument(metavar="[VIEW]...", help="Which views. [dim]default: all with a reader[/]")
+        list[str] | None,
+        typer.Argument(metavar="[VIEW]...", help="Views to verify. [dim]default: all that have a reader[/]"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print verdicts as JSON.")] = False,
     archive: Annotated[
-        str | None, typer.Option(help="Where Spark reads the archive, if that is not where the server writes it.")
+        str | None, typer.Option(help="The archive's URL for Spark, if the server's own is another.")
     ] = None,
     spark_master: SparkMaster = None,
     spark_conf: SparkConf = None,
     url: Url = None,
     config: Config = None,
 ) -> None:
-    """Compute views anew by Spark SQL, from the archive, and compare with what their readers hold.
+    """Compute views anew by Spark SQL, from the archive, and compare them with the rows in their readers.
 
     The server goes on serving and taking writes. Differences are printed with their rows, and the exit code is then
-    1. A view that the judge cannot compute is said to be not judged, and why.
+    1. A view that Spark cannot compute is reported as not judged, with the reason.
 
     Examples:
 

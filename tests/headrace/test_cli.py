@@ -169,8 +169,8 @@ def test_demo_and_bench_are_handed_their_options(monkeypatch: pytest.MonkeyPatch
 
 def test_help_breaks_lines_at_the_terminal_and_not_where_the_source_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 400)  # read from the environment once, when it is imported
-    assert "there twice, if a view is wrong once nothing is written any more, or if" in run("drill", "--help")
-    assert "where nothing of them may be yet. Start the worker" in run("archive", "rebuild", "--help")
+    assert "if a view is wrong once writes have stopped, or if service" in run("drill", "--help")
+    assert "must not contain these shards yet. Start the worker" in run("archive", "rebuild", "--help")
 
 
 def test_ctrl_c_while_a_command_is_loaded_is_no_trace() -> None:
