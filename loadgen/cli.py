@@ -27,23 +27,27 @@ def register(app: typer.Typer) -> None:
 
 
 def drill(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which drill, or all of them.")] = None,
-    rounds: Annotated[int, typer.Option(metavar="N", help="How often the fault is done.", min=1, max=10_000)] = 1,
-    seed: Annotated[int | None, typer.Option(help="The seed of all random choices; printed if not given.")] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where JSON and pictures go.")] = Path("drills"),
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help='A drill, or "all".')] = None,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", help="Number of faults, one after the other.", min=1, max=10_000)
+    ] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of all random choices. [dim]default: a random one, which is printed[/]")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for JSON files and pictures.")] = Path("drills"),
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the cluster lives. [dim]default: a temporary directory[/]"),
+        typer.Option(metavar="DIR", help="Data directory of the cluster. [dim]default: a temporary one[/]"),
     ] = None,
     reads: Annotated[float, typer.Option(help="Reads a second.", min=1, max=20_000)] = 200.0,
     writes: Annotated[float, typer.Option(help="Writes a second.", min=1, max=5_000)] = 50.0,
-    short: Annotated[bool, typer.Option("--short", help="With all: only those that are done in some seconds.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="Say which drills there are.")] = False,
+    short: Annotated[bool, typer.Option("--short", help='With "all": only the drills that take seconds.')] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the drills.")] = False,
 ) -> None:
-    """Break a cluster of this machine on purpose, under load, and count what the users noticed.
+    """Break a local cluster on purpose, under load, and count what its users notice.
 
-    Fails (exit code 1) if an acknowledged write is missing or there twice, if a view is wrong once nothing is written
-    any more, or if service does not come back. What took longer than it should is told.
+    Exit code 1 if an acknowledged write is missing or doubled, if a view is wrong once writes have stopped, or if
+    service does not come back. A missed goal of time is only reported.
 
     Examples:
 
@@ -81,17 +85,17 @@ Target = Annotated[
         help="http:// is Headrace; mysql://, postgresql://, redis://…?behind=mysql://…; null: measures the generator.",
     ),
 ]
-Runtime = Annotated[float, typer.Option(metavar="SECONDS", help="How long is measured, at each rate.", min=0.5)]
-Warmup = Annotated[float, typer.Option(metavar="SECONDS", help="Load before that, which is not counted.", min=0)]
+Runtime = Annotated[float, typer.Option(metavar="SECONDS", help="Measuring time at each rate.", min=0.5)]
+Warmup = Annotated[float, typer.Option(metavar="SECONDS", help="Load before the measurement.", min=0)]
 InFlight = Annotated[
-    int, typer.Option(metavar="N", help="Requests under way at most; more of them queue.", min=1, max=4096)
+    int, typer.Option(metavar="N", help="Maximum of concurrent requests; others wait.", min=1, max=4096)
 ]
-Seed = Annotated[int, typer.Option(help="The seed of arrivals and requests.")]
+Seed = Annotated[int, typer.Option(help="Seed of arrivals and requests.")]
 DataScale = Annotated[
-    float, typer.Option(metavar="SCALE", help="How much data the target has (or is primed with).", min=0.001, max=100)
+    float, typer.Option(metavar="SCALE", help="Amount of data in the target, 1 for the usual.", min=0.001, max=100)
 ]
-DataSeed = Annotated[int, typer.Option(help="Of the generated data.")]
-Prime = Annotated[bool, typer.Option("--prime", help="First make tables, views and data, in an empty target.")]
+DataSeed = Annotated[int, typer.Option(help="Seed of the generated data.")]
+Prime = Annotated[bool, typer.Option("--prime", help="First create tables, views and data in an empty target.")]
 Sweep = Annotated[
     bool, typer.Option("--sweep", help="Find the highest rate with a mean sojourn time of at most 50 ms.")
 ]
@@ -99,7 +103,7 @@ Reports = Annotated[Path, typer.Option(metavar="DIR", help="Directory for the JS
 Rate = Annotated[float | None, typer.Option(metavar="R", help="Requests a second.", min=0.1, max=10_000_000)]
 
 Own = Callable[..., Mapping[str, Any]]
-"""A workload's own options → what of ``loadgen.running.RunOptions`` they say."""
+"""A workload's own options → fields of ``loadgen.running.RunOptions``."""
 
 
 def _shared(
@@ -141,7 +145,9 @@ def lobsters(
         float | None,
         typer.Option(metavar="S", help="Load in multiples of the real site's 46 pages a minute.", min=0.1),
     ] = None,
-    rate: Annotated[float | None, typer.Option(metavar="R", help="Or in pages a second.", min=0.1)] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="R", help="Load in pages a second, instead of --scale.", min=0.1)
+    ] = None,
     variant: Annotated[
         str, typer.Option(help="natural: the system aggregates; hand-optimised: the application keeps counters.")
     ] = "natural",
@@ -169,7 +175,7 @@ def lobsters(
 def vote(
     rate: Rate = 10_000.0,
     distribution: Annotated[str, typer.Option(help="zipf (exponent 1.15) or uniform, over the stories.")] = "zipf",
-    batch: Annotated[int, typer.Option(metavar="N", help="Requests that go together.", min=1, max=10_000)] = 1000,
+    batch: Annotated[int, typer.Option(metavar="N", help="Requests in a batch.", min=1, max=10_000)] = 1000,
 ) -> Mapping[str, Any]:
     """Stories with their votes: 95 reads to 5 votes, in a client's batches.
 
@@ -185,10 +191,10 @@ def vote(
 @_workload(in_flight=8)
 def ribbons(
     rate: Rate = 1_000.0,
-    batch: Annotated[int, typer.Option(metavar="N", help="Updates that go together.", min=1, max=1_000)] = 100,
+    batch: Annotated[int, typer.Option(metavar="N", help="Updates in a batch.", min=1, max=1_000)] = 100,
     data_seed: DataSeed = 1,
 ) -> Mapping[str, Any]:
-    """Only what the notifications view sees most of: read ribbons of the Lobsters site, in batches.
+    """Updates of read ribbons of the Lobsters site, in batches: the heaviest load on its notifications.
 
     Examples:
 
@@ -257,7 +263,7 @@ def measurements(
 
 @bench.command()
 def scale(
-    workers: Annotated[str, typer.Option(metavar="LIST", help="How many workers the clusters have.")] = "1,2,4",
+    workers: Annotated[str, typer.Option(metavar="LIST", help="Cluster sizes, in workers.")] = "1,2,4",
     out: Out = None,
     quick: Quick = False,
 ) -> None:
@@ -275,14 +281,14 @@ def scale(
 @bench.command()
 def replay(
     rows: Annotated[int, typer.Option(metavar="N", help="Base rows to read back.")] = 1_000_000,
-    ways: Annotated[str, typer.Option(help="How the view is built.")] = "slices,local,spark",
+    ways: Annotated[str, typer.Option(help="Ways to build the view.")] = "slices,local,spark",
     out: Out = None,
     folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the rows here, for further runs of as many.")
+        Path | None, typer.Option(metavar="DIR", help="Keep the rows here for later runs with as many.")
     ] = None,
     spark_master: SparkMaster = None,
 ) -> None:
-    """Measure how fast base logs are read back: folds, and full state built in slices, in bulk, and by Spark.
+    """Measure how fast archived rows are folded, and full state is built from them: in slices, in bulk, by Spark.
 
     Needs some minutes, and Java for Spark: 10,000,000 rows take about a hundred times the seconds of 100,000, and up to
     600 bytes a row of disk.
@@ -301,17 +307,15 @@ def replay(
 
 @bench.command()
 def rebuild(
-    rows: Annotated[int, typer.Option(metavar="N", help="Base rows, of which half are lost.")] = 1_000_000,
-    ways: Annotated[str, typer.Option(help="Who folds the archive.")] = "worker,spark",
+    rows: Annotated[int, typer.Option(metavar="N", help="Base rows, half of which are lost.")] = 1_000_000,
+    ways: Annotated[str, typer.Option(help="Where the archive is folded.")] = "worker,spark",
     out: Out = None,
-    folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the clusters live, and stay, with what they logged.")
-    ] = None,
+    folder: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the clusters' data and logs here.")] = None,
     spark_master: SparkMaster = None,
 ) -> None:
-    """Measure how fast a cluster has a lost disk back: base shards, the full view on them, and what others notice.
+    """Measure how fast a cluster recovers a lost disk: its base shards, a full view on them, and other clients' reads.
 
-    Starts a cluster of two workers on this machine for each way, so it needs Java. Fails if an answer is another one
+    Starts a cluster of two workers on this machine for each way, so it needs Java. Fails if an answer differs
     afterwards. 1,000,000 rows take some minutes.
 
     Examples:

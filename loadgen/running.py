@@ -10,10 +10,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import platform
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +22,9 @@ import orjson
 
 from loadgen.pace.loop import Glimpse, LoadPace, OpenLoop, Workload
 from loadgen.pace.point import Point
+from loadgen.pace.processes import machine
 from loadgen.peers.opening import NullSession, open_target
-from loadgen.peers.store import LoadRunError, Lookup, Program, RequestFailed, Target
+from loadgen.peers.store import LoadRunError, RequestFailed, Target
 from loadgen.workloads.crud import CrudWorkload
 from loadgen.workloads.lobsters import VARIANTS, LobstersWorkload, RibbonsWorkload
 from loadgen.workloads.vote import DISTRIBUTIONS, VoteWorkload
@@ -89,38 +88,8 @@ def highest_sustained(points: list[Point]) -> Point | None:
 NAMES = ("lobsters", "ribbons", "vote", "crud")
 
 
-class PrimedWorkload(Workload, Protocol):
-    """A workload with the data that it expects."""
-
-    @property
-    def program(self) -> Program: ...
-
-    def probe(self) -> Lookup | None: ...
-
-    def rows(self) -> tuple[Iterator[tuple[str, list[dict[str, Any]]]], int]: ...
-
-
-class WorkloadChoice(Protocol):
-    """The options of a run that decide a workload."""
-
-    @property
-    def workload(self) -> str: ...
-    @property
-    def variant(self) -> str: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def data_scale(self) -> float: ...
-    @property
-    def data_seed(self) -> int: ...
-    @property
-    def distribution(self) -> str: ...
-    @property
-    def batch(self) -> int: ...
-
-
-def open_workload(asked: WorkloadChoice) -> PrimedWorkload:
-    """Raises LoadError for a name or a variant that is not known."""
+def open_workload(asked: RunOptions) -> Workload:
+    """Raises LoadRunError for a name or a variant that is not known."""
     match asked.workload:
         case "lobsters":
             _known("variant", asked.variant, VARIANTS)
@@ -226,7 +195,7 @@ class LoadRun:
         self._loop: OpenLoop | None = None
 
     async def execute(self) -> RunResult:
-        """Raises LoadError. Ctrl-C (or SIGTERM) ends the point under way, and with it the run."""
+        """Raises LoadRunError. Ctrl-C (or SIGTERM) ends the point under way, and with it the run."""
         options = self._options
         workload = open_workload(options)
         target = open_target(options.target)
@@ -257,7 +226,7 @@ class LoadRun:
         if self._loop is not None:
             self._loop.stop()
 
-    async def _measure(self, workload: PrimedWorkload, target: Target) -> None:
+    async def _measure(self, workload: Workload, target: Target) -> None:
         options, points = self._options, self.result.points
 
         async def measure(rate: float) -> Point:
@@ -283,7 +252,7 @@ class LoadRun:
             await measure(options.rate)
 
 
-async def capacity(workload: PrimedWorkload) -> float:
+async def capacity(workload: Workload) -> float:
     """Units a second of processor time that the generator makes when the target costs nothing."""
     session = NullSession()
     jobs_a_second = workload.begin(1.0)
@@ -299,23 +268,6 @@ async def capacity(workload: PrimedWorkload) -> float:
                 raise AssertionError(f"the null target does not know {job.kind}: {error}") from error
     assert jobs_a_second > 0
     return units / used
-
-
-def machine() -> dict[str, str]:
-    return {
-        "cpus": str(os.cpu_count()),
-        "processor": _processor(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _on_interrupt(act: Any) -> None:

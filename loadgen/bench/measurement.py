@@ -10,10 +10,12 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any, Self
 
@@ -22,6 +24,27 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace import __version__
+from headrace.errors import BadRequest
+from headrace.render import console
+from loadgen.pace.processes import processor
+
+Tell = Callable[[str], None]
+TELL_SECONDS = 30.0
+"""Between two lines of how far something is: what is done with ten million rows takes minutes."""
+
+
+def seldom(tell: Tell) -> Tell:
+    """Tells of what it is told once in ``TELL_SECONDS``, with the seconds since this was called."""
+    began = told = time.perf_counter()
+
+    def tell_now(text: str) -> None:
+        nonlocal told
+        if time.perf_counter() - told > TELL_SECONDS:
+            told = time.perf_counter()
+            tell(f"  {told - began:.0f} s: {text}")
+
+    return tell_now
+
 
 # What a bench does in a thread of its own beside what it measures.
 
@@ -54,10 +77,109 @@ class Beside(ABC):
         """Once the thread has ended."""
 
 
+# What processes take while something is measured.
+
+SAMPLE_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class ProcessUse:
+    """Bytes resident at most, and seconds of a processor. Processes that end between two looks are as of the last."""
+
+    peaks: dict[str, int] = field(default_factory=dict)
+    """By part; one that was started anew is counted with its successor."""
+    cpu: dict[str, float] = field(default_factory=dict)
+    bulk_peak: int = 0
+    """All that parts have started, together: a job's driver, its JVM, that one's Python workers."""
+    bulk_largest: dict[str, int] = field(default_factory=dict)
+    """By the name of a program, the most that one process of it had."""
+    bulk_cpu: float = 0.0
+
+
+class Processes(Beside):
+    """Watched while the block lasts. ``pids`` says which there are by part, as they are started anew."""
+
+    def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
+        self._pids, self.taken = pids, ProcessUse()
+
+    def _begin(self) -> None:
+        self._spent: dict[str, dict[psutil.Process, float]] = {}
+        self._bulk: dict[psutil.Process, float] = {}
+        self._before: dict[psutil.Process, float] = {}
+        self._look()
+        for each in (*self._spent.values(), self._bulk):
+            self._before |= each
+
+    def _end(self) -> None:
+        self._look()
+        self.taken.cpu = {part: self._since(spent) for part, spent in sorted(self._spent.items())}
+        self.taken.bulk_cpu = self._since(self._bulk)
+
+    def _since(self, spent: Mapping[psutil.Process, float]) -> float:
+        return round(sum(seconds - self._before.get(process, 0.0) for process, seconds in spent.items()), 2)
+
+    def _run(self) -> None:
+        while not self._over.wait(SAMPLE_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        taken, below = self.taken, 0
+        for part, pid in self._pids().items():
+            with suppress(psutil.Error):
+                process = psutil.Process(pid)
+                resident, self._spent.setdefault(part, {})[process] = _of(process)
+                taken.peaks[part] = max(taken.peaks.get(part, 0), resident)
+                for child in process.children(recursive=True):
+                    with suppress(psutil.Error):
+                        resident, self._bulk[child] = _of(child)
+                        below += resident
+                        name = child.name()
+                        taken.bulk_largest[name] = max(taken.bulk_largest.get(name, 0), resident)
+        taken.bulk_peak = max(taken.bulk_peak, below)
+
+
+def _of(process: psutil.Process) -> tuple[int, float]:
+    with process.oneshot():
+        times = process.cpu_times()
+        return process.memory_info().rss, float(times.user + times.system)
+
+
 def p99_ms(seconds: Iterable[float]) -> float:
     """The 99th percentile, in milliseconds; 0 of nothing."""
     ordered = sorted(seconds)
     return ordered[int(len(ordered) * 0.99)] * 1000 if ordered else 0.0
+
+
+def check_ways(ways: Sequence[str], known: Iterable[str], example: str) -> None:
+    """Raises BadRequest unless each is known, and named once."""
+    if not ways or not set(ways) <= set(known) or len(set(ways)) < len(ways):
+        raise BadRequest(f"a way is one of {', '.join(known)}", hint=f"--ways {example}")
+
+
+def measure_ways(
+    name: str,
+    ways: Sequence[str],
+    measure: Callable[[Path, str, Tell], None],
+    *,
+    figures: Any,
+    tables: Callable[[], Iterable[Table]],
+    out: Path | None,
+    folder: Path | None,
+) -> None:
+    """Measure each way, which adds to the figures, a dataclass; and print the tables. The JSON file is written after
+    each way, so that an error in a later one loses nothing. What is made on disk stays only in ``folder``."""
+    printer = console(stderr=True)
+
+    def tell(text: str) -> None:
+        printer.print(text, markup=False, highlight=False)
+
+    with TemporaryDirectory(prefix=f"headrace-{name}-") if folder is None else nullcontext(folder) as where:
+        for way in ways:
+            measure(Path(where), way, tell)
+            if out is not None:
+                write(out, asdict(figures))
+    for each in tables():
+        console().print(each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +255,11 @@ def thousands(number: float) -> str:
 def machine() -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),
-        "cpu": _cpu_model(),
+        "cpu": processor(),
         "memory_bytes": psutil.virtual_memory().total,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
-
-
-def _cpu_model() -> str:
-    """As the system names it; Python's own answer on Linux is only the architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def document(measurements: Sequence[Measurement], quick: bool) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from itertools import accumulate, islice
 from random import Random
 from typing import Any
@@ -75,3 +75,36 @@ def zipf(stories: int, random: Random, exponent: float = ZIPF) -> Callable[[int]
         return [bisect(weights, draw() * total) + 1 for _ in range(count)]
 
     return take
+
+
+# Users, stories and votes in any number, for ``replay.py`` and ``rebuild.py``.
+#
+# Votes and their stories stand by story, and so does the count of a story's votes. The ranking needs all rows.
+
+SITE = """
+CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20));
+CREATE TABLE stories (id INT PRIMARY KEY, author INT, INDEX (author)) SHARD BY (id);
+CREATE TABLE votes (user INT, story INT, INDEX (story)) SHARD BY (story);
+CREATE EXT VIEW Counted AS SELECT COUNT(*) AS n FROM votes WHERE story = ?;
+"""
+
+
+def ranking(view: str) -> str:
+    """A full view: it joins all tables, aggregates and ranks."""
+    return f"""CREATE EXT VIEW {view} AS
+SELECT u.name, COUNT(*) AS votes FROM votes v JOIN stories s ON s.id = v.story JOIN users u ON u.id = s.author
+GROUP BY u.name ORDER BY votes DESC, u.name LIMIT 50"""
+
+
+def stories_of(rows: int) -> int:
+    return rows // 20
+
+
+def site(rows: int) -> Iterator[tuple[str, tuple[str, ...], int, Iterator[Row]]]:
+    """Of each table name, columns, number of rows, rows: of a hundred, 94 are votes, five stories and one is a user."""
+    stories, users, random = stories_of(rows), rows // 100, Random(1)
+    votes = rows - stories - users
+    yield "users", ("id", "name"), users, ((number, f"user{number}") for number in range(users))
+    yield "stories", ("id", "author"), stories, ((number, random.randrange(users)) for number in range(stories))
+    cast = ((random.randrange(10**9), random.randrange(stories)) for _ in range(votes))
+    yield "votes", ("user", "story"), votes, cast

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from statistics import median
+from typing import Any
 
 import orjson
 import psutil
@@ -115,30 +117,15 @@ KEYS = 1_000
 def measure_one(directory: Path, quick: bool) -> Measurement:
     stories, rounds, count = (2_000, 3, 4_000) if quick else (10_000, 9, 20_000)
     requests = [get(f"/v1/views/{VIEW}?id={number}") for number in zipf(stories, Random(1))(5_000)]
-    with (
-        running("headrace", stories, directory) as (ours, our_process),
-        running("constant", stories, directory) as (theirs, their_process),
-    ):
-        same = get(f"/v1/views/{VIEW}?id=1")
-        assert ours.ask(same) == theirs.ask(same), "both servers answer the same bytes"
-        a, b = _alternate(ours, our_process, theirs, their_process, requests, count, rounds)
-    by_clock, by_cpu = ratio(a, b)
-    return Measurement(
+    same = get(f"/v1/views/{VIEW}?id=1")
+    ours, theirs = _by_turns(directory, stories, "constant", same, requests, count, rounds)
+    return _measurement(
         "reads",
         "GET of one key, one server process",
         "an ASGI app that returns constant bytes under the same uvicorn",
-        thousands(typical(a)),
-        thousands(typical(b)),
-        by_clock,
+        (ours, theirs, 1),
         GOAL_OF_ONE,
-        details={
-            "stories": stories,
-            "rounds": rounds,
-            "requests_a_round": count,
-            "ratio_by_processor_time": round(by_cpu, 3),
-            "our_processor_us_a_request": _microseconds(a),
-            "their_processor_us_a_request": _microseconds(b),
-        },
+        {"stories": stories, "rounds": rounds, "requests_a_round": count},
     )
 
 
@@ -147,51 +134,45 @@ def measure_many(directory: Path, quick: bool) -> Measurement:
     random, numbers = Random(1), range(1, stories + 1)
     bodies = [orjson.dumps({"keys": [[number] for number in random.sample(numbers, KEYS)]}) for _ in range(50)]
     requests = [post(f"/v1/views/{VIEW}/lookup", body) for body in bodies]
-    with (
-        running("headrace", stories, directory) as (ours, our_process),
-        running("dictionary", stories, directory) as (theirs, their_process),
-    ):
-        assert ours.ask(requests[0]) == theirs.ask(requests[0]), "both servers answer the same bytes"
-        a, b = _alternate(ours, our_process, theirs, their_process, requests, count, rounds)
-    by_clock, by_cpu = ratio(a, b)
-    return Measurement(
+    ours, theirs = _by_turns(directory, stories, "dictionary", requests[0], requests, count, rounds)
+    return _measurement(
         "lookups",
         "look-up of 1,000 keys a request, keys a second",
         "an ASGI loop that parses the request, reads a dict and joins bytes",
-        thousands(typical(a) * KEYS),
-        thousands(typical(b) * KEYS),
-        by_clock,
+        (ours, theirs, KEYS),
         GOAL_OF_MANY,
-        details={
-            "stories": stories,
-            "rounds": rounds,
-            "requests_a_round": count,
-            "ratio_by_processor_time": round(by_cpu, 3),
-            "our_processor_us_a_request": _microseconds(a),
-            "their_processor_us_a_request": _microseconds(b),
-        },
+        {"stories": stories, "rounds": rounds, "requests_a_round": count},
     )
 
 
-def _alternate(
-    ours: Client,
-    our_process: psutil.Process,
-    theirs: Client,
-    their_process: psutil.Process,
-    requests: Sequence[bytes],
-    count: int,
-    rounds: int,
+def _measurement(
+    name: str, what: str, against: str, taken: tuple[list[Rate], list[Rate], int], goal: float, details: dict[str, Any]
+) -> Measurement:
+    """``taken``: both sides' requests a second, and how many units a request has."""
+    ours, theirs, units = taken
+    by_clock, by_cpu = ratio(ours, theirs)
+    details["ratio_by_processor_time"] = round(by_cpu, 3)
+    details["our_processor_us_a_request"] = _microseconds(ours)
+    details["their_processor_us_a_request"] = _microseconds(theirs)
+    a, b = (thousands(typical(each) * units) for each in (ours, theirs))
+    return Measurement(name, what, against, a, b, by_clock, goal, details=details)
+
+
+def _by_turns(
+    directory: Path, stories: int, peer: str, same: bytes, requests: Sequence[bytes], count: int, rounds: int
 ) -> tuple[list[Rate], list[Rate]]:
-    sides = ((ours, our_process), (theirs, their_process))
+    """Headrace's rates and the peer's. Both are to answer ``same`` with the same bytes."""
     rates: tuple[list[Rate], list[Rate]] = ([], [])
-    for client, _ in sides:
-        client.drive(requests, count // 4)
-    for _ in range(rounds):
-        for (client, process), into in zip(sides, rates, strict=True):
-            cpu, wall = _cpu(process), time.perf_counter()
-            client.drive(requests, count)
-            wall, cpu = time.perf_counter() - wall, _cpu(process) - cpu
-            into.append(Rate(count / wall, count / max(cpu, 0.01)))
+    with running("headrace", stories, directory) as ours, running(peer, stories, directory) as theirs:
+        assert ours[0].ask(same) == theirs[0].ask(same), "both servers answer the same bytes"
+        for client, _ in (ours, theirs):
+            client.drive(requests, count // 4)
+        for _ in range(rounds):
+            for (client, process), into in zip((ours, theirs), rates, strict=True):
+                cpu, wall = _cpu(process), time.perf_counter()
+                client.drive(requests, count)
+                wall, cpu = time.perf_counter() - wall, _cpu(process) - cpu
+                into.append(Rate(count / wall, count / max(cpu, 0.01)))
     return rates
 
 
@@ -201,5 +182,4 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def _microseconds(rates: list[Rate]) -> float:
-    ordered = sorted(1e6 / each.cpu for each in rates)
-    return round(ordered[len(ordered) // 2], 1)
+    return round(1e6 / median(each.cpu for each in rates), 1)

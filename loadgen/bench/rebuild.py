@@ -15,14 +15,12 @@ that is there. Where Spark folds, it builds the full state, too, however few the
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from headrace_client.calls import Call
@@ -34,22 +32,20 @@ from rich.table import Table
 from domains.plan.sharding import shard_of
 from headrace.cli.rebuild import Operation, leader_url
 from headrace.errors import BadRequest, ServerFault, Unavailable
-from headrace.render import console
 from headrace.sizes import format_size
+from loadgen.bench import measurement
+from loadgen.bench.measurement import Processes, ProcessUse, Tell, check_ways, measure_ways, seldom
+from loadgen.bench.program import stories_of
 from loadgen.bench.rebuild_cluster import (
     SHAPE,
     Answers,
     OnDisks,
-    Processes,
-    ProcessUse,
     Reads,
     WaitingClient,
     answers,
     fill,
     on_disks,
-    stories_of,
 )
-from loadgen.bench.replay import Tell, seldom
 from migrations.backfill.spark.launching import check_java
 from zookeeper.errors import ServerFailed
 from zookeeper.java import java_at_once
@@ -116,8 +112,7 @@ class RebuildFigures:
 def run(
     *, rows: int, out: Path | None, ways: Sequence[str] = WAYS, folder: Path | None = None, master: str = ""
 ) -> None:
-    """Measure, print, and write the JSON file if one is named: after each way, so that a later one's end takes nothing
-    along that was measured. In ``folder`` the clusters are left as they were at the end, with what they logged.
+    """Measure, print, and write the JSON file if one is named. In ``folder`` the clusters stay, with what they logged.
 
     :raises BadRequest: too few rows, no such way, or the folder is not empty.
     :raises Unavailable: there is no Java, for Spark or for ZooKeeper; nothing is begun.
@@ -125,24 +120,18 @@ def run(
     """
     if rows < ROWS_LEAST:
         raise BadRequest(f"fewer than {ROWS_LEAST:,} rows say nothing", hint="--rows 100000")
-    if not ways or not set(ways) <= set(WAYS) or len(set(ways)) < len(ways):
-        raise BadRequest(f"a way is one of {', '.join(WAYS)}", hint="--ways worker,spark")
+    check_ways(ways, WAYS, "worker,spark")
     if folder is not None and folder.exists() and any(folder.iterdir()):
         raise BadRequest(f'"{folder}" is not empty', hint="name a folder that is not there yet")
     if "spark" in ways and master == "none":
         raise BadRequest("Spark is turned off (--spark-master none)", hint="--ways worker")
     _check_java(ways)
-    printer, figures = console(stderr=True), RebuildFigures(rows)
+    figures = RebuildFigures(rows)
 
-    def tell(text: str) -> None:
-        printer.print(text, markup=False, highlight=False)
+    def measure(folder: Path, way: str, tell: Tell) -> None:
+        figures.ways.append(_measure(folder / way, rows, way, master, tell))
 
-    with TemporaryDirectory(prefix="headrace-rebuild-") if folder is None else nullcontext(folder) as where:
-        for way in ways:
-            figures.ways.append(_measure(Path(where) / way, rows, way, master, tell))
-            if out is not None:
-                out.write_text(json.dumps(asdict(figures), indent=2) + "\n", "utf-8")
-    console().print(table(figures))
+    measure_ways("rebuild", ways, measure, figures=figures, tables=lambda: [table(figures)], out=out, folder=folder)
 
 
 def _check_java(ways: Sequence[str]) -> None:
@@ -270,14 +259,10 @@ def judge(before: Answers, after: Answers) -> None:
 
 
 def table(figures: RebuildFigures) -> Table:
-    shown = Table(title=f"a disk lost, {figures.rows:,} base rows, all archived", title_justify="left")
-    shown.add_column("")
-    for way in figures.ways:
-        shown.add_column(f"by {way.way}" if way.way == "worker" else "by Spark", justify="right")
+    names = ["by Spark" if way.way == "spark" else f"by {way.way}" for way in figures.ways]
     columns = [dict(_column(way, figures.rows)) for way in figures.ways]
-    for name in columns[0]:
-        shown.add_row(name, *(column[name] for column in columns))
-    return shown
+    rows = ((name, *(column[name] for column in columns)) for name in columns[0])
+    return measurement.table(f"a disk lost, {figures.rows:,} base rows, all archived", ("", *names), rows)
 
 
 def _column(way: MeasuredRebuild, rows: int) -> Iterator[tuple[str, str]]:

@@ -11,20 +11,18 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from random import Random
 from threading import Event, Thread
 from typing import Any
 
-import psutil
 from headrace_client.connection import Connection
 
 from headrace.errors import HeadraceError, Unavailable
-from loadgen.bench.measurement import Beside, p99_ms
-from loadgen.bench.replay import Tell, seldom
+from loadgen.bench.measurement import Beside, Tell, p99_ms, seldom
+from loadgen.bench.program import SITE, ranking, site, stories_of
 from loadgen.drills.cluster import ClusterShape, DrillCluster, missing, placement
 from loadgen.drills.disk_loss import NEVER
 
@@ -111,88 +109,8 @@ class WaitingClient:
                     return
 
 
-# What the processes of a cluster take while ``rebuild.py`` has a shard rebuilt: its parts, and what they start.
+# Rows posted as a client posts them, and all answers that have to be the same again afterwards.
 
-SAMPLE_SECONDS = 0.2
-
-
-@dataclass(slots=True)
-class ProcessUse:
-    """Bytes resident at most, and seconds of a processor. Processes that end between two looks are as of the last."""
-
-    peaks: dict[str, int] = field(default_factory=dict)
-    """By part; one that was started anew is counted with its successor."""
-    cpu: dict[str, float] = field(default_factory=dict)
-    bulk_peak: int = 0
-    """All that parts have started, together: a job's driver, its JVM, that one's Python workers."""
-    bulk_largest: dict[str, int] = field(default_factory=dict)
-    """By the name of a program, the most that one process of it had."""
-    bulk_cpu: float = 0.0
-
-
-class Processes(Beside):
-    """Watched while the block lasts. ``pids`` says which there are by part, as they are started anew."""
-
-    def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
-        self._pids, self.taken = pids, ProcessUse()
-
-    def _begin(self) -> None:
-        self._spent: dict[str, dict[psutil.Process, float]] = {}
-        self._bulk: dict[psutil.Process, float] = {}
-        self._before: dict[psutil.Process, float] = {}
-        self._look()
-        for each in (*self._spent.values(), self._bulk):
-            self._before |= each
-
-    def _end(self) -> None:
-        self._look()
-        self.taken.cpu = {part: self._since(spent) for part, spent in sorted(self._spent.items())}
-        self.taken.bulk_cpu = self._since(self._bulk)
-
-    def _since(self, spent: Mapping[psutil.Process, float]) -> float:
-        return round(sum(seconds - self._before.get(process, 0.0) for process, seconds in spent.items()), 2)
-
-    def _run(self) -> None:
-        while not self._over.wait(SAMPLE_SECONDS):
-            self._look()
-
-    def _look(self) -> None:
-        taken, below = self.taken, 0
-        for part, pid in self._pids().items():
-            with suppress(psutil.Error):
-                process = psutil.Process(pid)
-                resident, self._spent.setdefault(part, {})[process] = _of(process)
-                taken.peaks[part] = max(taken.peaks.get(part, 0), resident)
-                for child in process.children(recursive=True):
-                    with suppress(psutil.Error):
-                        resident, self._bulk[child] = _of(child)
-                        below += resident
-                        name = child.name()
-                        taken.bulk_largest[name] = max(taken.bulk_largest.get(name, 0), resident)
-        taken.bulk_peak = max(taken.bulk_peak, below)
-
-
-def _of(process: psutil.Process) -> tuple[int, float]:
-    with process.oneshot():
-        times = process.cpu_times()
-        return process.memory_info().rss, float(times.user + times.system)
-
-
-# What the cluster of ``rebuild.py`` holds: rows from a seed, posted as a client posts them, and all that is to be the
-# same again afterwards.
-#
-# Votes and their stories stand by story, and so does the count of a story's votes: a story is of one shard, whose
-# disk is lost or is not. The ranking needs rows of all shards.
-
-PROGRAM = """
-CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20));
-CREATE TABLE stories (id INT PRIMARY KEY, author INT, INDEX (author)) SHARD BY (id);
-CREATE TABLE votes (user INT, story INT, INDEX (story)) SHARD BY (story);
-CREATE EXT VIEW Counted AS SELECT COUNT(*) AS n FROM votes WHERE story = ?;
-CREATE EXT VIEW Ranking AS
-SELECT u.name, COUNT(*) AS votes FROM votes v JOIN stories s ON s.id = v.story JOIN users u ON u.id = s.author
-GROUP BY u.name ORDER BY votes DESC, u.name LIMIT 50;
-"""
 ROWS_TOGETHER = 1_000
 """Rows and keys to a request."""
 CLIENTS = 4
@@ -210,25 +128,12 @@ class Answers:
     ranking: list[Record]
 
 
-def stories_of(rows: int) -> int:
-    return rows // 20
-
-
-def tables(rows: int) -> Iterator[tuple[str, int, Iterator[Record]]]:
-    """Each table's name, how many rows, and these: of a hundred, 94 are votes, five stories and one is a user."""
-    stories, users, random = stories_of(rows), rows // 100, Random(1)
-    votes = rows - stories - users
-    yield "users", users, ({"id": number, "name": f"user{number}"} for number in range(users))
-    yield "stories", stories, ({"id": number, "author": random.randrange(users)} for number in range(stories))
-    cast = ({"user": random.randrange(10**9), "story": random.randrange(stories)} for _ in range(votes))
-    yield "votes", votes, cast
-
-
 def fill(url: str, rows: int, tell: Tell) -> None:
     told = seldom(tell)
     with Connection(url, timeout=POST_SECONDS) as db, ThreadPoolExecutor(CLIENTS) as clients:
-        db.execute_all(PROGRAM)
-        for name, count, made in tables(rows):
+        db.execute_all(f"{SITE}{ranking('Ranking')};")
+        for name, columns, count, rest in site(rows):
+            made = (dict(zip(columns, row, strict=True)) for row in rest)
             table, done = db.table(name), 0
             while parts := [part for _ in range(CLIENTS) if (part := list(islice(made, ROWS_TOGETHER)))]:
                 list(clients.map(table.insert, parts))

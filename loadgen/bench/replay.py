@@ -16,7 +16,6 @@ and those beside it. All ways are measured in one run on one machine.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import shutil
@@ -24,15 +23,12 @@ import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
-from threading import Event, Thread
 
-import psutil
 from headrace_client.calls import Call
 from headrace_client.connection import Connection, Migration
 from headrace_client.results import Progress
@@ -41,26 +37,24 @@ from rich.table import Table
 from controller.embedded.local import LocalDeployment
 from domains.language.types import Row
 from headrace.errors import BadRequest, Unavailable
-from headrace.render import console
 from headrace.sizes import format_size
-from loadgen.bench.measurement import Beside, p99_ms
-from loadgen.bench.program import load
+from loadgen.bench.measurement import (
+    Beside,
+    Processes,
+    ProcessUse,
+    Tell,
+    check_ways,
+    measure_ways,
+    p99_ms,
+    seldom,
+    table,
+)
+from loadgen.bench.program import SITE, load, ranking, site
 from migrations.backfill.spark.launching import ABOUT, SparkJob
 from migrations.backfill.spark.settings import SparkSettings
 
 # The rows are made from a seed and written without HTTP, into a folder that may be kept.
 
-Tell = Callable[[str], None]
-
-PROGRAM = """
-CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20));
-CREATE TABLE stories (id INT PRIMARY KEY, author INT, INDEX (author));
-CREATE TABLE votes (user INT, story INT, INDEX (story));
-CREATE EXT VIEW Counted AS SELECT COUNT(*) AS n FROM votes WHERE story = ?;
-"""
-
-TELL_SECONDS = 30.0
-"""Between two lines of how far something is: what is done with ten million rows takes minutes."""
 TELL_ROWS = 1_000
 """Between two looks at the clock."""
 BYTES_PER_ROW = 600
@@ -92,8 +86,7 @@ def ready(folder: Path, rows: int, tell: Tell) -> float | None:
 
 
 async def _fill(path: Path, rows: int, tell: Tell) -> None:
-    stories, users, random = rows // 20, rows // 100, Random(1)
-    votes, told = rows - stories - users, seldom(tell)
+    told = seldom(tell)
 
     def counted(table: str, of: int, each: Iterable[Row]) -> Iterator[Row]:
         for number, row in enumerate(each):
@@ -103,113 +96,30 @@ async def _fill(path: Path, rows: int, tell: Tell) -> None:
 
     deployment = await LocalDeployment.open(path)
     try:
-        await deployment.execute(PROGRAM)
-        await load(deployment, "users", counted("users", users, ((i, f"user{i}") for i in range(users))))
-        made = ((i, random.randrange(users)) for i in range(stories))
-        await load(deployment, "stories", counted("stories", stories, made))
-        cast = ((random.randrange(10**9), random.randrange(stories)) for _ in range(votes))
-        await load(deployment, "votes", counted("votes", votes, cast))
+        await deployment.execute(SITE)
+        for table, _, count, made in site(rows):
+            await load(deployment, table, counted(table, count, made))
     finally:
         await deployment.close()
 
 
-def seldom(tell: Tell) -> Tell:
-    """Tells of what it is told once in ``TELL_SECONDS``, with the seconds since this was called."""
-    began = told = time.perf_counter()
+# The server that is measured.
 
-    def tell_now(text: str) -> None:
-        nonlocal told
-        if time.perf_counter() - told > TELL_SECONDS:
-            told = time.perf_counter()
-            tell(f"  {told - began:.0f} s: {text}")
-
-    return tell_now
-
-
-# The server that ``replay.py`` measures: ``headrace serve``, watched as it grows.
-
-SAMPLE_SECONDS = 0.2
 START_SECONDS = 120.0
 
 
-@dataclass(slots=True)
-class Used:
-    """By a server's process, and by those below it together: a job's, a JVM's, its workers'. Bytes, and seconds of a
-    processor. Processes that end between two looks are counted as of the last look."""
-
-    server_peak: int = 0
-    others_peak: int = 0
-    largest: dict[str, int] = field(default_factory=dict)
-    """By the name of a program, the most that one process of it had."""
-    server_cpu: float = 0.0
-    others_cpu: float = 0.0
-
-
-class Watched:
-    """A server's process: where it answers, and what it and all below it have used since ``begin``."""
-
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
-        self.url = url
-        self._process = psutil.Process(process.pid)
-        self.begin()
-        self._over = Event()
-        self._thread = Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def begin(self) -> None:
-        self._used, self._spent = Used(), dict[int, float]()
-        self._before = _seconds(self._process)
-
-    def used(self) -> Used:
-        self._look()
-        return self._used
-
-    def end(self) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(SAMPLE_SECONDS):
-            self._look()
-
-    def _look(self) -> None:
-        used = self._used
-        with suppress(psutil.Error):
-            used.server_peak = max(used.server_peak, self._process.memory_info().rss)
-            used.server_cpu = _seconds(self._process) - self._before
-            below = 0
-            for child in self._process.children(recursive=True):
-                with suppress(psutil.Error):
-                    resident, name = child.memory_info().rss, child.name()
-                    below += resident
-                    used.largest[name] = max(used.largest.get(name, 0), resident)
-                    self._spent[child.pid] = _seconds(child)
-            used.others_peak, used.others_cpu = max(used.others_peak, below), sum(self._spent.values())
-
-
-def _seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
 @contextmanager
-def serving(folder: Path, threshold: int, environment: Mapping[str, str]) -> Iterator[Watched]:
-    """``headrace serve`` on ``folder/data`` with the archive and the scratch files of bulk jobs beside it."""
+def serving(folder: Path, threshold: int, environment: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """``headrace serve`` on ``folder/data``, with the archive and the scratch files of bulk jobs beside it: its URL and
+    process number."""
     command = [sys.executable, "-m", "headrace", "serve", "--port", "0", "--data", str(folder / "data")]
     command += ["--archive", str(folder / "archive"), "--spark-threshold", str(threshold)]
     env = {**os.environ, "TMPDIR": str(folder), **environment, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
-    watched = None
-    try:
-        watched = Watched(process, _address(process))
-        yield watched
-    finally:
-        if watched is not None:
-            watched.end()
-        process.terminate()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            yield _address(process), process.pid
+        finally:
+            process.terminate()
 
 
 def _address(process: subprocess.Popen[str]) -> str:
@@ -272,10 +182,6 @@ POLL_SECONDS = 0.05
 STEPS = {"compute full states": "computed", "load full states": "loaded", "domain 0: replay it": "caught up"}
 """The beginnings of steps of a bulk migration whose ends are reported (``controller/migrating/bulk/building.py``)."""
 
-VIEW = """CREATE EXT VIEW Ranking{number} AS
-SELECT u.name, COUNT(*) AS votes FROM votes v JOIN stories s ON s.id = v.story JOIN users u ON u.id = s.author
-GROUP BY u.name ORDER BY votes DESC, u.name LIMIT 50"""
-
 WAYS = {"slices": {}, "local": {"PATH": "", "JAVA_HOME": ""}, "spark": {}}
 """And what a server's environment has so that it chooses it: without Java there is no Spark."""
 
@@ -292,7 +198,7 @@ class ReplayMethod:
     quiet_writes_per_second: float
     quiet_read_p99_ms: float
     """Of the same server, before and after."""
-    used: Used
+    taken: ProcessUse
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds from the start to the state's being computed, loaded, and caught up with the log."""
     load: float = 0.0
@@ -317,39 +223,30 @@ class ReplayFigures:
 def run(
     *, rows: int, out: Path | None, spark: SparkSettings, ways: Sequence[str] = tuple(WAYS), folder: Path | None = None
 ) -> None:
-    """Measure, print, and write the JSON file if one is named: after each way, so that a later one's end takes nothing
-    along that was measured. In ``folder`` the rows stay for the next run of as many."""
+    """Measure, print, and write the JSON file if one is named. In ``folder`` the rows stay, for a run of as many."""
     if rows < 10_000:
         raise BadRequest("fewer than 10,000 rows say nothing", hint="--rows 200000")
-    if not ways or not set(ways) <= WAYS.keys():
-        raise BadRequest(f"a way is one of {', '.join(WAYS)}", hint="--ways slices,spark")
-    printer, figures = console(stderr=True), None
-    with TemporaryDirectory(prefix="headrace-replay-") if folder is None else nullcontext(folder) as where:
-        for figures in _measure(Path(where), rows, ways, spark, lambda text: printer.print(text, highlight=False)):
-            if out is not None:
-                out.write_text(json.dumps(asdict(figures), indent=2) + "\n", "utf-8")
-    assert figures is not None
-    for table in tables(figures):
-        console().print(table)
-
-
-def _measure(folder: Path, rows: int, ways: Sequence[str], spark: SparkSettings, tell: Tell) -> Iterator[ReplayFigures]:
-    """The same figures again and again, with one way more each time."""
+    check_ways(ways, WAYS, "slices,spark")
     figures = ReplayFigures(rows, load=os.getloadavg()[0])
-    loaded = ready(folder, rows, tell)
-    figures.load_rows_per_second = rows / loaded if loaded else 0.0
-    for number, way in enumerate(ways):
+
+    def measure(folder: Path, way: str, tell: Tell) -> None:
+        number = ways.index(way)
+        loaded = ready(folder, rows, tell) if number == 0 else None
+        if loaded:
+            figures.load_rows_per_second = rows / loaded
         threshold = 2**40 if way == "slices" else 0
-        with serving(folder, threshold, WAYS[way]) as server, Connection(server.url, timeout=3600) as db:
+        with serving(folder, threshold, WAYS[way]) as (url, pid), Connection(url, timeout=3600) as db:
             tell("archiving …")
             began = time.perf_counter()
             archived = db.send(Call("POST", "/v1/archive", dict))
+            if loaded:
+                figures.archive_rows_per_second = rows / (time.perf_counter() - began)
             if number == 0:
-                figures.archive_rows_per_second = rows / (time.perf_counter() - began) if loaded else 0.0
                 _fold(folder, figures, archived, spark if "spark" in ways else None, tell)
             tell(f"building the view: {way} …")
-            figures.ways.append(_build(server, db, way, number, rows, tell))
-        yield figures
+            figures.ways.append(_build(url, pid, db, way, number, rows, tell))
+
+    measure_ways("replay", ways, measure, figures=figures, tables=lambda: tables(figures), out=out, folder=folder)
 
 
 def _fold(
@@ -384,32 +281,30 @@ def _fold(
     figures.fold_spark_warm = count / answer["seconds"]
 
 
-def _build(server: Watched, db: Connection, way: str, number: int, rows: int, tell: Tell) -> ReplayMethod:
+def _build(url: str, pid: int, db: Connection, way: str, number: int, rows: int, tell: Tell) -> ReplayMethod:
     name = f"Ranking{number}"
     db.execute(f"DROP VIEW IF EXISTS {name}")  # Of a run in this folder that was broken off.
-    load, before = os.getloadavg()[0], _quiet(server, rows)
-    noticed = Noticed(server.url, rows)
+    load, before = os.getloadavg()[0], _quiet(url, rows)
+    noticed = Noticed(url, rows)
     noticed.warm()
-    server.begin()
-    began = time.perf_counter()
-    with noticed:
-        progress, phases = _followed(db.migrate(VIEW.format(number=number)), tell)
+    with Processes(lambda: {"server": pid}) as processes, noticed:
+        began = time.perf_counter()
+        progress, phases = _followed(db.migrate(ranking(name)), tell)
         db.view(name).lookup()
-    seconds, used = time.perf_counter() - began, server.used()
-    server.begin()  # What comes now is not of it.
+        seconds = time.perf_counter() - began
     db.execute(f"DROP VIEW {name}")  # The next is not to find its state.
     tell(f"{way}: {seconds:.1f} s, {rows / seconds:,.0f} rows a second")
     if progress.backfill != way:
         raise BadRequest(f"the view was built by {progress.backfill} and not by {way}: {progress.why}")
-    after = _quiet(server, rows)
+    after = _quiet(url, rows)
     writes, p99 = (before.writes + after.writes) / 2, p99_ms(before.reads + after.reads)
     return ReplayMethod(
-        way, seconds, rows / seconds, noticed.writes, p99_ms(noticed.reads), writes, p99, used, phases, load
+        way, seconds, rows / seconds, noticed.writes, p99_ms(noticed.reads), writes, p99, processes.taken, phases, load
     )
 
 
-def _quiet(server: Watched, rows: int) -> Noticed:
-    quiet = Noticed(server.url, rows)
+def _quiet(url: str, rows: int) -> Noticed:
+    quiet = Noticed(url, rows)
     quiet.warm()
     with quiet:
         time.sleep(QUIET_SECONDS)
@@ -438,32 +333,30 @@ def _followed(migration: Migration, tell: Tell) -> tuple[Progress, dict[str, flo
 
 
 def tables(figures: ReplayFigures) -> Iterator[Table]:
-    first = Table(title=f"{figures.rows:,} base rows", title_justify="left")
-    for name in ("", "rows a second"):
-        first.add_column(name, justify="right" if name else "left")
-    for name, value in (
+    rates = (
         ("load", figures.load_rows_per_second),
         ("archive", figures.archive_rows_per_second),
         ("fold, one process", figures.fold_here),
         ("fold, Spark with its start", figures.fold_spark),
         ("fold, Spark without", figures.fold_spark_warm),
-    ):
-        first.add_row(name, f"{value:,.0f}" if value else "–")
-    yield first
-    second = Table(title="a view of two joins, an aggregate and a ranking", title_justify="left")
-    for name in ("way", "seconds", "rows/s", "writes/s (of quiet)", "p99 of reads (of quiet)", "CPU s", "peak", "load"):
-        second.add_column(name, justify="left" if name == "way" else "right")
-    for way in figures.ways:
-        writes = way.writes_per_second / max(way.quiet_writes_per_second, 1e-9)
-        p99 = way.read_p99_ms / max(way.quiet_read_p99_ms, 1e-9)
-        second.add_row(
-            way.way,
-            f"{way.seconds:.1f}",
-            f"{way.rows_per_second:,.0f}",
-            f"{way.writes_per_second:,.0f} ({writes:.2f})",
-            f"{way.read_p99_ms:.1f} ms ({p99:.1f})",
-            f"{way.used.server_cpu:.1f} + {way.used.others_cpu:.1f}",
-            f"{format_size(way.used.server_peak)} + {format_size(way.used.others_peak)}",
-            f"{way.load:.1f}",
-        )
-    yield second
+    )
+    shown = [(name, f"{value:,.0f}" if value else "–") for name, value in rates]
+    yield table(f"{figures.rows:,} base rows", ("", "rows a second"), shown)
+    columns = ("way", "seconds", "rows/s", "writes/s (of quiet)", "p99 of reads (of quiet)", "CPU s", "peak", "load")
+    yield table("a view of two joins, an aggregate and a ranking", columns, map(_row, figures.ways))
+
+
+def _row(way: ReplayMethod) -> tuple[str, ...]:
+    writes = way.writes_per_second / max(way.quiet_writes_per_second, 1e-9)
+    p99 = way.read_p99_ms / max(way.quiet_read_p99_ms, 1e-9)
+    taken = way.taken
+    return (
+        way.way,
+        f"{way.seconds:.1f}",
+        f"{way.rows_per_second:,.0f}",
+        f"{way.writes_per_second:,.0f} ({writes:.2f})",
+        f"{way.read_p99_ms:.1f} ms ({p99:.1f})",
+        f"{taken.cpu['server']:.1f} + {taken.bulk_cpu:.1f}",
+        f"{format_size(taken.peaks['server'])} + {format_size(taken.bulk_peak)}",
+        f"{way.load:.1f}",
+    )

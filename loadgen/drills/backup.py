@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +28,7 @@ from typing import Any
 
 import httpx
 
-from loadgen.drills.cluster import DrillCluster, DrillFailed
+from loadgen.drills.cluster import DrillCluster, DrillFailed, asked, headrace
 from loadgen.drills.stage import DrillStage
 from worker.archive.options import CLOCK_SHIFT
 
@@ -43,7 +42,6 @@ CLOCKS = (3600.0, 3570.0, 0.0)
 """Seconds by which the processes' clocks are wrong, back-up by back-up: a step of 30 s, and one of an hour."""
 NAMES = 3
 """Of the tables that replace one another."""
-ASK_SECONDS = 60.0
 
 
 @dataclass
@@ -74,17 +72,15 @@ async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
     clock = cluster.data.absolute().parent / "clock"
     clock.write_text(str(CLOCKS[0]))
     archive = {"HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute()), CLOCK_SHIFT: str(clock)}
-    kinds = {"worker": cluster.shape.workers, "controller": cluster.shape.controllers, "api": cluster.shape.apis}
-    cluster.special = {
-        f"{kind}-{number}": {"environment": archive} for kind, count in kinds.items() for number in range(1, count + 1)
-    }
+    for kind in ("worker", "controller", "api"):
+        cluster.started_with(kind, archive)
     yield {"clock": clock}
 
 
 async def prepare(stage: DrillStage) -> None:
     history = stage.means["history"] = History()
     stage.notes |= {"backups": 0, "replaced": 0, "rows": 0, "times": 0}
-    async with _client(stage) as client:
+    async with stage.cluster.client() as client:
         await _create(client, history)
 
 
@@ -120,7 +116,7 @@ def _set_clocks(stage: DrillStage, wrong: float) -> None:
 
 
 async def _write_on(stage: DrillStage, history: History) -> None:
-    async with _client(stage) as client:
+    async with stage.cluster.client() as client:
         while True:
             for _ in range(WRITES):
                 first = history.asked
@@ -147,11 +143,8 @@ async def _create(client: httpx.AsyncClient, history: History) -> None:
 
 
 async def _sql(client: httpx.AsyncClient, history: History, sql: str) -> None:
-    headers = {"Headrace-Token": history.token} if history.token else None
-    answer = await client.post("/v1/sql", json={"sql": sql}, headers=headers)
-    if not answer.is_success:
-        raise DrillFailed(f"{sql[:60]}…: {answer.text[:300]}")
-    history.token = answer.json().get("token") or history.token
+    answer = await asked(client, "/v1/sql", {"sql": sql}, history.token)
+    history.token = answer.get("token") or history.token
 
 
 # --- what is restored -------------------------------------------------------------------------------------------------
@@ -168,13 +161,13 @@ async def _take_one(stage: DrillStage, history: History) -> tuple[str, Tables]:
     load = stage.load
     assert load is not None
     await load.order("mark")
-    await _headrace("backup", directory / "taken", "--url", stage.cluster.url)
+    await headrace("backup", directory / "taken", "--url", stage.cluster.url)
     unchanged = {table for table in here | gone if history.made[table] == made[table]}
-    asked, here, gone = history.asked, here & history.here & unchanged, gone & unchanged
+    sent, here, gone = history.asked, here & history.here & unchanged, gone & unchanged
     time = str(json.loads((directory / "taken" / "backup.json").read_text())["time"])
     found = await _restored(stage, directory / "taken", directory / "data")
     swapped = {name: {row[0] for row in rows} for name, rows in found.items() if name.startswith("swapped_")}
-    problems = judge(swapped, kept=kept, asked=asked, here=here, gone=gone)
+    problems = judge(swapped, kept=kept, asked=sent, here=here, gone=gone)
     judged = await load.order("judge_copy", entries=found["entries"], revisions=found["stories"])
     wrong = {kind: count for kind, count in judged["findings"].items() if count}
     problems += [f"of the load's rows: {wrong}"] if wrong else []
@@ -199,7 +192,7 @@ async def _judge_time(stage: DrillStage, time: str, wanted: Tables) -> None:
 
 
 async def _restored(stage: DrillStage, source: Path, data: Path, *options: str) -> Tables:
-    await _headrace("restore", source, "--data", data, *options)
+    await headrace("restore", source, "--data", data, *options)
     return await asyncio.to_thread(_tables, data, stage.cluster.shape.shards)
 
 
@@ -230,20 +223,3 @@ def _tables(data: Path, shards: int) -> Tables:
         names = [str(table["name"]) for table in db.tables()]
         reads = {name: f"SELECT {COLUMNS.get(name, 'id')} FROM {name}" for name in names}
         return {name: sorted(tuple(map(int, row)) for row in db.execute(sql).rows) for name, sql in reads.items()}
-
-
-async def _headrace(*words: object) -> None:
-    """The command that an operator types."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "headrace", *map(str, words)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, said = await process.communicate()
-    if process.returncode != 0:
-        raise DrillFailed(f"headrace {words[0]} fails: {said.decode(errors='replace').strip()}")
-
-
-def _client(stage: DrillStage) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=stage.cluster.url, timeout=ASK_SECONDS)

@@ -35,15 +35,6 @@ class Goals:
 SHAPE = ClusterShape()
 
 
-async def _nothing(stage: DrillStage) -> None:
-    del stage
-
-
-def _no_means(cluster: DrillCluster) -> AbstractAsyncContextManager[dict[str, Any]]:
-    del cluster
-    return nullcontext({})
-
-
 @dataclass(frozen=True, slots=True)
 class Drill:
     name: str
@@ -52,9 +43,9 @@ class Drill:
     act: Callable[[DrillStage], Awaitable[None]]
     goals: Goals = Goals()
     shape: ClusterShape = SHAPE
-    prepare: Callable[[DrillStage], Awaitable[None]] = _nothing
+    prepare: Callable[[DrillStage], Awaitable[None]] | None = None
     """Once, when the cluster serves, before the load begins."""
-    means: Callable[[DrillCluster], AbstractAsyncContextManager[dict[str, Any]]] = _no_means
+    means: Callable[[DrillCluster], AbstractAsyncContextManager[dict[str, Any]]] = lambda cluster: nullcontext({})
     """Around everything, before the cluster is started: what the fault needs of the machine. Raises NotPossible."""
 
 

@@ -82,6 +82,7 @@ START_SECONDS = 90.0
 STOP_SECONDS = 60.0
 LOOK_AGAIN = 0.05
 ANSWERS = "headrace.api: answers at"
+ASK_SECONDS = 60.0
 STATUS_SECONDS = 3.0
 """More than an api process waits for a worker that hangs."""
 
@@ -103,7 +104,7 @@ class DrillCluster:
 
     data: Path
     shape: ClusterShape
-    special: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    special: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     zookeeper: str | None = None
     """One that is there already; else the supervisor brings its own."""
     port: int = 0
@@ -217,6 +218,16 @@ class DrillCluster:
         record: dict[str, Any] = json.loads((self.data / "up.json").read_text())
         return record
 
+    def client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.url, timeout=ASK_SECONDS)
+
+    def started_with(self, kind: str, environment: Mapping[str, str]) -> None:
+        """Parts of this kind are to be started with this in their environment."""
+        shape = self.shape
+        count = {"worker": shape.workers, "controller": shape.controllers, "api": shape.apis}[kind]
+        for number in range(1, count + 1):
+            self.special[f"{kind}-{number}"] = {"environment": environment}
+
     async def status(self) -> dict[str, Any] | None:
         """``GET /v1/status``; None where there is no answer."""
         try:
@@ -225,6 +236,28 @@ class DrillCluster:
         except httpx.HTTPError:
             return None
         return answer.json() if answer.is_success else None
+
+
+async def asked(client: httpx.AsyncClient, path: str, body: Any, token: str = "") -> Any:
+    """The answer to a POST. Raises DrillFailed unless it is a good one."""
+    answer = await client.post(path, json=body, headers={"Headrace-Token": token} if token else None)
+    if not answer.is_success:
+        raise DrillFailed(f"{path} {json.dumps(body)[:100]}: {answer.text[:300]}")
+    return answer.json()
+
+
+async def headrace(*words: object) -> str:
+    """The output of the command that an operator types. Raises DrillFailed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "headrace", *map(str, words)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, said = await process.communicate()
+    if process.returncode != 0:
+        raise DrillFailed(f"headrace {words[0]} fails: {said.decode(errors='replace').strip()}")
+    return out.decode()
 
 
 def missing(status: Mapping[str, Any], shape: ClusterShape) -> list[str]:

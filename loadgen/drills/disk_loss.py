@@ -18,7 +18,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -30,14 +29,12 @@ from headrace_client import tokens
 
 from domains.errors import Unavailable
 from domains.plan.packets import Clock
-from loadgen.drills.cluster import DrillCluster, DrillFailed, missing
-from loadgen.drills.faults import DETECTION_SECONDS
+from loadgen.drills.cluster import DrillCluster, DrillFailed, asked, headrace, missing
 from loadgen.drills.stage import LOOK_AGAIN, WHOLE_SECONDS, DrillStage, NotPossible
 from migrations.backfill.spark.launching import check_java
 
 NEVER = 86_400
 """Seconds between two archivings by themselves, the most that the setting allows: none is done while a drill lasts."""
-ASK_SECONDS = 60.0
 TAIL = 24
 """Writes that are not archived: some for each shard, so that there is something to lose and something to keep."""
 MARKS = 32
@@ -67,11 +64,10 @@ class TailWrite:
 async def means(cluster: DrillCluster, by: str = "worker") -> AsyncIterator[dict[str, Any]]:
     disks = (cluster.data / "disks").absolute()
     archive = {"HEADRACE_ARCHIVE": str((cluster.data / "archive").absolute())}
-    never = {**archive, "HEADRACE_ARCHIVE_INTERVAL": str(NEVER)}
-    workers = (f"worker-{number}" for number in range(1, cluster.shape.workers + 1))
-    cluster.special = {name: {"environment": {**never, "HEADRACE_DATA": str(disks / name)}} for name in workers}
-    for number in range(1, cluster.shape.controllers + 1):
-        cluster.special[f"controller-{number}"] = {"environment": archive}
+    cluster.started_with("controller", archive)
+    for name in (f"worker-{number}" for number in range(1, cluster.shape.workers + 1)):
+        own = {"HEADRACE_ARCHIVE_INTERVAL": str(NEVER), "HEADRACE_DATA": str(disks / name)}
+        cluster.special[name] = {"environment": {**archive, **own}}
     yield {"disks": disks, "by": by}
 
 
@@ -85,8 +81,8 @@ def means_by_spark(cluster: DrillCluster) -> AbstractAsyncContextManager[dict[st
 
 async def prepare(stage: DrillStage) -> None:
     stage.notes |= {"kept_writes": 0, "lost_writes": 0, "named_writes": 0, "next_id": 1, "rebuilt": [], "rebuild_s": []}
-    async with _client(stage) as client:
-        await _asked(client, "/v1/sql", {"sql": SCHEMA})
+    async with stage.cluster.client() as client:
+        await asked(client, "/v1/sql", {"sql": SCHEMA})
 
 
 async def lose(stage: DrillStage) -> None:
@@ -94,10 +90,10 @@ async def lose(stage: DrillStage) -> None:
     first = stage.notes["next_id"]
     stage.notes["next_id"] = first + 2 * TAIL
     worker = await stage.a_worker()
-    async with _client(stage) as client:
+    async with stage.cluster.client() as client:
         await stage.load.order("rest")
         kept = await _write_tail(client, first)
-        archived: Clock = (await _asked(client, "/v1/archive", None))["positions"]
+        archived: Clock = (await asked(client, "/v1/archive", None))["positions"]
         tail = await _write_tail(client, first + TAIL)
         lost = await stage.hosted_by(worker)
         expected = {each.base: each.position for each in tail if each.shard in lost}
@@ -116,28 +112,25 @@ async def _write_tail(client: httpx.AsyncClient, first: int) -> list[TailWrite]:
     """TAIL writes, one by one; returns when all domains have heard of all of them."""
     tail, clock = [], dict[str, int]()
     for number in range(first, first + TAIL):
-        answer = await _asked(client, "/v1/tables/tail/rows", {"rows": [{"id": number, "mark": number % MARKS}]})
+        answer = await asked(client, "/v1/tables/tail/rows", {"rows": [{"id": number, "mark": number % MARKS}]})
         ((base, position),) = tokens.decode(answer["token"]).items()
         tail.append(TailWrite(number, base, position))
         clock[base] = position
     keys = [[mark] for mark in range(MARKS)]
-    headers = {"Headrace-Token": str(tokens.encode(clock))}
-    await _asked(client, "/v1/views/TailMarks/lookup", {"keys": keys}, headers)
+    await asked(client, "/v1/views/TailMarks/lookup", {"keys": keys}, str(tokens.encode(clock)))
     return tail
 
 
 async def _destroy(stage: DrillStage, worker: str, lost: frozenset[int]) -> None:
     """First the directory and then the process: what the supervisor starts in its place finds nothing."""
     disk: Path = stage.means["disks"] / worker
-    sight = stage.observer.latest()
-    epoch = 0 if sight is None else sight.epoch
-    pid = stage.cluster.pids()[worker]
+    epoch, pid = stage.epoch, stage.cluster.pids()[worker]
     gone = disk.with_name(f"{worker}-gone")
     disk.rename(gone)
     stage.begin(lost)
     os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(shutil.rmtree, gone)
-    stage.amend(detected=await stage.until_seen(lambda sight: sight.epoch > epoch, DETECTION_SECONDS))
+    await stage.until_noticed(epoch)
     deadline = stage.now + WHOLE_SECONDS
     while True:  # An operator would have the machine back, with a new disk, before anything is given up.
         status = await stage.cluster.status()
@@ -154,18 +147,14 @@ async def _rebuild(stage: DrillStage) -> list[dict[str, Any]]:
     """By the command that an operator types; again for as long as the leader has not noticed yet."""
     deadline = stage.now + WHOLE_SECONDS
     while True:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "headrace", "rebuild", "--lost", "--json", "--url", stage.cluster.url),
-            *("--by", stage.means["by"]),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, said = await process.communicate()
-        if process.returncode == 0:
-            told: list[dict[str, Any]] = json.loads(out)
+        try:
+            told: list[dict[str, Any]] = json.loads(
+                await headrace("rebuild", "--lost", "--json", "--url", stage.cluster.url, "--by", stage.means["by"])
+            )
             return told
-        if stage.now > deadline:
-            raise DrillFailed(f"headrace rebuild fails: {said.decode(errors='replace').strip()}")
+        except DrillFailed:
+            if stage.now > deadline:
+                raise
         await asyncio.sleep(LOOK_AGAIN)
 
 
@@ -191,28 +180,17 @@ async def _judge_rows(
 ) -> None:
     """What was archived, or written to shards that were not lost, is there; the rest of the tail is not."""
     wanted = {each.id for each in kept}
-    asked = sorted(wanted | {each.id for each in tail})
-    there = {row["id"] for row in await _looked_up(client, "TailOf", asked)}
+    written = sorted(wanted | {each.id for each in tail})
+    there = {row["id"] for row in await _looked_up(client, "TailOf", written)}
     if there != wanted:
         stage.broken.append(f"of the tail {sorted(there)} are there, and should be {sorted(wanted)}")
     counted = sum(row["n"] for row in await _looked_up(client, "TailMarks", range(MARKS)))
     stage.notes["kept_writes"] += len(wanted)
     if counted != stage.notes["kept_writes"]:
         stage.broken.append(f"{counted} rows are counted by their marks, and {stage.notes['kept_writes']} should be")
-    stage.notes["lost_writes"] += len(set(asked) - there)
+    stage.notes["lost_writes"] += len(set(written) - there)
 
 
 async def _looked_up(client: httpx.AsyncClient, view: str, keys: Iterable[int]) -> list[dict[str, Any]]:
-    answer = await _asked(client, f"/v1/views/{view}/lookup", {"keys": [[key] for key in keys]})
+    answer = await asked(client, f"/v1/views/{view}/lookup", {"keys": [[key] for key in keys]})
     return [row for rows in answer["results"] for row in rows]
-
-
-async def _asked(client: httpx.AsyncClient, path: str, body: Any, headers: dict[str, str] | None = None) -> Any:
-    answer = await client.post(path, json=body, headers=headers)
-    if not answer.is_success:
-        raise DrillFailed(f"{path}: {answer.text[:300]}")
-    return answer.json()
-
-
-def _client(stage: DrillStage) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=stage.cluster.url, timeout=ASK_SECONDS)

@@ -15,7 +15,16 @@ from typing import Any
 import httpx
 
 from loadgen.drills.cluster import DrillCluster
-from loadgen.drills.stage import WHOLE_SECONDS, DrillStage, Sight, need_program, need_root, run, run_anyway
+from loadgen.drills.stage import (
+    DETECTION_SECONDS,
+    WHOLE_SECONDS,
+    DrillStage,
+    Sight,
+    need_program,
+    need_root,
+    run,
+    run_anyway,
+)
 
 # ``disk-full``: the base tables stand on a small file system of their own, and something else fills it.
 
@@ -62,8 +71,6 @@ def _fill(ballast: Path) -> None:
                 size //= 2
 
 
-DETECTION_SECONDS = 15.0
-"""Whoever is not missed by then is not going to be."""
 HANG_SECONDS = 8.0
 """Longer than a worker may be silent, so that it wakes up as one that has been replaced."""
 REFUSAL_SECONDS = 15.0
@@ -74,26 +81,22 @@ AWAY_SECONDS = 5.0
 
 async def kill_worker(stage: DrillStage) -> None:
     worker = await stage.a_worker()
-    lost = await stage.hosted_by(worker)
-    epoch = _epoch(stage)
-    pid = stage.cluster.pids()[worker]
+    lost, epoch, pid = await stage.hosted_by(worker), stage.epoch, stage.cluster.pids()[worker]
     stage.begin(lost)
     os.kill(pid, signal.SIGKILL)
-    stage.amend(detected=await stage.until_seen(lambda sight: sight.epoch > epoch, DETECTION_SECONDS))
+    await stage.until_noticed(epoch)
 
 
 async def hang_worker(stage: DrillStage) -> None:
     worker = await stage.a_worker()
-    lost = await stage.hosted_by(worker)
-    epoch = _epoch(stage)
-    pid = stage.cluster.pids()[worker]
+    lost, epoch, pid = await stage.hosted_by(worker), stage.epoch, stage.cluster.pids()[worker]
     at = stage.begin(lost)
     os.kill(pid, signal.SIGSTOP)
     try:
-        stage.amend(detected=await stage.until_seen(lambda sight: sight.epoch > epoch, DETECTION_SECONDS))
+        await stage.until_noticed(epoch)
         await asyncio.sleep(max(0.0, at + HANG_SECONDS - stage.now))
     finally:
-        with suppress(ProcessLookupError):  # Whoever took its shards over has killed it, as it should.
+        with suppress(ProcessLookupError):  # The worker that took its shards over has killed it, as it should.
             os.kill(pid, signal.SIGCONT)
     stage.amend(healed=stage.now)
 
@@ -171,11 +174,6 @@ SETTLE_SECONDS = 2.5
 def _order_of_restart(name: str) -> tuple[int, str]:
     kinds = ("worker", "controller", "api", "zookeeper")
     return kinds.index(name.partition("-")[0]), name
-
-
-def _epoch(stage: DrillStage) -> int:
-    sight = stage.observer.latest()
-    return 0 if sight is None else sight.epoch
 
 
 def _led_by_another(pid: int) -> Callable[[Sight], bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from domains.errors import HeadraceError
 from headrace.serving.listening import listen
 from loadgen.drills.cluster import HOST, DrillCluster
-from loadgen.drills.faults import DETECTION_SECONDS, HANG_SECONDS
+from loadgen.drills.faults import HANG_SECONDS
 from loadgen.drills.stage import LINKS_ONLY, DrillStage, NotPossible, need_program, need_root, run, run_anyway
 from worker.protocol.messages import Hello
 from worker.wire import codec
@@ -59,7 +59,11 @@ async def partition_means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]
         await ensemble.start()
         try:
             cluster.zookeeper = ensemble.address
-            cluster.special = _special(cluster)
+            cluster.started_with("worker", {"HEADRACE_HOST": HERE, "HEADRACE_ADVERTISE": HERE})
+            cluster.special[ALONE] = {
+                "environment": {"HEADRACE_HOST": THERE, "HEADRACE_ADVERTISE": THERE},
+                "prefix": ["ip", "netns", "exec", NAMESPACE],
+            }
             yield {}
         finally:
             await ensemble.stop()
@@ -67,25 +71,12 @@ async def partition_means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]
         _remove()
 
 
-def _special(cluster: DrillCluster) -> dict[str, dict[str, Any]]:
-    here = {"HEADRACE_HOST": HERE, "HEADRACE_ADVERTISE": HERE}
-    special: dict[str, dict[str, Any]] = {
-        f"worker-{number}": {"environment": here} for number in range(1, cluster.shape.workers + 1)
-    }
-    there = {"HEADRACE_HOST": THERE, "HEADRACE_ADVERTISE": THERE}
-    special[ALONE] = {"environment": there, "prefix": ["ip", "netns", "exec", NAMESPACE]}
-    return special
-
-
 async def cut_off(stage: DrillStage) -> None:
-    lost = await stage.hosted_by(ALONE)
-    sight = stage.observer.latest()
-    epoch = 0 if sight is None else sight.epoch
+    lost, epoch = await stage.hosted_by(ALONE), stage.epoch
     at = stage.begin(lost)
     _port("disabled")
     try:
-        seen = await stage.until_seen(lambda sight: sight.epoch > epoch, DETECTION_SECONDS)
-        stage.amend(detected=seen)
+        await stage.until_noticed(epoch)
         await asyncio.sleep(max(0.0, at + HANG_SECONDS - stage.now))
     finally:
         _port("forwarding")
@@ -230,14 +221,12 @@ async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
     """Every worker says that it is reached at an address of the loopback net that is its proxy's; it listens at the
     same port of another."""
     rules, proxies = Rules(), []
-    special: dict[str, dict[str, Any]] = {}
     for number in range(1, cluster.shape.workers + 1):
         name, outside = f"worker-{number}", f"127.0.1.{number}"
         with listen(HOST, 0) as free:
             port: int = free.getsockname()[1]
         proxies.append(Proxy(name, outside, port, (HOST, port), rules))
-        special[name] = {"environment": {"HEADRACE_WORKER_PORT": str(port), "HEADRACE_ADVERTISE": outside}}
-    cluster.special = special
+        cluster.special[name] = {"environment": {"HEADRACE_WORKER_PORT": str(port), "HEADRACE_ADVERTISE": outside}}
     try:
         for proxy in proxies:
             try:
@@ -253,37 +242,23 @@ async def means(cluster: DrillCluster) -> AsyncIterator[dict[str, Any]]:
 
 
 async def cut(stage: DrillStage) -> None:
-    pair, rules = await _two_workers(stage), stage.means["rules"]
-    epoch = _epoch(stage)
-    stage.begin(LINKS_ONLY)
-    rules.cut(pair)
-    await asyncio.sleep(CUT_SECONDS)
-    rules.mend(pair)
-    stage.amend(healed=stage.now)
-    _nobody_was_lost(stage, epoch, pair)
+    rules: Rules = stage.means["rules"]
+    await _between_two(stage, rules.cut, CUT_SECONDS)
 
 
 async def slow(stage: DrillStage) -> None:
-    pair, rules = await _two_workers(stage), stage.means["rules"]
-    epoch = _epoch(stage)
-    stage.begin(LINKS_ONLY)
-    rules.slow(pair, DELAY)
-    await asyncio.sleep(SLOW_SECONDS)
-    rules.mend(pair)
-    stage.amend(healed=stage.now)
-    _nobody_was_lost(stage, epoch, pair)
+    rules: Rules = stage.means["rules"]
+    await _between_two(stage, lambda pair: rules.slow(pair, DELAY), SLOW_SECONDS)
 
 
-async def _two_workers(stage: DrillStage) -> Pair:
+async def _between_two(stage: DrillStage, harm: Callable[[Pair], None], seconds: float) -> None:
+    """Harm the links between two workers for a while, in which nobody may take either for dead."""
     hosts = sorted(set((await stage.placement()).values()))
-    return frozenset(stage.random.sample(hosts, 2))
-
-
-def _epoch(stage: DrillStage) -> int | None:
-    sight = stage.observer.latest()
-    return None if sight is None else sight.epoch
-
-
-def _nobody_was_lost(stage: DrillStage, epoch: int | None, pair: Pair) -> None:
-    if _epoch(stage) != epoch:
-        stage.broken.append(f"the link between {' and '.join(sorted(pair))} was down, and somebody was taken for dead")
+    pair, epoch = frozenset(stage.random.sample(hosts, 2)), stage.epoch
+    stage.begin(LINKS_ONLY)
+    harm(pair)
+    await asyncio.sleep(seconds)
+    stage.means["rules"].mend(pair)
+    stage.amend(healed=stage.now)
+    if stage.epoch != epoch:
+        stage.broken.append(f"the link between {' and '.join(sorted(pair))} was down, and one was taken for dead")

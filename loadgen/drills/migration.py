@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import httpx
 
-from loadgen.drills.cluster import DrillFailed
+from loadgen.drills.cluster import DrillFailed, asked
 from loadgen.drills.faults import kill_leader
 from loadgen.drills.stage import DrillStage
 
@@ -16,7 +15,6 @@ ROWS = 20_000
 ROWS_AT_ONCE = 2_000
 KINDS = 50
 STARTED_SECONDS = 20.0
-AFTER_SECONDS = 60.0
 LOOK_AGAIN = 0.005
 
 DELAY_MAX = 0.9
@@ -27,13 +25,11 @@ TABLE = "CREATE TABLE bulk (id BIGINT NOT NULL PRIMARY KEY, kind BIGINT NOT NULL
 
 async def load_bulk(stage: DrillStage) -> None:
     """Rows for the view that is to be built. Raises DrillFailed."""
-    async with _client(stage) as client:
-        await _sql(client, TABLE)
+    async with stage.cluster.client() as client:
+        await asked(client, "/v1/sql", {"sql": TABLE})
         for first in range(0, ROWS, ROWS_AT_ONCE):
             rows = [{"id": i, "kind": i % KINDS, "amount": i} for i in range(first, first + ROWS_AT_ONCE)]
-            answer = await client.post("/v1/tables/bulk/rows", json={"rows": rows})
-            if not answer.is_success:
-                raise DrillFailed(f"rows for the migration were refused: {answer.text[:300]}")
+            await asked(client, "/v1/tables/bulk/rows", {"rows": rows})
         began = stage.now
         location = await _begin(client, _sql_of(0))
         while (await client.get(location)).json()["state"] in ("queued", "running"):
@@ -45,7 +41,7 @@ async def kill_leader_mid_migration(stage: DrillStage) -> None:
     number = stage.notes["migrations"]
     stage.notes["migrations"] = number + 1
     name = _name(number)
-    async with _client(stage) as client:
+    async with stage.cluster.client() as client:
         location = await _begin(client, _sql_of(number))
         await _until_running(stage, client, location)
         await asyncio.sleep(stage.random.uniform(0.0, DELAY_MAX) * stage.notes["migration_s"])
@@ -90,7 +86,7 @@ async def _until_running(stage: DrillStage, client: httpx.AsyncClient, location:
 
 async def _again(stage: DrillStage, client: httpx.AsyncClient, sql: str) -> None:
     """What was taken back can be done anew. A view that has come to be meanwhile is as good."""
-    answer = await client.post("/v1/sql", json={"sql": sql}, timeout=AFTER_SECONDS)
+    answer = await client.post("/v1/sql", json={"sql": sql})
     if not answer.is_success and answer.json()["error"]["code"] != "already_exists":
         stage.broken.append(f"the migration cannot be done after it was taken back: {answer.text[:300]}")
 
@@ -101,7 +97,7 @@ async def _check(stage: DrillStage, client: httpx.AsyncClient, name: str, number
         for kind in range(KINDS)
         if (ids := [i for i in range(number, ROWS) if i % KINDS == kind])
     ]
-    answer = await client.get(f"/v1/views/{name}", timeout=AFTER_SECONDS)
+    answer = await client.get(f"/v1/views/{name}")
     found = [list(row.values()) for row in answer.json().get("rows", [])] if answer.is_success else answer.text[:300]
     if found != expected:
         stage.broken.append(f'view "{name}" is wrong after the leader was killed: {str(found)[:300]}')
@@ -110,15 +106,3 @@ async def _check(stage: DrillStage, client: httpx.AsyncClient, name: str, number
 async def _exists(client: httpx.AsyncClient, name: str) -> bool:
     views = (await client.get("/v1/views")).json()["views"]
     return any(view["name"] == name for view in views)
-
-
-async def _sql(client: httpx.AsyncClient, sql: str) -> dict[str, Any]:
-    answer = await client.post("/v1/sql", json={"sql": sql})
-    if not answer.is_success:
-        raise DrillFailed(f"{sql[:60]}…: {answer.text[:300]}")
-    result: dict[str, Any] = answer.json()
-    return result
-
-
-def _client(stage: DrillStage) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=stage.cluster.url, timeout=AFTER_SECONDS)

@@ -209,7 +209,8 @@ async def _carried_out(plan: DrillPlan, data: Path, tell: Callable[[str], None])
         observer = await Observer.start(cluster.address_of_zookeeper, DEPLOYMENT)
         opened.push_async_callback(observer.close)
         stage = DrillStage(cluster, observer, Random(f"{name} {plan.seed}"), data, tell, means=means, load=load)
-        await drill.prepare(stage)
+        if drill.prepare is not None:
+            await drill.prepare(stage)
         judgements = []
         for number in range(plan.rounds):
             judgement = await _round(drill, stage, load, first=number == 0)

@@ -119,6 +119,8 @@ def run_anyway(*command: str) -> None:
 
 WHOLE_SECONDS = 60.0
 """A cluster that is not whole again by then has failed the drill."""
+DETECTION_SECONDS = 15.0
+"""A fault that the cluster has not noticed by then is not going to be noticed."""
 LOOK_AGAIN = 0.05
 
 LINKS_ONLY = frozenset({-1})
@@ -184,23 +186,20 @@ class DrillStage:
         self.faults.append(Fault(at, frozenset(lost)))
         return at
 
-    def amend(
-        self,
-        *,
-        detected: float | None = None,
-        healed: float | None = None,
-        whole: float | None = None,
-        settled: float | None = None,
-    ) -> None:
-        """Say more of the fault that was begun last."""
-        last = self.faults[-1]
-        self.faults[-1] = replace(
-            last,
-            detected=last.detected if detected is None else detected,
-            healed=last.healed if healed is None else healed,
-            whole=last.whole if whole is None else whole,
-            settled=last.settled if settled is None else settled,
-        )
+    def amend(self, **moments: float | None) -> None:
+        """Set moments of the fault that was begun last, those that are known."""
+        known: dict[str, Any] = {name: at for name, at in moments.items() if at is not None}
+        self.faults[-1] = replace(self.faults[-1], **known)
+
+    @property
+    def epoch(self) -> int:
+        """Of the cluster's state in ZooKeeper, as far as was seen; 0 before."""
+        sight = self.observer.latest()
+        return 0 if sight is None else sight.epoch
+
+    async def until_noticed(self, epoch: int) -> None:
+        """Until the cluster has decided something since the epoch, which is when it has detected the fault."""
+        self.amend(detected=await self.until_seen(lambda sight: sight.epoch > epoch, DETECTION_SECONDS))
 
     async def until_seen(self, wanted: Callable[[Sight], bool], within: float) -> float | None:
         """When ZooKeeper first said so since the fault began; None if it did not in so many seconds."""

@@ -9,16 +9,16 @@ no bound: what waits in it is what the target owes. A run that owes more than it
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from time import perf_counter, process_time
-from typing import Protocol
 
 from loadgen.pace.point import Histogram, Latencies, Point, RequestKind, Timeline
 from loadgen.pace.processes import ProcessWatch
-from loadgen.peers.store import LoadRunError, PeerSession, RequestFailed, Target
+from loadgen.peers.store import LoadRunError, Lookup, PeerSession, Program, RequestFailed, Rows, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +34,29 @@ class Arrival:
     """Seconds over which those were gathered, until the arrival: their mean waiting is half of it."""
 
 
-class Workload(Protocol):
-    """A stream of jobs. The same seed gives the same stream."""
+class Workload(ABC):
+    """A stream of jobs, and the program and rows that they expect in a target. The same seed gives the same stream."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def unit(self) -> str:
-        """The unit of a rate: pages, requests."""
-        ...
+    name: str
+    unit = "requests"
+    """The unit of a rate."""
+    program: Program
 
     def begin(self, rate: float) -> float:
         """Jobs a second for ``rate`` units a second; called before each point."""
-        ...
+        return rate
 
+    @abstractmethod
     def draw(self, at: float) -> Arrival:
         """The job that arrives ``at`` seconds after the start."""
-        ...
+
+    @abstractmethod
+    def probe(self) -> Lookup | None:
+        """A look-up that has rows if the data is there."""
+
+    @abstractmethod
+    def rows(self) -> tuple[Rows, int]:
+        """All rows by the batch, and how many there are."""
 
 
 # When requests arrive: a Poisson process out of a seed.
@@ -145,7 +150,7 @@ class OpenLoop:
         self._stopped.set()
 
     async def run(self) -> Point:
-        """Raises LoadError when the target cannot be reached at the start."""
+        """Raises LoadRunError when the target cannot be reached at the start."""
         pace, point = self._pace, self._point
         watch = await asyncio.to_thread(ProcessWatch, self._target.servers)
         sessions = await self._sessions()

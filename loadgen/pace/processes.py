@@ -6,9 +6,12 @@ same program (a supervisor), and everything below those. On another machine noth
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 
@@ -143,3 +146,21 @@ def _memory(process: psutil.Process) -> tuple[int, int]:
         return resident, resident
     except psutil.Error:
         return 0, 0
+
+
+def machine() -> dict[str, str]:
+    return {
+        "cpus": str(os.cpu_count()),
+        "processor": processor(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def processor() -> str:
+    """As the system names it; Python's own answer on Linux is only the architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

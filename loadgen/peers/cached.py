@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from random import Random
 from typing import Any
+from urllib.parse import SplitResult
 
 import orjson
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from loadgen.peers.sql import RowsAnswer
 from loadgen.peers.store import (
     Answer,
     Change,
@@ -38,8 +38,9 @@ from loadgen.peers.store import (
     Progress,
     Query,
     RequestFailed,
+    Rows,
+    RowsAnswer,
     Target,
-    in_rounds,
 )
 
 # Redis by itself, for the vote workload, keeps one number a story. It is the upper bound of a key-value store: a batch
@@ -49,24 +50,41 @@ from loadgen.peers.store import (
 _PREFIX = "votes:"
 
 
-class CountingTarget:
+class RedisTarget(Target):
+    """A Redis, and sessions that each have a connection of their own."""
+
     name = "redis"
 
-    def __init__(self, host: str, port: int) -> None:
-        self.host, self.port = host, port
-        self.servers = (PeerServer(host, port, "redis-server"),)
+    def __init__(self, parts: SplitResult, port: int) -> None:
+        self.host, self.port = parts.hostname or "127.0.0.1", port
+        self.servers = (PeerServer(self.host, port, "redis-server"),)
 
-    async def describe(self) -> dict[str, str]:
+    async def version(self) -> str:
         client = self.client()
         try:
-            version = str((await client.info("server"))["redis_version"])
+            return str((await client.info("server"))["redis_version"])
         except (RedisError, OSError) as error:
             raise LoadRunError(
                 f"cannot reach Redis at {self.host}:{self.port}: {error}", hint="is it running?"
             ) from error
         finally:
             await client.aclose()
-        return {"server": f"Redis {version}, MGET and INCR"}
+
+    def client(self) -> Any:
+        return redis.asyncio.Redis(host=self.host, port=self.port, single_connection_client=True)
+
+
+async def _done(command: Awaitable[Any]) -> Any:
+    """Its result. Raises RequestFailed."""
+    try:
+        return await command
+    except (RedisError, OSError) as error:
+        raise RequestFailed(type(error).__name__) from error
+
+
+class CountingTarget(RedisTarget):
+    async def describe(self) -> dict[str, str]:
+        return {"server": f"Redis {await self.version()}, MGET and INCR"}
 
     async def check(self, program: Program, probe: Lookup | None) -> None:
         if program.name != "vote":
@@ -79,9 +97,7 @@ class CountingTarget:
         if found == [{"votes": None}]:
             raise LoadRunError("Redis holds less data than the run would ask for", hint="load it with --prime")
 
-    async def prime(
-        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
-    ) -> None:
+    async def prime(self, program: Program, batches: Rows, total: int, tell: Progress) -> None:
         session = await self.session()
         done = 0
         for table, rows in batches:
@@ -96,25 +112,13 @@ class CountingTarget:
     async def session(self) -> CountingSession:
         return CountingSession(self.client())
 
-    async def close(self) -> None:
-        return None
 
-    def notes(self) -> dict[str, Any]:
-        return {}
-
-    def client(self) -> Any:
-        return redis.asyncio.Redis(host=self.host, port=self.port, single_connection_client=True)
-
-
-class CountingSession:
+class CountingSession(PeerSession):
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
-        try:
-            answers = [await self.client.mget([f"{_PREFIX}{story}" for story in each.values[0]]) for each in lookups]
-        except (RedisError, OSError) as error:
-            raise RequestFailed(type(error).__name__) from error
+    async def ask(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
+        answers = [await _done(self.client.mget([f"{_PREFIX}{story}" for story in each.values[0]])) for each in lookups]
         return [RowsAnswer([{"votes": value} for value in answer]) for answer in answers]
 
     async def write(self, changes: Sequence[Change]) -> int:
@@ -126,10 +130,7 @@ class CountingSession:
             # Votes for one story in a batch are one command, as an application that gathers them would.
             for story, votes in Counter(row["story_id"] for row in change.rows).items():
                 pipeline.incr(f"{_PREFIX}{story}", votes)
-        try:
-            await pipeline.execute()
-        except (RedisError, OSError) as error:
-            raise RequestFailed(type(error).__name__) from error
+        await _done(pipeline.execute())
         return count
 
     async def close(self) -> None:
@@ -160,27 +161,17 @@ def entries_of(lookup: Lookup) -> list[str]:
     return [start]
 
 
-class CachedTarget:
-    name = "redis"
-
-    def __init__(self, host: str, port: int, behind: Target) -> None:
-        self.host, self.port, self.behind = host, port, behind
-        self.servers = (PeerServer(host, port, "redis-server"), *behind.servers)
+class CachedTarget(RedisTarget):
+    def __init__(self, parts: SplitResult, port: int, behind: Target) -> None:
+        super().__init__(parts, port)
+        self.behind = behind
+        self.servers = (*self.servers, *behind.servers)
         self.program: Program | None = None
         self.random = Random(0)
         self.checked = self.stale = self.hits = self.misses = 0
 
     async def describe(self) -> dict[str, str]:
-        client = self.client()
-        try:
-            version = str((await client.info("server"))["redis_version"])
-        except (RedisError, OSError) as error:
-            raise LoadRunError(
-                f"cannot reach Redis at {self.host}:{self.port}: {error}", hint="is it running?"
-            ) from error
-        finally:
-            await client.aclose()
-        behind = await self.behind.describe()
+        version, behind = await self.version(), await self.behind.describe()
         return {**behind, "server": f"Redis {version} before {behind['server']}", "expires_s": str(EXPIRES_S)}
 
     async def check(self, program: Program, probe: Lookup | None) -> None:
@@ -192,9 +183,7 @@ class CachedTarget:
         self.program = program
         await self.behind.check(program, probe)
 
-    async def prime(
-        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
-    ) -> None:
+    async def prime(self, program: Program, batches: Rows, total: int, tell: Progress) -> None:
         await self.behind.prime(program, batches, total, tell)
 
     async def session(self) -> CachedSession:
@@ -214,24 +203,15 @@ class CachedTarget:
         self.checked = self.stale = self.hits = self.misses = 0
         return told
 
-    def client(self) -> Any:
-        return redis.asyncio.Redis(host=self.host, port=self.port, single_connection_client=True)
 
-
-class CachedSession:
+class CachedSession(PeerSession):
     def __init__(self, target: CachedTarget, client: Any, behind: PeerSession) -> None:
         self._target, self._client, self._behind = target, client, behind
 
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
-        return await in_rounds(self._round, lookups)
-
-    async def _round(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
+    async def ask(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
         names = [entries_of(lookup) for lookup in lookups]
         flat = [name for each in names for name in each]
-        try:
-            found = dict(zip(flat, await self._client.mget(flat), strict=True)) if flat else {}
-        except (RedisError, OSError) as error:
-            raise RequestFailed(type(error).__name__) from error
+        found = dict(zip(flat, await _done(self._client.mget(flat)), strict=True)) if flat else {}
         missing = [
             (lookup, lacking)
             for lookup, own in zip(lookups, names, strict=True)
@@ -251,11 +231,8 @@ class CachedSession:
         assert program is not None
         assert program.touched is not None
         touched = [name for change in changes for name in program.touched(change)]
-        try:
-            if touched:
-                await self._client.delete(*touched)
-        except (RedisError, OSError) as error:
-            raise RequestFailed(type(error).__name__) from error
+        if touched:
+            await _done(self._client.delete(*touched))
         return affected
 
     async def close(self) -> None:
@@ -272,10 +249,7 @@ class CachedSession:
         pipeline = self._client.pipeline(transaction=False)
         for name, value in filled.items():
             pipeline.set(name, value, ex=EXPIRES_S)
-        try:
-            await pipeline.execute()
-        except (RedisError, OSError) as error:
-            raise RequestFailed(type(error).__name__) from error
+        await _done(pipeline.execute())
         return filled
 
     async def _maybe_check(
@@ -290,7 +264,7 @@ class CachedSession:
             target.checked += 1
             if any(_different(found[name], fresh[name]) for name in own):
                 # A write may have come between the two; then the cache was told, or has another value by now.
-                again = await self._client.mget(own)
+                again = await _done(self._client.mget(own))
                 target.stale += any(
                     value is not None and _different(value, fresh[name]) for name, value in zip(own, again, strict=True)
                 )

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import orjson
 
+from loadgen.peers.sql import changed_rows
 from loadgen.peers.store import (
+    Answer,
     Change,
     Conflict,
     DeleteRow,
     InsertRow,
     LoadRunError,
     Lookup,
+    Lost,
+    NotSent,
     PeerServer,
+    PeerSession,
     Program,
     Progress,
     RequestFailed,
+    Rows,
+    Target,
     UpdateRow,
     Upsert,
 )
@@ -33,6 +40,7 @@ from loadgen.peers.store import (
 _END = b"\r\n\r\n"
 _LENGTH = b"content-length: "
 _CHUNKED = b"transfer-encoding: chunked"
+_CLOSE = b"connection: close"
 ANSWER_WITHIN = 60.0
 """Seconds after which a round is given up. Far past any answer that is of use: shorter, and a target that stalls would
 be spared its longest times."""
@@ -56,7 +64,7 @@ class HeadraceConnection(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, host: str, port: int) -> HeadraceConnection:
-        """Raises LoadError when nobody listens there."""
+        """Raises LoadRunError when nobody listens there."""
         try:
             _, made = await asyncio.get_running_loop().create_connection(cls, host, port)
         except OSError as error:
@@ -67,10 +75,10 @@ class HeadraceConnection(asyncio.Protocol):
         return made
 
     async def ask(self, requests: Sequence[bytes]) -> list[HttpAnswer]:
-        """The answers in the order of the requests. Raises RequestFailed when the connection ends before."""
+        """The answers in the order of the requests. Raises NotSent, and Lost when the connection ends before."""
         assert self._done is None, "one round at a time"
         if not self.open or self._transport is None:
-            raise RequestFailed("the connection was closed by the server")
+            raise NotSent("the connection was closed by the server")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[HttpAnswer]] = loop.create_future()
         self._done = done
@@ -117,6 +125,8 @@ class HeadraceConnection(asyncio.Protocol):
                 size = 0
             else:
                 size = int(head[place + len(_LENGTH) :].split(b"\r\n", 1)[0])
+            if _CLOSE in head:
+                self.open = False
             body_end = end + 4 + size
             if len(data) < body_end:
                 break
@@ -132,7 +142,7 @@ class HeadraceConnection(asyncio.Protocol):
 
     def _fail(self, text: str) -> None:
         if self._done is not None and not self._done.done():
-            self._done.set_exception(RequestFailed(text))
+            self._done.set_exception(Lost(text))
 
 
 def request(method: str, path: str, host: str, body: bytes = b"") -> bytes:
@@ -147,7 +157,7 @@ MIGRATED_WITHIN = 1800.0
 """Seconds that making the views may take."""
 
 
-class HeadraceTarget:
+class HeadraceTarget(Target):
     """One deployment, embedded or a cluster: the same calls."""
 
     name = "headrace"
@@ -180,9 +190,7 @@ class HeadraceTarget:
                     hint="give the --data-scale and --data-seed that it was primed with, or --prime an empty server",
                 )
 
-    async def prime(
-        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
-    ) -> None:
+    async def prime(self, program: Program, batches: Rows, total: int, tell: Progress) -> None:
         there = {table["name"] for table in (await self._call("GET", "/v1/tables"))["tables"]}
         if there & set(program.tables):
             raise LoadRunError(f"{self._where} has tables of that name already", hint="prime an empty server")
@@ -215,9 +223,6 @@ class HeadraceTarget:
             if connection.open:
                 return HeadraceSession(self, connection)
         return HeadraceSession(self, await HeadraceConnection.connect(self.host, self.port))
-
-    def notes(self) -> dict[str, Any]:
-        return {}
 
     async def close(self) -> None:
         while self._idle:
@@ -293,7 +298,7 @@ class LookupPages(NamedTuple):
         return [row[name] for page in self.together.pages(self.place) for row in page]
 
 
-class HeadraceSession:
+class HeadraceSession(PeerSession):
     """One connection."""
 
     def __init__(self, target: HeadraceTarget, connection: HeadraceConnection) -> None:
@@ -301,17 +306,20 @@ class HeadraceSession:
         self._connection = connection
         self._head = f"POST /v1/lookups HTTP/1.1\r\nhost: {target.host}\r\ncontent-length: ".encode()
 
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[LookupPages]:
+    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
+        return await self.ask(lookups)  # The server takes references, so a read is one round.
+
+    async def ask(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
         # One key with its lists inside: the server binds it once, and answers with one page.
         wanted = [{"view": each.query.name, "keys": [each.values]} for each in lookups]
-        (answer,) = await self._ask([self._request(orjson.dumps({"lookups": wanted}))])
+        (answer,) = await self._send([self._request(orjson.dumps({"lookups": wanted}))])
         if answer.status != 200:
             raise RequestFailed(error_of(answer))
         together = JointAnswers(answer.body)
         return [LookupPages(together, place) for place in range(len(lookups))]
 
     async def write(self, changes: Sequence[Change]) -> int:
-        answers = await self._ask([self._change(each) for each in changes])
+        answers = await self._send([self._change(each) for each in changes])
         affected = 0
         for answer in answers:
             if answer.status == 409:
@@ -324,7 +332,7 @@ class HeadraceSession:
     async def close(self) -> None:
         self._target.give_back(self._connection)
 
-    async def _ask(self, requests: Sequence[bytes]) -> list[HttpAnswer]:
+    async def _send(self, requests: Sequence[bytes]) -> list[HttpAnswer]:
         if not self._connection.open:
             try:
                 self._connection = await HeadraceConnection.connect(self._target.host, self._target.port)
@@ -336,32 +344,25 @@ class HeadraceSession:
         return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
 
     def _change(self, change: Change) -> bytes:
-        path = f"/v1/tables/{change.table}/rows"
-        match change:
-            case InsertRow():
-                return request("POST", path, self._target.host, orjson.dumps({"rows": change.rows}))
-            case Upsert():
-                return request("POST", path, self._target.host, orjson.dumps(_upserted(change)))
-            case DeleteRow():
-                return request("DELETE", path, self._target.host, orjson.dumps({"key": change.key}))
-            case UpdateRow() if not change.add:
-                body = orjson.dumps({"key": change.key, "set": change.set})
-                return request("PATCH", path, self._target.host, body)
-            case UpdateRow():
-                body = orjson.dumps(_added(change))
-                return request("POST", "/v1/sql", self._target.host, body)
+        method, path, body = changed(change)
+        return request(method, path, self._target.host, orjson.dumps(body))
 
 
-def _upserted(change: Upsert) -> dict[str, Any]:
-    return {"rows": change.rows, "on_duplicate": "update", "update": change.set}
-
-
-def _added(change: UpdateRow) -> dict[str, Any]:
-    """As SQL, which can add to what is there."""
-    sets = [f"`{name}` = ?" for name in change.set] + [f"`{name}` = `{name}` + ?" for name in change.add]
-    where = " AND ".join(f"`{name}` = ?" for name in change.key)
-    sql = f"UPDATE `{change.table}` SET {', '.join(sets)} WHERE {where}"
-    return {"sql": sql, "params": [*change.set.values(), *change.add.values(), *change.key.values()]}
+def changed(change: Change) -> tuple[str, str, dict[str, Any]]:
+    """Method, path and body of the request that makes the change."""
+    path = f"/v1/tables/{change.table}/rows"
+    match change:
+        case InsertRow():
+            return "POST", path, {"rows": change.rows}
+        case Upsert():
+            return "POST", path, {"rows": change.rows, "on_duplicate": "update", "update": change.set}
+        case DeleteRow():
+            return "DELETE", path, {"key": change.key}
+        case UpdateRow() if not change.add:
+            return "PATCH", path, {"key": change.key, "set": change.set}
+        case UpdateRow():  # As SQL, which can add to what is there.
+            ((text, values),) = changed_rows(change, "`", "?")
+            return "POST", "/v1/sql", {"sql": text, "params": values}
 
 
 def affected_by(answer: HttpAnswer) -> int:

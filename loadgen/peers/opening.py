@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from loadgen.peers.headrace import HeadraceTarget
-from loadgen.peers.store import Answer, Change, LoadRunError, Lookup, PeerServer, Program, Progress, Target, in_rounds
+from loadgen.peers.store import Answer, Change, LoadRunError, Lookup, PeerSession, Target
 
 # A target that answers at once, out of memory: what is left is the cost of the generator itself.
 #
@@ -33,7 +33,7 @@ class NullAnswer:
     _rows: list[dict[str, Any]]
 
     def rows(self) -> list[dict[str, Any]]:
-        return self._rows
+        return self._rows  # As they are: a copy would have the usual columns only.
 
     def column(self, name: str) -> list[Any]:
         return [row[name] for row in self._rows]
@@ -43,43 +43,22 @@ _ANSWERS = {name: NullAnswer([_Row(id=number) for number in range(1, 1 + count)]
 _USUAL = NullAnswer([_Row(id=number) for number in range(1, 1 + USUAL_ROWS)])
 
 
-class NullSession:
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
-        return await in_rounds(self._round, lookups)
-
-    async def _round(self, lookups: Sequence[Lookup]) -> Sequence[NullAnswer]:
+class NullSession(PeerSession):
+    async def ask(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
         return [_ANSWERS.get(each.query.name, _USUAL) for each in lookups]
 
     async def write(self, changes: Sequence[Change]) -> int:
         return len(changes)
 
-    async def close(self) -> None:
-        return None
 
-
-class NullTarget:
+class NullTarget(Target):
     name = "null"
-    servers: Sequence[PeerServer] = ()
 
     async def describe(self) -> dict[str, str]:
         return {"server": "null: answers at once"}
 
-    async def check(self, program: Program, probe: Lookup | None) -> None:
-        return None
-
-    async def prime(
-        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
-    ) -> None:
-        return None
-
-    async def session(self) -> NullSession:
+    async def session(self) -> PeerSession:
         return NullSession()
-
-    def notes(self) -> dict[str, Any]:
-        return {}
-
-    async def close(self) -> None:
-        return None
 
 
 KNOWN = (
@@ -91,7 +70,7 @@ KNOWN = (
 
 
 def open_target(url: str) -> Target:
-    """Raises LoadError when the URL is none of a known kind, or its driver is not installed."""
+    """Raises LoadRunError when the URL is none of a known kind, or its driver is not installed."""
     try:
         parts = urlsplit(url if "://" in url or url.startswith("null:") else f"http://{url}")
         port = parts.port
@@ -103,34 +82,23 @@ def open_target(url: str) -> Target:
         case "http" if parts.hostname:
             return HeadraceTarget(parts.hostname, port or 80)
         case "mysql" | "mariadb":
-            return _database("mysql", "MysqlTarget", parts, port or 3306)
+            return _driver("mysql", "MysqlTarget", parts, port or 3306)
         case "postgresql" | "postgres":
-            return _database("postgres", "PostgresTarget", parts, port or 5432)
+            return _driver("postgres", "PostgresTarget", parts, port or 5432)
         case "redis":
-            return _redis(parts.hostname or "127.0.0.1", port or 6379, parts.query.partition("behind=")[2])
+            behind = parts.query.partition("behind=")[2]
+            if behind:
+                return _driver("cached", "CachedTarget", parts, port or 6379, open_target(behind))
+            return _driver("cached", "CountingTarget", parts, port or 6379)
     raise LoadRunError(f'there is no target of the kind "{url}"', hint=f"known are {KNOWN}")
 
 
-def _database(module: str, name: str, parts: SplitResult, port: int) -> Target:
-    opened: Target = _driver(module, name)(
-        parts.hostname or "127.0.0.1", port, parts.username or "", parts.password or "", parts.path.lstrip("/")
-    )
-    return opened
-
-
-def _redis(host: str, port: int, behind: str) -> Target:
-    opened: Target
-    if behind:
-        opened = _driver("cached", "CachedTarget")(host, port, open_target(behind))
-    else:
-        opened = _driver("cached", "CountingTarget")(host, port)
-    return opened
-
-
-def _driver(module: str, name: str) -> Any:
+def _driver(module: str, name: str, parts: SplitResult, port: int, *more: Target) -> Target:
     try:
-        return getattr(import_module(f"loadgen.peers.{module}"), name)
+        kind = getattr(import_module(f"loadgen.peers.{module}"), name)
     except ModuleNotFoundError as error:
         raise LoadRunError(
             f'the driver "{error.name}" is not installed', hint="pip install 'headrace[peers]'"
         ) from error
+    target: Target = kind(parts, port, *more)
+    return target

@@ -7,30 +7,18 @@ functions that have other names. An IN list becomes ``= ANY(…)``, so that it i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import SplitResult
 
 import asyncpg
 
-from loadgen.peers.sql import PooledTarget, RowsAnswer, changed_rows, check_data, check_tables, statements
-from loadgen.peers.store import (
-    Answer,
-    Change,
-    Conflict,
-    LoadRunError,
-    Lookup,
-    PeerServer,
-    Program,
-    Progress,
-    Query,
-    RequestFailed,
-    in_rounds,
-)
+from loadgen.peers.sql import SqlSession, SqlTarget, changed_rows, statements
+from loadgen.peers.store import Change, LoadRunError, PeerServer, Program, Query
 
 SETTINGS = ("synchronous_commit", "fsync", "shared_buffers", "max_wal_size")
-AGAIN_MAX = 5
 
 WORDS = (
     (r"`", '"'),
@@ -84,83 +72,75 @@ def text_of(query: Query) -> str:
     return text
 
 
-class PostgresTarget(PooledTarget["PostgresSession"]):
+class PostgresTarget(SqlTarget):
     name = "postgresql"
 
-    def __init__(self, host: str, port: int, user: str, password: str, database: str) -> None:
-        super().__init__(text_of)
-        self.host, self.port = host, port
-        self._where = {"host": host, "port": port, "user": user or "postgres", "password": password or None}
-        self._database = database or "lobsters"
-        self.servers = (PeerServer(host, port, "postgres"),)
+    def __init__(self, parts: SplitResult, port: int) -> None:
+        super().__init__(parts, port, user="postgres")
+        self.servers = (PeerServer(self.host, port, "postgres"),)
+        self._converters: dict[str, list[Any]] = {}
 
-    async def describe(self) -> dict[str, str]:
-        connection = await self._connect("postgres")
-        version = await connection.fetchval("SHOW server_version")
-        settings = {name: str(await connection.fetchval(f"SHOW {name}")) for name in SETTINGS}
-        await connection.close()
-        return {"server": f"PostgreSQL {version}", **settings}
+    def text_of(self, query: Query) -> str:
+        return text_of(query)
 
-    async def check(self, program: Program, probe: Lookup | None) -> None:
-        connection = await self._connect(self._database)
-        there = {row[0] for row in await connection.fetch("SELECT tablename FROM pg_tables")}
-        await connection.close()
-        check_tables(self._database, there, program)
-        if probe is not None:
-            await check_data(self, self._database, program, probe)
-
-    async def prime(
-        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
-    ) -> None:
-        connection = await self._connect("postgres")
-        if await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", self._database):
-            raise LoadRunError(f'there is a database "{self._database}" already', hint="prime another one")
-        await connection.execute(f'CREATE DATABASE "{self._database}" TEMPLATE template0 LC_COLLATE "C" LC_CTYPE "C"')
-        await connection.close()
-        connection = await self._connect(self._database)
-        await connection.execute(FUNCTIONS)
-        for statement in schema_of(program.schema):
-            await connection.execute(statement)
-        done = 0
-        converters: dict[str, list[Any]] = {}
-        for table, rows in batches:
-            columns = list(rows[0])
-            if table not in converters:
-                converters[table] = await self._converters(connection, table, columns)
-            makes = converters[table]
-            records = [[make(row[name]) for make, name in zip(makes, columns, strict=True)] for row in rows]
-            await connection.copy_records_to_table(table, records=records, columns=columns)
-            done += len(rows)
-            tell(table, done, total)
-        tell("indexes and views", done, total)
-        for text in (program.indexes, program.views, program.fill):
-            for statement in statements(text):
-                await connection.execute(_said_anew(statement))
-        for table in program.tables:
-            await self._set_next_number(connection, table)
-        await connection.execute("VACUUM ANALYZE")
-        await connection.close()
-
-    async def _open(self) -> PostgresSession:
-        return PostgresSession(self, await self._connect(self._database))
-
-    async def close(self) -> None:
-        while self._idle:
-            await self._idle.pop().connection.close()
-
-    async def _connect(self, database: str) -> Any:
+    async def open(self, database: str | None) -> PostgresSession:
         try:
             # 200 statements are kept prepared: each query and each kind of write is one.
-            return await asyncpg.connect(**self._where, database=database, statement_cache_size=200)
+            connection = await asyncpg.connect(
+                **{**self.where, "password": self.where["password"] or None},
+                database=database or "postgres",
+                statement_cache_size=200,
+            )
         except asyncpg.InvalidCatalogNameError as error:
             raise LoadRunError(f'there is no database "{database}"', hint="load it with --prime") from error
         except (OSError, asyncpg.PostgresError) as error:
-            raise LoadRunError(
-                f"cannot reach the database at {self.host}:{self.port}: {error}",
-                hint="is the server running, and are user and password right?",
-            ) from error
+            raise self.unreachable(error) from error
+        return PostgresSession(self, connection)
 
-    async def _converters(self, connection: Any, table: str, columns: Sequence[str]) -> list[Any]:
+    async def describe(self) -> dict[str, str]:
+        session = await self.open(None)
+        version, *settings = [
+            await session.connection.fetchval(f"SHOW {name}") for name in ("server_version", *SETTINGS)
+        ]
+        await session.disconnect()
+        return {"server": f"PostgreSQL {version}", **dict(zip(SETTINGS, map(str, settings), strict=True))}
+
+    async def tables(self) -> set[str]:
+        session = await self.open(self.database)
+        there = {row[0] for row in await session.connection.fetch("SELECT tablename FROM pg_tables")}
+        await session.disconnect()
+        return there
+
+    async def create(self, program: Program) -> PostgresSession:
+        session = await self.open(None)
+        if await session.connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", self.database):
+            raise self.there_already()
+        await session.connection.execute(
+            f'CREATE DATABASE "{self.database}" TEMPLATE template0 LC_COLLATE "C" LC_CTYPE "C"'
+        )
+        await session.disconnect()
+        session = await self.open(self.database)
+        for statement in (FUNCTIONS, *schema_of(program.schema)):
+            await session.connection.execute(statement)
+        return session
+
+    async def load(self, session: SqlSession, table: str, rows: list[dict[str, Any]]) -> None:
+        columns = list(rows[0])
+        if table not in self._converters:
+            self._converters[table] = await self._made_for(session.connection, table, columns)
+        makes = self._converters[table]
+        records = [[make(row[name]) for make, name in zip(makes, columns, strict=True)] for row in rows]
+        await session.connection.copy_records_to_table(table, records=records, columns=columns)
+
+    async def finish(self, session: SqlSession, program: Program) -> None:
+        for text in (program.indexes, program.views, program.fill):
+            for statement in statements(text):
+                await session.connection.execute(_said_anew(statement))
+        for table in program.tables:
+            await self._set_next_number(session.connection, table)
+        await session.connection.execute("VACUUM ANALYZE")
+
+    async def _made_for(self, connection: Any, table: str, columns: Sequence[str]) -> list[Any]:
         types = dict(
             await connection.fetch(
                 "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1", table
@@ -195,68 +175,41 @@ CONVERTERS = {"timestamp without time zone": _moment, "numeric": _exact}
 """The driver takes no text for these."""
 
 
-class PostgresSession:
-    """One connection: its look-ups go one after the other."""
+class PostgresSession(SqlSession):
+    faults = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+    conflicts = (asyncpg.UniqueViolationError,)
 
-    def __init__(self, target: PostgresTarget, connection: Any) -> None:
-        self.connection = connection
-        self._target = target
-        self._under_way = False
-        """Whether an answer may still be on its way: then nobody else can use the connection."""
+    async def fetch(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
+        rows: Sequence[Any] = await self.connection.fetch(text, *values)
+        return rows
 
-    async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
-        return await in_rounds(self._round, lookups)
-
-    async def _round(self, lookups: Sequence[Lookup]) -> Sequence[RowsAnswer]:
-        self._under_way = True
-        try:
-            answers = [
-                RowsAnswer(await self.connection.fetch(self._target.text(each.query), *each.values)) for each in lookups
-            ]
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise RequestFailed(type(error).__name__) from error
-        self._under_way = False
-        return answers
-
-    async def write(self, changes: Sequence[Change]) -> int:
-        for again in range(AGAIN_MAX + 1):
-            try:
-                return await self._write(changes)
-            except asyncpg.UniqueViolationError as error:
-                raise Conflict("UniqueViolationError") from error
-            except asyncpg.DeadlockDetectedError as error:
-                if again == AGAIN_MAX:
-                    raise RequestFailed("DeadlockDetectedError") from error
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-                raise RequestFailed(type(error).__name__) from error
-        raise AssertionError("the last try returns or raises")
-
-    async def _write(self, changes: Sequence[Change]) -> int:
-        self._under_way = True
-        affected = await self._done(changes)
-        self._under_way = False
-        return affected
-
-    async def _done(self, changes: Sequence[Change]) -> int:
+    async def apply(self, changes: Sequence[Change]) -> int:
         if len(changes) == 1:
-            return await self._apply(changes[0])
+            return await self._change(changes[0])
         async with self.connection.transaction():
-            return sum([await self._apply(each) for each in changes])
+            return sum([await self._change(each) for each in changes])
 
-    async def _apply(self, change: Change) -> int:
+    async def _change(self, change: Change) -> int:
         affected = 0
         for text, values in changed_rows(change, '"', "?"):
-            numbered = _numbered(text)
             prepared = [_moment(value) if _is_moment(value) else value for value in values]
-            told = await self.connection.fetch(numbered + " RETURNING 1", *prepared)
-            affected += len(told)
+            affected += len(await self.connection.fetch(_numbered(text) + " RETURNING 1", *prepared))
         return affected
 
-    async def close(self) -> None:
-        if self._under_way:
+    async def undo(self) -> None:
+        return None  # Its transaction has done so.
+
+    def is_deadlock(self, error: Exception) -> bool:
+        return isinstance(error, asyncpg.DeadlockDetectedError)
+
+    def told(self, error: Exception) -> str:
+        return type(error).__name__
+
+    async def disconnect(self, *, at_once: bool = False) -> None:
+        if at_once:
             self.connection.terminate()
         else:
-            self._target.give_back(self)
+            await self.connection.close()
 
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")

@@ -4,14 +4,15 @@ A page is written once, against these, and runs on Headrace, a database, a cache
 
 * A *look-up* names a query and the values of its ``?``, of which an IN list is a list.
 * A *change* is a row to insert, or columns to set (or add to) where a key matches.
-* A page *reads* several look-ups at once: a value may stand for values in the answer of an earlier one
-  (``references.py``), and a target is free to ask those together that do not depend on one another. The changes of one
-  ``write`` belong together: where there are transactions, they are one.
+* A page *reads* several look-ups at once: a value may stand for values in the answer of an earlier one (``first``,
+  ``all_of``), and a target may ask those together that do not depend on one another. The changes of one ``write``
+  belong together: where there are transactions, they are one.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
@@ -30,6 +31,14 @@ class LoadRunError(Exception):
 
 class RequestFailed(Exception):
     """One page was not answered as it should be. Counted by its text, so the text has no keys in it."""
+
+
+class NotSent(RequestFailed):
+    """Nobody could be reached: the request was surely not done."""
+
+
+class Lost(RequestFailed):
+    """The connection ended, or the time, before the answer came: nobody knows whether it was done."""
 
 
 Progress = Callable[[str, int, int], None]
@@ -115,18 +124,36 @@ class Answer(Protocol):
     def column(self, name: str) -> list[Any]: ...
 
 
-class PeerSession(Protocol):
+@dataclass(frozen=True, slots=True)
+class RowsAnswer:
+    """Rows as a driver gives them, each by column name."""
+
+    given: Sequence[Any]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.given]
+
+    def column(self, name: str) -> list[Any]:
+        return [row[name] for row in self.given]
+
+
+class PeerSession(ABC):
     """One request's way to the target; used by one page at a time."""
 
     async def read(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
         """One answer for each, in their order; values may be references. Raises RequestFailed."""
-        ...
+        return await in_rounds(self.ask, lookups)
 
+    @abstractmethod
+    async def ask(self, lookups: Sequence[Lookup]) -> Sequence[Answer]:
+        """The answers to look-ups without references: one round of a read."""
+
+    @abstractmethod
     async def write(self, changes: Sequence[Change]) -> int:
         """How many rows changed. Raises RequestFailed, and Conflict where a row with such a key is there already."""
-        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,38 +187,38 @@ class PeerServer:
     word: str
 
 
-class Target(Protocol):
-    """Something to put load on."""
+Rows = Iterable[tuple[str, list[dict[str, Any]]]]
+"""Batches of rows to load, each with its table."""
 
-    @property
-    def name(self) -> str: ...
 
-    @property
-    def servers(self) -> Sequence[PeerServer]: ...
+class Target(ABC):
+    """Something to put load on: Headrace, or a system to compare it with."""
 
+    name: str
+    servers: Sequence[PeerServer] = ()
+
+    @abstractmethod
     async def describe(self) -> dict[str, str]:
-        """Version and settings that matter, for the report. Raises LoadError when it cannot be reached."""
-        ...
+        """Version and settings that matter, for the report. Raises LoadRunError when it cannot be reached."""
+
+    @abstractmethod
+    async def session(self) -> PeerSession:
+        """Raises LoadRunError when the target cannot be reached."""
 
     async def check(self, program: Program, probe: Lookup | None) -> None:
-        """Raises LoadError when the program is not there, or ``probe`` has no rows."""
-        ...
+        """Raises LoadRunError when the program is not there, or ``probe`` has no rows."""
+        return
 
-    async def prime(
-        self, program: Program, batches: Iterable[tuple[str, list[dict[str, Any]]]], total: int, tell: Progress
-    ) -> None:
-        """Make the program and load the rows. Raises LoadError when something is in the way."""
-        ...
-
-    async def session(self) -> PeerSession:
-        """Raises LoadError when the target cannot be reached."""
-        ...
+    async def prime(self, program: Program, batches: Rows, total: int, tell: Progress) -> None:
+        """Make the program and load the rows. Raises LoadRunError when something is in the way."""
+        return
 
     def notes(self) -> dict[str, Any]:
         """The target's counters since the last call, such as a cache's stale reads."""
-        ...
+        return {}
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        return None
 
 
 # Look-ups of one read that need one another's answers, and how they are asked by whoever cannot say so.
@@ -220,17 +247,8 @@ def all_of(place: int, column: str) -> Reference:
     return {"all": (place, column)}
 
 
-class Nothing:
-    """The answer to a look-up that was not asked, as it has no value to ask for."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        return []
-
-    def column(self, name: str) -> list[Any]:
-        return []
-
-
-_NOTHING = Nothing()
+_NOTHING = RowsAnswer(())
+"""The answer to a look-up that was not asked, as it has no value to ask for."""
 
 
 async def in_rounds(

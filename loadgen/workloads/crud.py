@@ -8,12 +8,12 @@ What a backend without a read problem does all day, so that the price of a reque
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from random import Random
 from typing import Any
 
-from loadgen.pace.loop import Arrival
+from loadgen.pace.loop import Arrival, Workload
 from loadgen.peers.store import (
     Change,
     DeleteRow,
@@ -22,6 +22,7 @@ from loadgen.peers.store import (
     PeerSession,
     Program,
     RequestFailed,
+    Rows,
     UpdateRow,
     parse_queries,
 )
@@ -43,28 +44,19 @@ def program() -> Program:
     return Program("crud", "natural", tables, "", parse_queries(query_text), query_text, tables=("items",))
 
 
-@dataclass(frozen=True, slots=True)
-class _Get:
-    lookup: Lookup
-
-    async def __call__(self, session: PeerSession) -> None:
-        (answer,) = await session.read([self.lookup])
-        if not answer.rows():
-            raise RequestFailed("the item is not there")
+async def _get(lookup: Lookup, session: PeerSession) -> None:
+    (answer,) = await session.read([lookup])
+    if not answer.rows():
+        raise RequestFailed("the item is not there")
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
-    change: Change
-
-    async def __call__(self, session: PeerSession) -> None:
-        if await session.write([self.change]) != 1:
-            raise RequestFailed("the item is not there")
+async def _write(change: Change, session: PeerSession) -> None:
+    if await session.write([change]) != 1:
+        raise RequestFailed("the item is not there")
 
 
-class CrudWorkload:
+class CrudWorkload(Workload):
     name = "crud"
-    unit = "requests"
 
     def __init__(self, *, data_scale: float = 1.0, seed: int = 1) -> None:
         self.program = program()
@@ -74,9 +66,6 @@ class CrudWorkload:
         self._inserted: deque[tuple[float, int]] = deque()
         self._revision = self._fresh
         """A title that the item has already, from an earlier run of the same seed, would change nothing."""
-
-    def begin(self, rate: float) -> float:
-        return rate
 
     def draw(self, at: float) -> Arrival:
         (kind,) = self._random.choices(tuple(MIX), tuple(MIX.values()))
@@ -90,17 +79,17 @@ class CrudWorkload:
         item = 1 + self._random.randrange(self._items)
         match kind:
             case "Get":
-                return _Get(Lookup(queries["item_by_id"], (item,)))
+                return partial(_get, Lookup(queries["item_by_id"], (item,)))
             case "List":
-                return _Get(Lookup(queries["items_of_owner"], (item % (self._items // ITEMS_OF_AN_OWNER),)))
+                return partial(_get, Lookup(queries["items_of_owner"], (item % (self._items // ITEMS_OF_AN_OWNER),)))
             case "Change":
                 self._revision += 1
-                return _Write(UpdateRow("items", {"id": item}, {"title": f"Revision {self._revision}"}))
+                return partial(_write, UpdateRow("items", {"id": item}, {"title": f"Revision {self._revision}"}))
             case "Insert":
                 self._fresh += 1
                 self._inserted.append((at, self._fresh))
-                return _Write(InsertRow("items", [self._row(self._fresh)]))
-        return _Write(DeleteRow("items", {"id": self._inserted.popleft()[1]}))
+                return partial(_write, InsertRow("items", [self._row(self._fresh)]))
+        return partial(_write, DeleteRow("items", {"id": self._inserted.popleft()[1]}))
 
     def _row(self, item: int) -> dict[str, Any]:
         owner = item % (self._items // ITEMS_OF_AN_OWNER)
@@ -109,7 +98,7 @@ class CrudWorkload:
     def probe(self) -> Lookup:
         return Lookup(self.program.queries["item_by_id"], (self._items,))
 
-    def rows(self) -> tuple[Iterator[tuple[str, list[dict[str, Any]]]], int]:
+    def rows(self) -> tuple[Rows, int]:
         def made() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             for first in range(1, self._items + 1, _ROWS):
                 yield "items", [self._row(item) for item in range(first, min(first + _ROWS, self._items + 1))]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Any
 
-from loadgen.pace.loop import Arrival
+from loadgen.pace.loop import Arrival, Workload
 from loadgen.peers.store import (
     Change,
     DeleteRow,
@@ -16,6 +15,7 @@ from loadgen.peers.store import (
     Lookup,
     PeerSession,
     Program,
+    Rows,
     UpdateRow,
     Upsert,
     parse_queries,
@@ -131,43 +131,40 @@ def hand_optimised() -> Program:
     )
 
 
-@dataclass(slots=True)
-class _Act:
-    page: Page
-    visit: Visit
+class SiteWorkload(Workload):
+    """What is asked of the generated site."""
 
-    async def __call__(self, session: PeerSession) -> None:
-        await self.page(session, self.visit)
+    def __init__(self, program: Program, data_scale: float, data_seed: int, seed: int, started: float) -> None:
+        self.program = program
+        self._site = (data_scale, data_seed)
+        self._data = Data(*self._site)
+        self._visits = Visits(self._data, seed, started)
+
+    def probe(self) -> Lookup:
+        """The last story."""
+        return Lookup(self.program.queries["story_by_short_id"], (words.story_short_id(self._data.shape.stories),))
+
+    def rows(self) -> tuple[Rows, int]:
+        data = Data(*self._site)  # Can be run through once, so another one each time.
+        return data.batches(), sum(data.totals.values())
 
 
-class LobstersWorkload:
+async def _visit(page: Page, visit: Visit, session: PeerSession) -> None:
+    await page(session, visit)
+
+
+class LobstersWorkload(SiteWorkload):
     name = "lobsters"
     unit = "pages"
 
     def __init__(self, *, variant: str = "natural", data_scale: float = 1.0, data_seed: int = 1, seed: int = 1) -> None:
-        self.program = natural() if variant == "natural" else hand_optimised()
-        self._data_seed = data_seed
-        self._scale = data_scale
-        self._data = Data(data_scale, data_seed)
-        pages = NaturalPages if variant == "natural" else HandOptimisedPages
-        self._pages: dict[str, Page] = pages(self.program.queries).by_kind
-        self._visits = Visits(self._data, seed, time.time())
-
-    def begin(self, rate: float) -> float:
-        return rate
+        program, pages = (natural(), NaturalPages) if variant == "natural" else (hand_optimised(), HandOptimisedPages)
+        super().__init__(program, data_scale, data_seed, seed, time.time())
+        self._pages: dict[str, Page] = pages(program.queries).by_kind
 
     def draw(self, at: float) -> Arrival:
         visit = self._visits.draw(at)
-        return Arrival(visit.kind, _Act(self._pages[visit.kind], visit))
-
-    def probe(self) -> Lookup:
-        """A look-up that has rows if the data is there: the last story."""
-        return Lookup(self.program.queries["story_by_short_id"], (words.story_short_id(self._data.shape.stories),))
-
-    def rows(self) -> tuple[Iterator[tuple[str, list[dict[str, Any]]]], int]:
-        """All rows by the batch, and how many there are."""
-        data = Data(self._scale, self._data_seed)  # Can be run through once, so another one each time.
-        return data.batches(), sum(data.totals.values())
+        return Arrival(visit.kind, partial(_visit, self._pages[visit.kind], visit))
 
 
 # The notifications view under its heaviest writer: read ribbons, as fast as they come, in batches.
@@ -183,35 +180,23 @@ USERS_READ = 20
 """Notifications asked for at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
-    change: Upsert
-
-    async def __call__(self, session: PeerSession) -> None:
-        await session.write([self.change])
+async def _move(change: Upsert, session: PeerSession) -> None:
+    await session.write([change])
 
 
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    lookups: list[Lookup]
-
-    async def __call__(self, session: PeerSession) -> None:
-        await session.read(self.lookups)
+async def _ask(lookups: list[Lookup], session: PeerSession) -> None:
+    await session.read(lookups)
 
 
-class RibbonsWorkload:
+class RibbonsWorkload(SiteWorkload):
     """Of the Lobsters site: prime it with ``lobsters``."""
 
     name = "ribbons"
     unit = "updates"
 
     def __init__(self, *, data_scale: float = 1.0, data_seed: int = 1, seed: int = 1, batch: int = 100) -> None:
-        self.program = natural()
-        self._data = Data(data_scale, data_seed)
-        self._scale, self._data_seed, self._batch = data_scale, data_seed, batch
-        self._visits = Visits(self._data, seed, 0.0)
-        self._random = Random(seed)
-        self._gathered = 0.0
+        super().__init__(natural(), data_scale, data_seed, seed, started=0.0)
+        self._batch, self._random, self._gathered = batch, Random(seed), 0.0
 
     def begin(self, rate: float) -> float:
         self._gathered = self._batch / rate
@@ -220,9 +205,8 @@ class RibbonsWorkload:
     def draw(self, at: float) -> Arrival:
         if self._random.randrange(100) >= WRITES_PERCENT:
             query = self.program.queries["notifications_of_user"]
-            return Arrival(
-                "notifications", _Ask([Lookup(query, (self._visits.draw(at).user,)) for _ in range(USERS_READ)]), 0
-            )
+            lookups = [Lookup(query, (self._visits.draw(at).user,)) for _ in range(USERS_READ)]
+            return Arrival("notifications", partial(_ask, lookups), 0)
         now = words.sql_time(self._data.until + 1 + int(at))
         pairs = {((visit := self._visits.draw(at)).user, visit.story) for _ in range(self._batch)}
         rows = [
@@ -230,11 +214,4 @@ class RibbonsWorkload:
             for user, story in pairs
         ]
         change = Upsert("read_ribbons", rows, ("user_id", "story_id"), ("updated_at",))
-        return Arrival("ribbons", _Move(change), len(rows), self._gathered)
-
-    def probe(self) -> Lookup:
-        return Lookup(self.program.queries["story_by_short_id"], (words.story_short_id(self._data.shape.stories),))
-
-    def rows(self) -> tuple[Iterator[tuple[str, list[dict[str, Any]]]], int]:
-        data = Data(self._scale, self._data_seed)
-        return data.batches(), sum(data.totals.values())
+        return Arrival("ribbons", partial(_move, change), len(rows), self._gathered)

@@ -7,14 +7,14 @@ the thesis' clients do, since no single request is worth a packet at hundreds of
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from itertools import accumulate
 from random import Random
 from typing import Any
 
-from loadgen.pace.loop import Arrival
-from loadgen.peers.store import InsertRow, Lookup, PeerSession, Program, Query, parse_queries
+from loadgen.pace.loop import Arrival, Workload
+from loadgen.peers.store import InsertRow, Lookup, PeerSession, Program, Query, Rows, parse_queries
 
 # Batches of reads and of votes, over stories drawn evenly or by Zipf's law.
 
@@ -46,26 +46,16 @@ def program() -> Program:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    query: Query
-    stories: list[int]
-
-    async def __call__(self, session: PeerSession) -> None:
-        await session.read([Lookup(self.query, (self.stories,))])
+async def _read(query: Query, stories: list[int], session: PeerSession) -> None:
+    await session.read([Lookup(query, (stories,))])
 
 
-@dataclass(frozen=True, slots=True)
-class _Vote:
-    rows: list[dict[str, int]]
-
-    async def __call__(self, session: PeerSession) -> None:
-        await session.write([InsertRow("votes", self.rows)])
+async def _vote(rows: list[dict[str, int]], session: PeerSession) -> None:
+    await session.write([InsertRow("votes", rows)])
 
 
-class VoteWorkload:
+class VoteWorkload(Workload):
     name = "vote"
-    unit = "requests"
 
     def __init__(
         self, *, data_scale: float = 1.0, seed: int = 1, distribution: str = "zipf", batch: int = 1000
@@ -91,14 +81,14 @@ class VoteWorkload:
         drawn = random.choices(self._order, cum_weights=self._sums, k=size)
         if random.randrange(100) < READS_PERCENT:
             # The same story twice in a batch is asked for once: its two readers share the row.
-            return Arrival("read", _Read(self._query, list(dict.fromkeys(drawn))), size, self._gathered)
+            return Arrival("read", partial(_read, self._query, list(dict.fromkeys(drawn))), size, self._gathered)
         rows = [{"user_id": random.randrange(USERS), "story_id": story} for story in drawn]
-        return Arrival("vote", _Vote(rows), size, self._gathered)
+        return Arrival("vote", partial(_vote, rows), size, self._gathered)
 
     def probe(self) -> Lookup:
         return Lookup(self._query, ([self._stories],))
 
-    def rows(self) -> tuple[Iterator[tuple[str, list[dict[str, Any]]]], int]:
+    def rows(self) -> tuple[Rows, int]:
         return self._rows(), self._stories * (1 + FIRST_VOTES)
 
     def _rows(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:

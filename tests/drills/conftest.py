@@ -47,6 +47,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine takes longer than a drill is made for, and what is right late is right."""
     monkeypatch.setattr(cluster, "START_SECONDS", 180.0)
-    monkeypatch.setattr(faults, "DETECTION_SECONDS", 60.0)
+    for module in (faults, stage):
+        monkeypatch.setattr(module, "DETECTION_SECONDS", 60.0)
     monkeypatch.setattr(running, "JUDGE_SECONDS", 60.0)
     monkeypatch.setattr(stage, "WHOLE_SECONDS", 180.0)

@@ -11,8 +11,9 @@ import pytest
 
 from loadgen.drills.cluster import DrillFailed, DrillLoadProcess
 from loadgen.drills.load import ledger
-from loadgen.drills.load.http import HttpTarget, Lost, NotSent
+from loadgen.drills.load.load import HttpTarget
 from loadgen.drills.load.program import read
+from loadgen.peers.store import Lost, NotSent
 
 SEED = "4711"
 
@@ -78,7 +79,7 @@ async def test_a_lost_and_a_doubled_write_are_found(server: str, tmp_path: Path)
 
 async def test_a_server_that_is_gone_is_an_error_and_no_fault_of_the_load(tmp_path: Path) -> None:
     load = await DrillLoadProcess.start("http://127.0.0.1:1", SEED, tmp_path / "requests.csv", (200.0, 100.0))
-    with pytest.raises(DrillFailed, match='could not "prepare": cannot connect'):
+    with pytest.raises(DrillFailed, match='could not "prepare": cannot reach'):
         await load.order("prepare")
     outcomes: dict[bool, str] = {}
     async with asyncio.timeout(60):

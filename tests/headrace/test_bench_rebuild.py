@@ -17,8 +17,10 @@ import pytest
 from rich.console import Console
 
 from headrace.errors import BadRequest, ServerFault, Unavailable
+from loadgen.bench.measurement import Processes, ProcessUse
+from loadgen.bench.program import site
 from loadgen.bench.rebuild import WAYS, MeasuredRebuild, RebuildFigures, SeenByClient, judge, run, table
-from loadgen.bench.rebuild_cluster import Answers, Processes, ProcessUse, tables
+from loadgen.bench.rebuild_cluster import Answers
 from tests.told_process import ToldProcess
 
 SECONDS = 60.0
@@ -59,7 +61,7 @@ def test_without_java_nothing_is_begun(
 
 
 def test_the_rows_are_as_many_as_are_asked_for_and_the_same_each_time() -> None:
-    first, second = ({name: list(rows) for name, _, rows in tables(2_000)} for _ in range(2))
+    first, second = ({name: list(rows) for name, _, _, rows in site(2_000)} for _ in range(2))
     assert first == second
     assert {name: len(rows) for name, rows in first.items()} == {"users": 20, "stories": 100, "votes": 1_880}
 

@@ -13,7 +13,8 @@ from serving_process import ROOT
 
 from headrace.errors import BadRequest
 from headrace.settings import Settings
-from loadgen.bench.replay import WAYS, ReplayFigures, ReplayMethod, Used, ready, run, tables
+from loadgen.bench.measurement import ProcessUse
+from loadgen.bench.replay import WAYS, ReplayFigures, ReplayMethod, ready, run, tables
 from migrations.backfill.spark.settings import SparkSettings
 
 
@@ -30,8 +31,8 @@ def test_a_way_that_there_is_not_is_refused(ways: tuple[str, ...]) -> None:
 
 def test_what_others_notice_is_told_as_a_ratio_to_the_quiet_server() -> None:
     figures = ReplayFigures(1_000_000)
-    used = Used(server_peak=10**9, others_peak=2 * 10**9, server_cpu=4.0, others_cpu=31.5)
-    figures.ways.append(ReplayMethod("spark", 20.0, 50_000, 150.0, 3.0, 200.0, 2.0, used, load=2.5))
+    taken = ProcessUse({"server": 10**9}, {"server": 4.0}, 2 * 10**9, {}, 31.5)
+    figures.ways.append(ReplayMethod("spark", 20.0, 50_000, 150.0, 3.0, 200.0, 2.0, taken, load=2.5))
     out = StringIO()
     for table in tables(figures):
         Console(file=out, width=200).print(table)
@@ -67,6 +68,6 @@ def test_a_small_run_measures_every_way(tmp_path: Path) -> None:
     run(rows=20_000, out=tmp_path / "figures.json", spark=SparkSettings("local[2]"))
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert [way["way"] for way in figures["ways"]] == list(WAYS)
-    assert all(way["seconds"] > 0 and way["used"]["server_peak"] > 0 for way in figures["ways"])
+    assert all(way["seconds"] > 0 and way["taken"]["peaks"]["server"] > 0 for way in figures["ways"])
     assert all(list(way["phases"]) == ["computed", "loaded", "caught up"] for way in figures["ways"][1:])
-    assert figures["ways"][2]["used"]["largest"]["java"] > 0
+    assert figures["ways"][2]["taken"]["bulk_largest"]["java"] > 0

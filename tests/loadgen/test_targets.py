@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 import pytest
@@ -12,7 +13,7 @@ from load_targets import Recorder
 from loadgen.bench import servers
 from loadgen.peers import mysql, postgres
 from loadgen.peers.cached import CachedTarget, _narrowed, _split, entries_of, list_column
-from loadgen.peers.headrace import _upserted
+from loadgen.peers.headrace import changed
 from loadgen.peers.opening import NullAnswer, open_target
 from loadgen.peers.sql import changed_rows, statements
 from loadgen.peers.store import DeleteRow, InsertRow, LoadRunError, Lookup, Query, UpdateRow, Upsert
@@ -139,7 +140,7 @@ def test_a_write_says_which_entries_it_makes_wrong() -> None:
 async def test_what_nobody_told_the_cache_is_counted_as_stale(tmp_path: Any) -> None:
     """The null target behind changes its mind; the cache says what it was told first."""
     with servers.redis(tmp_path) as (host, port):
-        target = CachedTarget(host, port, open_target("null:"))
+        target = CachedTarget(urlsplit(f"redis://{host}:{port}"), port, open_target("null:"))
         target.program = hand_optimised()
         target.random.random = lambda: 0.0  # type: ignore[method-assign]
         session = await target.session()
@@ -191,4 +192,8 @@ def test_an_upsert_in_each_dialect() -> None:
     ]
     ((text, _),) = changed_rows(upsert, '"', "?")
     assert text.endswith('ON CONFLICT ("a") DO UPDATE SET "b" = excluded."b"')
-    assert _upserted(upsert) == {"rows": upsert.rows, "on_duplicate": "update", "update": ("b",)}
+    assert changed(upsert) == (
+        "POST",
+        "/v1/tables/t/rows",
+        {"rows": upsert.rows, "on_duplicate": "update", "update": ("b",)},
+    )

@@ -21,7 +21,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ import httpx
 
 from headrace.errors import BadRequest
 from headrace.render import console
+from loadgen.bench import measurement
+from loadgen.bench.measurement import Tell
 from loadgen.bench.program import VIEW, VIEWS, story
 from loadgen.bench.scaling.counts import KINDS, CountSample, Meter, Spent, Subject
 from loadgen.bench.scaling.mixed_load import STORIES
@@ -64,8 +66,6 @@ CREATE EXT VIEW BallotsOfStory AS SELECT story_id, ballots FROM BallotCount WHER
 TOGETHER = 1_000
 """Rows and keys to a request while the clusters are filled."""
 FILL_SECONDS = 120.0
-
-Tell = Callable[[str], None]
 
 
 class MixedLoadProcess:
@@ -107,7 +107,7 @@ def run(workers: str, out: Path | None, quick: bool) -> None:
         console().print(each)
     console().print(verdict(series[next(iter(series))]))
     if out is not None:
-        out.write_text(json.dumps(document(series, effort, quick), indent=2) + "\n")
+        measurement.write(out, document(series, effort, quick))
         printer.print(f"wrote {out}")
 
 

@@ -82,13 +82,12 @@ def each_write(samples: Sequence[CountSample], name: str) -> float:
 
 
 def costs_table(name: str, subjects: Sequence[Subject]) -> Table:
-    shown = Table(title=f"µs of processor time a request, {name}", header_style="bold", title_justify="left")
-    for column in ("requests", "workers", "a second", "µs", "api", "workers'", "controller", "+ ZooKeeper", "ratio"):
-        shown.add_column(column, justify="left" if column == "requests" else "right")
+    columns = ("requests", "workers", "a second", "µs", "api", "workers'", "controller", "+ ZooKeeper", "ratio")
+    rows = []
     for phase in (*PHASES, *SHUFFLED):
         for each in subjects:
             samples = each.samples[phase.name]
-            shown.add_row(
+            row = (
                 phase.name,
                 str(each.workers),
                 f"{median(one.requests / one.seconds for one in samples):,.0f}",
@@ -98,9 +97,9 @@ def costs_table(name: str, subjects: Sequence[Subject]) -> Table:
                 f"{cost(samples, 'controller'):.1f}",
                 f"{cost(samples, *KINDS):.0f}",
                 f"{compared(each, subjects[0], phase.name):.2f}",
-                end_section=each is subjects[-1],
             )
-    return shown
+            rows.append(row)
+    return measurement.table(f"µs of processor time a request, {name}", columns, rows)
 
 
 MESSAGES = {
@@ -118,15 +117,14 @@ MESSAGES = {
 
 
 def messages_table(subjects: Sequence[Subject]) -> Table:
-    shown = Table(title="messages and bytes a write", header_style="bold", title_justify="left")
-    for column in ("requests", "shards", "workers", *MESSAGES.values()):
-        shown.add_column(column, justify="left" if column == "requests" else "right")
+    rows = []
     for phase in (*PHASES[3:], *SHUFFLED):
         for each in subjects:
             samples = each.samples[phase.name]
             figures = [f"{each_write(samples, name):,.2f}" for name in MESSAGES]
-            shown.add_row(phase.name, str(each.shards), str(each.workers), *figures, end_section=each is subjects[-1])
-    return shown
+            rows.append((phase.name, str(each.shards), str(each.workers), *figures))
+    columns = ("requests", "shards", "workers", *MESSAGES.values())
+    return measurement.table("messages and bytes a write", columns, rows)
 
 
 def verdict(subjects: Sequence[Subject]) -> str:

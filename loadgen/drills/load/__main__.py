@@ -26,9 +26,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from loadgen.drills.load import judging, ledger
-from loadgen.drills.load.http import HttpTarget
 from loadgen.drills.load.judging import BaseRows, Findings, check_copy
-from loadgen.drills.load.load import DrillLoad, Rates
+from loadgen.drills.load.load import DrillLoad, HttpTarget, Rates
 
 
 async def obey(load: DrillLoad, order: dict[str, Any], file: Path) -> dict[str, Any]:

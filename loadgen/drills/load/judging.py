@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from loadgen.drills.load import program
-from loadgen.drills.load.http import HttpRequest, Lost, NotSent
 from loadgen.drills.load.ledger import Fate, Revision, WriteLedger
 from loadgen.drills.load.load import DrillLoad
-from loadgen.drills.load.program import NEWEST_ROWS, STORIES, TOP_ROWS, USERS
+from loadgen.drills.load.program import NEWEST_ROWS, STORIES, TOP_ROWS, USERS, HttpRequest
+from loadgen.peers.store import Lost, NotSent
 
 # The judgement: base rows against the ledger, and views against the base rows. Pure.
 

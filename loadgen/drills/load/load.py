@@ -14,9 +14,10 @@ from random import Random
 from typing import Any
 
 from loadgen.drills.load import program
-from loadgen.drills.load.http import DrillAnswer, HttpRequest, HttpTarget, Lost, NotSent
 from loadgen.drills.load.ledger import Fate, Record, WriteLedger
-from loadgen.drills.load.program import NEWEST_ROWS, STORIES, USERS
+from loadgen.drills.load.program import NEWEST_ROWS, STORIES, USERS, HttpRequest
+from loadgen.peers.headrace import HeadraceConnection, HttpAnswer
+from loadgen.peers.store import LoadRunError, Lost, NotSent
 
 TICK = 0.004
 """Seconds between two looks at what is due: a hundredth of what a person notices, and hardly any work."""
@@ -36,6 +37,58 @@ much data as it began with, or it would measure how writes slow down as a story'
 
 NOT_DONE = frozenset({"unavailable", "overloaded", "not_served", "not_here"})
 """Codes of answers with status 503 that say that a write was not done."""
+
+
+CONNECTIONS_MAX = 512
+"""Of one target. A request that finds them all taken waits, and its waiting counts."""
+
+
+class HttpTarget:
+    """Connections to one server."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self._idle: list[HeadraceConnection] = []
+        self._free = asyncio.Semaphore(CONNECTIONS_MAX)
+
+    async def ask(self, request: HttpRequest, within: float) -> HttpAnswer:
+        """The answer, whatever its status. Raises NotSent, Lost."""
+        sent = False
+        try:
+            async with asyncio.timeout(within), self._free:
+                connection, used = await self._connection()
+                sent = True
+                try:
+                    (answer,) = await connection.ask([request.data])
+                except Lost:
+                    if not (used and request.again):
+                        raise
+                    connection = await self._connect()
+                    (answer,) = await connection.ask([request.data])
+                if connection.open:
+                    self._idle.append(connection)
+                return answer
+        except TimeoutError:
+            raise (Lost if sent else NotSent)(f"no answer within {within:g} s") from None
+
+    async def _connection(self) -> tuple[HeadraceConnection, bool]:
+        """One that is open, and whether it has been used before."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.open:
+                return connection, True
+        return await self._connect(), False
+
+    async def _connect(self) -> HeadraceConnection:
+        try:
+            return await HeadraceConnection.connect(self.host, self.port)
+        except LoadRunError as error:
+            raise NotSent(error.message) from error
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
 
 
 @dataclass(slots=True)
@@ -88,7 +141,7 @@ class DrillLoad:
         if before:
             await asyncio.wait(before)
 
-    async def ask(self, request: HttpRequest, within: float = WITHIN) -> DrillAnswer:
+    async def ask(self, request: HttpRequest, within: float = WITHIN) -> HttpAnswer:
         """Each target in turn. Raises NotSent, Lost."""
         self._turn += 1
         return await self.targets[self._turn % len(self.targets)].ask(request, within)
@@ -238,7 +291,7 @@ def _drawn(random: Random, shares: tuple[tuple[str, int], ...]) -> str:
     raise AssertionError("the shares are percent")
 
 
-def _said(answer: DrillAnswer) -> tuple[str, str]:
+def _said(answer: HttpAnswer) -> tuple[str, str]:
     """Code and message of an error."""
     try:
         error = json.loads(answer.body)["error"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
-from loadgen.drills.load.http import HttpRequest, get, send
+from loadgen.peers.headrace import request
 
 STORIES = 120
 """Enough that each of some shards has many; few enough that all pages stay warm."""
@@ -42,6 +43,15 @@ BASE_VIEWS = ("EntriesOf", "RevisionOf")
 """Read at rest only, after an eviction: what the base tables hold."""
 
 
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    data: bytes
+    """As it goes over the wire."""
+    again: bool = False
+    """Whether it may be sent once more if a connection that had been used before ends without a byte of an answer: a
+    server that stops closes idle connections, and may do so while a request is on its way."""
+
+
 def keys_of(view: str) -> range | tuple[None]:
     """All keys of a view that has keys; else the one that is none."""
     parameter = PARAMETERS.get(view, "id")
@@ -52,7 +62,9 @@ def keys_of(view: str) -> range | tuple[None]:
 
 def read(view: str, key: int | None, token: str | None = None) -> HttpRequest:
     query = "" if key is None else f"?{PARAMETERS[view]}={key}"
-    return get(f"/v1/views/{quote(view)}{query}", {} if token is None else {"headrace-token": token})
+    path = f"/v1/views/{quote(view)}{query}"
+    own = "" if token is None else f"headrace-token: {token}\r\n"
+    return HttpRequest(f"GET {path} HTTP/1.1\r\nhost: drill\r\n{own}\r\n".encode(), again=True)
 
 
 def lookup(view: str, keys: Sequence[int | None]) -> HttpRequest:
@@ -91,4 +103,4 @@ def _post(path: str, body: object) -> HttpRequest:
 
 
 def _body(method: str, path: str, body: object) -> HttpRequest:
-    return send(method, path, json.dumps(body, separators=(",", ":")).encode())
+    return HttpRequest(request(method, path, "drill", json.dumps(body, separators=(",", ":")).encode()))
