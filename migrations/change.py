@@ -235,7 +235,7 @@ def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: 
                 work.add(interpret_one(statement, work.state.catalog, (), ""))
             except HeadraceError as error:
                 if len(statements) > 1:
-                    error.message = _whose(statement) + error.message
+                    error.message = whose(statement) + error.message
                 raise
     for name in entry.forget:
         work.forget_ad_hoc(name)
@@ -243,7 +243,7 @@ def _worked_out(state: State, entry: RecipeEntry, placement: Placement, parsed: 
     return work.finish(entry, placement)
 
 
-def _whose(statement: Parsed) -> str:
+def whose(statement: Parsed) -> str:
     """What the statement defines, for an error: of several that are done together, none has a number of its own."""
     node = statement.expression
     table = node.this.find(exp.Table) if isinstance(node.this, exp.Expression) else None

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from domains.errors import HeadraceError, StorageFailure
-from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
 from migrations.recipe import Recipe
+from migrations.replaying import replayed
 
 
 class Replica:
@@ -38,12 +37,7 @@ class Replica:
         else:
             state = self.state
         for played, entry in enumerate(recipe.entries[len(mine) :], len(mine) + 1):
-            try:
-                state = change_of(state, entry, one_domain).state
-            except HeadraceError as error:
-                raise StorageFailure(
-                    f"the recipe cannot be played again: {error}", hint="restore the state from a back-up"
-                ) from error
+            state = replayed(state, entry, one_domain)
             self._remember(state)
             went(played)
             await asyncio.sleep(0)

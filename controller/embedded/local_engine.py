@@ -23,16 +23,17 @@ from controller.embedded.opening import PLANNING, Opening
 from controller.migrating.executor import LocalBook, LocalExecutor
 from controller.migrating.migrator import Migrator
 from controller.migrating.unbuilt import Unbuilt
-from domains.errors import HeadraceError, StorageFailure
+from domains.errors import StorageFailure
 from domains.language.types import TableSchema
 from domains.plan.commands import AlterTable, Command, CreateTable, DropTable
 from domains.plan.graph import DomainIndex
 from domains.plan.sharding import physical
 from migrations.backfill.runner import BulkRunner
-from migrations.change import BASES, build_index, change_of
+from migrations.change import BASES, build_index
 from migrations.flow.dataflow import Placement, late_parts
 from migrations.flow.plan import State, one_domain, plan_start, spread_over
 from migrations.recipe import Recipe, without_forgotten
+from migrations.replaying import replayed
 from worker.archive.options import ArchiveOptions
 from worker.dataflow.thread import DataflowThread
 from worker.embedded import READERS, open_embedded
@@ -230,10 +231,7 @@ def _played(recipe: Recipe, state: State, placement: Placement, stored: Iterable
     opening.begin(PLANNING, len(recipe.entries))
     for number, entry in enumerate(recipe.entries):
         opening.went(number)
-        try:
-            state = change_of(state, entry, placement).state
-        except HeadraceError as error:
-            raise StorageFailure(f"the recipe cannot be played again: {error}", hint=_RESTORE) from error
+        state = replayed(state, entry, placement)
         known |= {schema.name for schema in state.catalog.tables.values()}
     unknown = sorted(set(stored) - known)
     if unknown:

@@ -32,9 +32,9 @@ from domains.errors import NotFound
 from domains.language.types import TableSchema
 from domains.plan.packets import Clock
 from domains.plan.sharding import base_shard
-from migrations.change import change_of
 from migrations.flow.plan import State, one_domain
 from migrations.recipe import Recipe
+from migrations.replaying import replayed
 from worker.archive.manifests import all_manifests
 from worker.archive.place import Place, parse_time
 from worker.archive.recipes import Cut, RecipeBook, record_at
@@ -200,5 +200,5 @@ def _cut_with(book: RecipeBook, clock: Clock) -> Cut | None:
 def _tables(recipe: Recipe, shards: int) -> list[TableSchema]:
     state = State(shards=shards)
     for entry in recipe.entries:
-        state = change_of(state, entry, one_domain).state
+        state = replayed(state, entry, one_domain)
     return list(state.catalog.tables.values())

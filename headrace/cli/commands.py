@@ -29,6 +29,7 @@ archiving.archive.command()(archiving.rebuild)
 app.command()(archiving.backup)
 app.command()(archiving.restore)
 app.command()(rebuild.accept_loss)
+app.command()(rebuild.leave_out)
 app.command()(rebuild.acknowledge_loss)
 app.add_typer(archiving.archive, name="archive")
 for part in (cluster.up, cluster.controller, cluster.worker, cluster.api):

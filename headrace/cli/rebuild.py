@@ -61,6 +61,49 @@ def accept_loss(data: Data = None, config: Config = None) -> None:
         typer.echo(f"{recipe}: {told}; it counts, without the changes of tables and views since it was written")
 
 
+def leave_out(
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="The view that this version refuses.")],
+    data: Data = None,
+    config: Config = None,
+) -> None:
+    """Take a view that this version of headrace refuses out of the recipe of a server that is stopped.
+
+    A start that meets such a view says so, and which. No row depends on it: create it again, in words that are taken,
+    once the server runs.
+
+    Examples:
+
+      headrace leave-out PageOfUser --data /var/lib/headrace
+    """
+    from migrations.recipe import Recipe  # Late: they load the planner, and the storage library.
+    from migrations.replaying import without_view
+    from worker.rocks.store import RocksStore
+    from zookeeper.local_authority import LocalAuthority
+
+    directory = load(config, data=data).data
+    if not (directory / "recipe.json").exists():
+        raise NotFound(
+            f'"{directory}" has no recipe',
+            hint="a cluster's is in ZooKeeper: start the version that wrote it, drop the view",
+        )
+    for base in _bases(directory):
+        RocksStore(base, create=False).close()  # Nobody serves it.
+
+    async def write() -> bool:
+        authority = LocalAuthority(directory / "recipe.json")
+        state, version = await authority.read()
+        before = Recipe.from_json(state or b"{}")
+        after = without_view(before, view)
+        if after is not before:
+            await authority.write(after.to_json(), version)
+        await authority.close()
+        return after is not before
+
+    if not asyncio.run(write()):
+        raise NotFound(f'the recipe in "{directory}" has no view "{view}"')
+    typer.echo(f'view "{view}" is left out: create it anew when the server runs')
+
+
 def acknowledge_loss(data: Data = None, config: Config = None) -> None:
     """End the alarm of accepted losses, also while the server runs. The copies of damaged files stay.
 
