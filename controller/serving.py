@@ -28,7 +28,7 @@ from controller.deployment import (
 from controller.hosts import Asked, Hosts, SchemaChanged, TableTarget
 from controller.lookups.binding import Binding
 from controller.lookups.view_dump import held_lines
-from controller.lookups.view_lookup import ShardedLookup, ViewLookup
+from controller.lookups.view_lookup import ShardedLookup, ViewLookup, finished
 from controller.statements.listing import info_of, table_of, view_of
 from controller.statements.selects import Selects
 from controller.statements.sequence import Statements
@@ -115,10 +115,12 @@ class Serving(ABC):
         info = info_of(state, view.lower())
         index = state.flow.readers.get(view.lower())
         if index is None or self.is_unbuilt(index):
-            return ViewLookup(info, Binding(planned.name, planned.reader, planned.parameters), (), self.hosts)
+            return ViewLookup(
+                info, Binding(planned.name, planned.reader, planned.parameters, planned.finish), (), self.hosts
+            )
         node, sharding = state.flow.node(index), state.flow.sharding[index]
         assert is_reader(node.operator)
-        binding = Binding(planned.name, node.operator, planned.parameters)
+        binding = Binding(planned.name, node.operator, planned.parameters, planned.finish)
         numbers = zip(state.flow.places(index), sharding.numbers, strict=True)
         shards = tuple(self.hosts.reader(node, at, state.flow.bases_of(index, number)) for at, number in numbers)
         if len(shards) == 1:
@@ -191,7 +193,7 @@ class Serving(ABC):
         for place, missed in enumerate(wanted):
             lookup = _own(missed)
             if len(lookup.shards) == 1 and not lookup.stale:
-                asked[place] = lookup.shards[0], missed.bounds
+                asked[place] = lookup.shards[0], [bound.sent for bound in missed.bounds]
         found: dict[int, list[bytes | None]] = {}
         if asked:
             began = self._loop.time()
@@ -200,7 +202,11 @@ class Serving(ABC):
             except TimeoutError as error:
                 first = next(iter(asked))
                 raise self._late(_own(wanted[first]), asked[first][1], {}) from error
-            found = {place: page for place, page in zip(asked, pages, strict=True) if None not in page}
+            found = {
+                place: finished(wanted[place].bounds, page)
+                for place, page in zip(asked, pages, strict=True)
+                if None not in page
+            }
             for place, filled_ones in found.items():
                 lookup = _own(wanted[place])
                 lookup.misses += len(filled_ones)
@@ -412,4 +418,6 @@ class Serving(ABC):
         reader = self.state.flow.readers.get(view.lower())
         if reader is None:
             return f'view "{name}" is internal: its reader is built when it is first read'
-        return explain(self.state.flow, reader)
+        finish = self.state.planned[view.lower()].finish
+        steps = [] if finish is None else [f"when it is read: {step}" for step in finish.described()]
+        return "\n".join([*steps, explain(self.state.flow, reader)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import product
@@ -15,6 +15,8 @@ from domains.language.expressions import Constant
 from domains.language.functions.comparands import Comparand, comparand
 from domains.language.types import BIGINT, DOUBLE, TEXT, Kind, Row, SqlType, Value, decimal_type
 from domains.plan.graph import Parameter, ParameterKind, Reader
+from migrations.query.expressions.late import Given, late_value
+from migrations.query.finish import Finish
 from worker.reader_map import BoundLookup, ReaderLayout, ReaderSnapshot
 from worker.reader_map.layout import Bound
 
@@ -85,19 +87,45 @@ _UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
 _COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedLookup(BoundLookup):
+    """A look-up of a view whose answer is worked out of its reader's rows, see ``migrations/query/finish.py``."""
+
+    finish: Finish | None = field(default=None, compare=False, repr=False)
+    values: tuple[Given, ...] = ()
+    """Of all parameters."""
+    count: int | None = None
+    start: int = 0
+    """LIMIT and OFFSET of the answer; those of the look-up are for rows that are not worked on yet."""
+
+    def finished(self, page: bytes) -> bytes:
+        assert self.finish is not None, "it is made for a finish"
+        return self.finish.page(page, self.values, self.count, self.start)
+
+    @property
+    def sent(self) -> BoundLookup:
+        return BoundLookup(self.keys, self.seeks, self.low, self.high)
+
+
 class Binding:
     """The parameters of one view, compiled."""
 
-    def __init__(self, view: str, reader: Reader, parameters: Sequence[Parameter]) -> None:
+    def __init__(
+        self, view: str, reader: Reader, parameters: Sequence[Parameter], finish: Finish | None = None
+    ) -> None:
         self.view = view
         self.reader = reader
         self.parameters = tuple(parameters)
+        self.finish = finish
         self._names = [parameter.name for parameter in parameters]
         self._convert = [comparand_maker(parameter.type, parameter.name) for parameter in parameters]
         lower = {name.lower(): at for at, name in enumerate(self._names)}
         self._position = lower
         self.single_key = (
-            len(parameters) == 1 and parameters[0].kind is ParameterKind.EQUAL and reader.key == (parameters[0].column,)
+            finish is None
+            and len(parameters) == 1
+            and parameters[0].kind is ParameterKind.EQUAL
+            and reader.key == (parameters[0].column,)
         )
         """One equality parameter, which is the key: the common view, for which there are short cuts."""
         self.single_integer = self.single_key and parameters[0].type.kind is Kind.INTEGER
@@ -112,6 +140,7 @@ class Binding:
             parameter.kind in (ParameterKind.EQUAL, ParameterKind.IN) and parameter.type.kind is Kind.INTEGER
             for parameter in self.parameters
         )
+        plain = plain and self.finish is None
         wanted = (*self.reader.key, *self.reader.seek)
         if not plain or len(by_column) != len(self.parameters) or by_column.keys() != set(wanted):
             return ()
@@ -199,6 +228,15 @@ class Binding:
         return BoundLookup(*self._places(lists))
 
     def _bind_any(self, given: Sequence[list[Any]]) -> BoundLookup:
+        bound = self._bind_columns(given)
+        if self.finish is None:
+            return bound
+        values = tuple(map(_given, self.parameters, given))
+        return FinishedLookup(
+            bound.keys, bound.seeks, bound.low, bound.high, None, 0, self.finish, values, bound.limit, bound.offset
+        )
+
+    def _bind_columns(self, given: Sequence[list[Any]]) -> BoundLookup:
         if self.single_key and len(given[0]) == 1:
             made = self._convert[0](given[0][0])
             if made.value is not None and made.exact:
@@ -219,11 +257,12 @@ class Binding:
             if kind in _COUNTS:
                 counts[kind] = _count(parameter, values[0])
                 continue
+            if parameter.column is None:
+                continue  # The finish's own.
             wanted = [made for each in values if (made := convert(each)).value is not None]
             if not wanted:
                 possible = False  # A comparison with NULL is never true.
                 continue
-            assert parameter.column is not None
             # What is given lies between the value and the next one where it is not exactly that value.
             value, exact = wanted[0].value, wanted[0].exact
             if kind in _LOWER:
@@ -265,6 +304,14 @@ class Binding:
             raise LimitExceeded(f"the look-up names {count} keys, and {KEYS_PER_LOOKUP} are allowed")
         width = len(self.reader.key)
         return tuple(product(*values[:width])), tuple(product(*values[width:]))
+
+
+def _given(parameter: Parameter, values: Sequence[Any]) -> Given:
+    """The value of a parameter for a finish, where a value is what it is, and not one of a column's."""
+    if parameter.kind in _COUNTS:
+        return None
+    made = [late_value(each, parameter.type, parameter.name) for each in values]
+    return tuple(made) if parameter.kind is ParameterKind.IN else made[0]
 
 
 def _count(parameter: Parameter, given: Any) -> int:

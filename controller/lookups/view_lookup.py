@@ -149,7 +149,8 @@ class ViewLookup:
         """The rows, or None where one of the keys is a hole, or on another host. Counts nothing."""
         if self._client is None or self._layout is None:
             return None
-        return bound.page(reading[self._client], self._layout)
+        page = bound.page(reading[self._client], self._layout)
+        return None if page is None else bound.finished(page)
 
     def _integer_pages(self, values: Sequence[int], reading: MapReading) -> list[bytes | None] | None:
         """None where one of them is beyond 64 bits."""
@@ -160,7 +161,8 @@ class ViewLookup:
     async def fill(self, bounds: Sequence[BoundLookup], token: Clock, deadline: float) -> list[bytes | None]:
         """Wait for the token, have the keys filled, and what they hold then; None where the reader is gone."""
         shard = self.shards[0]
-        return await self._hosts.pages(shard, bounds, shard.concerns(token), deadline)
+        found = await self._hosts.pages(shard, [bound.sent for bound in bounds], shard.concerns(token), deadline)
+        return finished(bounds, found)
 
     def has_reached(self, token: Clock, bounds: Iterable[BoundLookup]) -> bool:
         """Whether all that these look-ups read is known to reflect the token."""
@@ -215,6 +217,11 @@ class ViewLookup:
             sampled, self._sampled = self._sampled, []
             for shard, own in self.by_shard(sampled).items():
                 self._hosts.touch(shard, own)
+
+
+def finished(bounds: Sequence[BoundLookup], pages: Sequence[bytes | None]) -> list[bytes | None]:
+    """The answers out of the rows that readers gave."""
+    return [None if page is None else bound.finished(page) for bound, page in zip(bounds, pages, strict=True)]
 
 
 def _is_missing(page: bytes | None) -> bool:
@@ -283,7 +290,8 @@ class ShardedLookup(ViewLookup):
         divided = self.divided(bound)
         if len(divided) == 1:
             ((shard, own),) = divided.items()
-            return None if shard.client is None else own.page(reading[shard.client], shard.layout)
+            page = None if shard.client is None else own.page(reading[shard.client], shard.layout)
+            return None if page is None else bound.finished(page)
         found: dict[ReaderShard, Parts] = {}
         for shard, own in divided.items():
             parts = None if shard.client is None else own.parts(reading[shard.client], shard.layout)
@@ -296,7 +304,7 @@ class ShardedLookup(ViewLookup):
         divided = [self.divided(bound) for bound in bounds]
         if all(len(each) == 1 for each in divided):
             pages = await self._ask(self._hosts.pages, divided, token, deadline)
-            return [next(pages[shard]) for each in divided for shard in each]
+            return finished(bounds, [next(pages[shard]) for each in divided for shard in each])
         parts = await self._ask(self._hosts.parts, divided, token, deadline)
         answers: list[bytes | None] = []
         for bound, each in zip(bounds, divided, strict=True):
@@ -318,14 +326,14 @@ class ShardedLookup(ViewLookup):
         return {shard: iter(answer) for shard, answer in zip(asked, answers, strict=True)}
 
     def divided(self, bound: BoundLookup) -> Divided:
-        return {shard: replace(bound, keys=own) for shard, own in self.by_shard(bound.keys).items()}
+        return {shard: replace(bound.sent, keys=own) for shard, own in self.by_shard(bound.keys).items()}
 
     def joined(self, bound: BoundLookup, divided: Divided, found: Mapping[ReaderShard, Parts]) -> bytes:
         """The answer out of what every shard has found: as if one had all keys, in the order of ``bound``'s."""
         by_key: dict[Row, list[Ranked]] = {}
         for shard, own in divided.items():
             by_key.update(zip(own.keys, found[shard], strict=True))
-        return bound.joined(self.shards[0].layout, [by_key[key] for key in bound.keys])
+        return bound.finished(bound.joined(self.shards[0].layout, [by_key[key] for key in bound.keys]))
 
     def _integer_pages(self, values: Sequence[int], reading: MapReading) -> list[bytes | None] | None:
         places: list[list[int]] = [[] for _ in self.shards]

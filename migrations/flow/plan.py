@@ -16,9 +16,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from domains.errors import Unsupported
 from domains.plan.commands import Activate, AddNodes, BuildIndex, Command, ExtendNodes, Feed, RemoveNodes, Route
-from domains.plan.graph import DomainIndex, Node, NodeIndex, ParameterKind, Reader
+from domains.plan.graph import DomainIndex, Node, NodeIndex, Reader
 from domains.plan.graph import Materialization as Kept
 from domains.plan.packets import receiver_of, sender_of
 from domains.plan.traits import is_base
@@ -126,6 +125,8 @@ def plan_readers(
         reader = split_key(planned, after.joint, partial=state.partial)
         # A shared node has the names that it was first given; the view has its own.
         columns = (*planned.columns, *after.joint.node(planned.root).columns[reader.visible :])
+        if planned.finish is not None:
+            columns = planned.finish.stored
         readers.append((Node(NodeIndex(-1 - number), reader, (planned.root,), columns), planned.root))
         after.planned[definition.name.lower()] = replace(planned, reader=reader)
     extension = Extension(after.flow, after.joint, placement, after.catalog.tables)
@@ -156,19 +157,11 @@ def plan_removal(state: State, views: Iterable[str]) -> tuple[State, MigrationPl
     return after, MigrationPlan(steps, ())
 
 
-RANGES = (ParameterKind.LESS, ParameterKind.LESS_EQUAL, ParameterKind.GREATER, ParameterKind.GREATER_EQUAL)
-
-
 def split_key(planned: PlannedView, joint: JointGraph, *, partial: bool = True) -> Reader:
     """Keep as key what has a provenance; look the rest up by walking the reader (``seek``)."""
     reader = planned.reader
     key = tuple(column for column in reader.key if partial and traced(planned.root, column, joint.node))
     rest = tuple(column for column in reader.key if column not in key)
-    ranged = {p.column for p in reader.parameters if p.kind in RANGES}
-    if len(ranged) > 1:
-        raise Unsupported(
-            "ranges of several columns as parameters", hint="write one of them as a constant, or filter what comes"
-        )
     return replace(reader, key=key, seek=(*rest, *reader.seek))
 
 

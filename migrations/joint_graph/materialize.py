@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from domains.plan.graph import Columns, Node, NodeIndex, Reader
+from domains.plan.graph import Columns, Node, NodeIndex, ParameterKind, Reader
 from domains.plan.graph import Materialization as Kept
 from domains.plan.traits import ForJoin, is_base, is_reader, traits_of
 from migrations.joint_graph.provenance import NodeOf, driving_side, route
 
+COUNTS = (ParameterKind.LIMIT, ParameterKind.OFFSET)
 BELOW = " is full below it"
 """How a reason that comes from further down ends: it is handed up as it is, so that it names where it began."""
 
@@ -156,6 +157,8 @@ def drives_of(node: Node, need: Need, node_of: NodeOf) -> tuple[tuple[Columns, i
 def _reader_reason(reader: Reader) -> str:
     if any(parameter.column is not None for parameter in reader.parameters):
         return "none of its parameters can be followed up to a base table"
+    if any(parameter.kind not in COUNTS for parameter in reader.parameters):
+        return "none of its parameters is compared with a column, so that all are applied when it is read"
     return "it has no parameter to be partial by"
 
 

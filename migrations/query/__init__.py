@@ -16,10 +16,12 @@ A block works on *stages* (FROM's rows, then the groups). In a stage the columns
 one wide row, conditions are expressions over it, and ``joins.arrange`` decides at its end what is joined with what.
 
 ``column = ?`` is no condition. The column is carried up, visible or hidden, through joins, groups (which it joins),
-DISTINCT and LIMIT (which then hold for each of its values), until the view's reader makes a key of it. What cannot
-carry it says so: an outer join's missing side, an aggregate under an IN or a range.
+DISTINCT and LIMIT (which then hold for each of its values), until the view's reader makes a key of it. All other
+parameters stay in their expressions (``late``), and the expressions go up beside the plan: what reads one is done to
+the reader's rows at each look-up (``finish``). A relation that has such a part cannot be aggregated, made distinct or
+cut by another query, and says so.
 
 Files, from below: ``scope`` and ``scalar`` (with ``calls``, ``literals``) read expressions; ``terms`` and ``plan``
 rewrite; ``joins`` and ``stage`` arrange; ``parameters``, ``aggregates`` and ``subqueries`` take their constructs out of
-expressions; ``source``, ``filtering``, ``grouping``, ``select`` are the passes.
+expressions; ``source``, ``grouping``, ``select`` are the passes; ``view`` and ``finish`` make a reader of them.
 """

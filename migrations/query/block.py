@@ -11,7 +11,8 @@ from domains.language.rewriting import fold
 from migrations.parse.reading import exp
 from migrations.query.expressions.scalar import Setting, scalar
 from migrations.query.expressions.scope import Scope
-from migrations.query.relation import Output, QueryContext, Relation, Sorting
+from migrations.query.relation import LateGroups, Output, QueryContext, Relation, Sorting
+from migrations.query.source import late_placeholder
 from migrations.query.stage import SelectStage
 from migrations.query.subqueries import Subqueries
 
@@ -34,6 +35,10 @@ class SelectBlock:
     """The expressions of GROUP BY, over the first stage's row; None for a query without groups."""
     outputs: list[Output] = field(default_factory=list)
     order: list[Sorting] = field(default_factory=list)
+    merged: LateGroups | None = None
+    """The groups, where they are made when the answer is read; the stage has their rows then."""
+    below: Relation | None = None
+    """What those groups are made of."""
 
     def subqueries(self) -> Subqueries:
         return Subqueries(self.stage, self.scope, self.context, self.plan)
@@ -48,7 +53,9 @@ class SelectBlock:
                     return found
             return self.subqueries().replace(part, lambda inner: self.translate(inner, place, aliases))
 
-        return fold(scalar(node, self.scope, Setting(replace=replacement, place=place)), self.context.constants)
+        late = late_placeholder(self.stage, lambda part: self.translate(part, place, aliases))
+        setting = Setting(replace=replacement, placeholder=late, place=place)
+        return fold(scalar(node, self.scope, setting), self.context.constants)
 
     def column(self, field: Field, name: str) -> Expression:
         """A source's column, over the present stage's row.

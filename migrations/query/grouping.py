@@ -7,23 +7,27 @@ primary key determines its row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 
 from domains.errors import HeadraceError, SqlError, Unsupported
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.functions.comparands import is_determined
 from domains.language.rewriting import fold
-from domains.plan.graph import AggregateCall, OrderTerm
+from domains.language.types import BIGINT, Column, Kind
+from domains.plan.graph import AggregateCall, AggregateFunction, OrderTerm
 from migrations.parse.reading import children, exp
 from migrations.query.block import SelectBlock
 from migrations.query.expressions.aggregates import Summary, aggregates_in, is_aggregate, is_operand, summary
+from migrations.query.expressions.late import fields_of, has_parameter
 from migrations.query.expressions.literals import shown
-from migrations.query.expressions.parameters import own_nodes
-from migrations.query.expressions.scalar import scalar
-from migrations.query.expressions.terms import equality
+from migrations.query.expressions.parameters import is_parameterised, own_nodes
+from migrations.query.expressions.scalar import Setting, scalar
+from migrations.query.expressions.terms import equality, substituted
 from migrations.query.joins import Arranged, Leaf
 from migrations.query.plan import RelationalPlan, aggregated, projected
-from migrations.query.relation import SEVERAL
+from migrations.query.relation import SEVERAL, Carried, LateCall, LateGroups, LateParts, Relation
+from migrations.query.source import late_placeholder
 from migrations.query.stage import SelectStage, Wide, stage_of
 
 
@@ -41,7 +45,12 @@ def group_rows(block: SelectBlock) -> None:
         node: summary(node, lambda n: block.translate(n, "an aggregate"), is_operand=node in operands)
         for node in aggregates
     }
-    groups += [c.expression for c in block.stage.carried if _joins_group(c, groups)]
+    if _is_late(block, groups, summaries.values(), nodes, scalar=clause is None):
+        if clause is not None or groups:
+            groups += _determined(block, groups, nodes)
+        _group_late(block, list(dict.fromkeys(groups)), summaries, scalar=clause is None)
+        return
+    groups += [c.expression for c in block.stage.carried if c.expression not in groups]
     if clause is not None or groups:
         groups += _determined(block, groups, nodes)
     groups = list(dict.fromkeys(groups))
@@ -74,21 +83,105 @@ def _group_expression(block: SelectBlock, node: exp.Expr) -> Expression:
     return block.translate(node, "GROUP BY")
 
 
-def _joins_group(parameter: Wide, groups: Sequence[Expression]) -> bool:
-    """Whether a parameter's column must be added to the group.
+def _is_late(
+    block: SelectBlock,
+    groups: Sequence[Expression],
+    summaries: Iterable[Summary],
+    nodes: Iterable[exp.Expr],
+    *,
+    scalar: bool,
+) -> bool:
+    """Whether groups are made when the answer is read: no key tells which of the rows they have.
 
-    :raises Unsupported: the parameter asks for several values of a column that groups do not keep apart.
+    So it is where a parameter asks for several values of a column that the groups do not keep apart, and where what a
+    count of nothing shows, or whether it is shown, depends on a parameter.
     """
-    if parameter.expression in groups:
-        return False
-    if parameter.slot.kind in SEVERAL:
-        kind = "IN (?)" if parameter.slot.kind.value == "in" else f"{parameter.slot.kind.value} ?"
-        raise Unsupported(
-            f'the parameter "{parameter.slot.name} {kind}" below an aggregate: '
-            "the answer is not made of the answers for each value",
-            hint=f'use "{parameter.slot.name} = ?", or group by that column and aggregate again when reading',
-        )
-    return True
+    stage = block.stage
+    several = any(c.slot.kind in SEVERAL and c.expression not in groups for c in stage.carried)
+    inside = [*groups, *(e for s in summaries for e in (s.argument, *(t.expression for t in s.order)) if e is not None)]
+    above = scalar and bool(stage.carried) and any(is_parameterised(node) for node in nodes)
+    return several or above or bool(stage.late) or any(map(has_parameter, inside))
+
+
+def _group_late(
+    block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], *, scalar: bool
+) -> None:
+    """The rows are grouped by all that decides in which of the late groups they are; those merge what comes of them."""
+    first = block.stage
+    arranged = first.arrange(block.context.statistics)
+    if first.empty_row() is not None:
+        raise Unsupported("aggregates over an aggregate without GROUP BY that has a parameter below it")
+    distinct = list(dict.fromkeys(summaries.values()))
+    early = {s: call for s in distinct if (call := _early_call(s)) is not None}
+    kept: dict[Expression, None] = {}
+    for e in [*groups, *first.late, *(c.expression for c in first.carried), *_operands(distinct, early)]:
+        kept.update(dict.fromkeys(fields_of(e) if has_parameter(e) else [] if isinstance(e, Constant) else [e]))
+    calls = list(early.values())
+    if len(early) < len(distinct):
+        calls.append(_ROWS)
+    calls = list(dict.fromkeys(calls))
+    plan, group, aggregate_calls = _inputs(arranged, list(kept), calls)
+    below = aggregated(plan, group, aggregate_calls, scalar=False)
+    places = {e: below.field(at) for at, e in enumerate(kept)}
+
+    def late(e: Expression) -> Expression:
+        if isinstance(e, Constant):
+            return e
+        return substituted(e, lambda f: places[f]) if has_parameter(e) else places[e]
+
+    def result(s: Summary) -> LateCall:
+        if s in early:
+            merged = _MERGES[s.function]
+            value = below.field(len(group) + calls.index(early[s]))
+            return LateCall(AggregateCall(merged, None, s.type), value, (), None, s.of_nothing)
+        weight = below.field(len(group) + calls.index(_ROWS))
+        order = tuple(late(term.expression) for term in s.order)
+        terms = tuple(OrderTerm(1 + at, term.descending) for at, term in enumerate(s.order))
+        call = AggregateCall(s.function, None if s.argument is None else 0, s.type, s.separator, terms)
+        return LateCall(call, None if s.argument is None else late(s.argument), order, weight, s.of_nothing)
+
+    carried = tuple(Carried(places[c.expression].position, c.slot) for c in first.carried)
+    conditions = tuple(map(late, first.late))
+    block.below = Relation(below, (), carried, late=LateParts(conditions, slots=tuple(first.slots)))
+    block.merged = LateGroups(tuple(map(late, groups)), tuple(map(result, distinct)), scalar and not groups)
+    _see_groups(block, groups, summaries, distinct)
+
+
+def _see_groups(
+    block: SelectBlock, groups: list[Expression], summaries: dict[exp.Expr, Summary], distinct: list[Summary]
+) -> None:
+    """From here on the block's rows are those of the late groups."""
+    row = [*groups, *(Constant(None, s.type) for s in distinct)]
+    columns = tuple(Column("", e.type) for e in row)
+    assert block.below is not None, "groups are of something"
+    block.stage = stage_of(replace(block.below.plan, columns=columns))
+    block.groups = tuple(groups)
+    fields = {node: Field(len(groups) + distinct.index(s), s.type) for node, s in summaries.items()}
+    places = {node: shown(field, summaries[node].shown or field.type) for node, field in fields.items()}
+    block.known = lambda node: _known(block, node, places)
+
+
+_ROWS = Summary(AggregateFunction.COUNT_ROWS, None, BIGINT)
+_MERGES = {
+    AggregateFunction.COUNT_ROWS: AggregateFunction.SUM,
+    AggregateFunction.COUNT: AggregateFunction.SUM,
+    AggregateFunction.SUM: AggregateFunction.SUM,
+    AggregateFunction.MIN: AggregateFunction.MIN,
+    AggregateFunction.MAX: AggregateFunction.MAX,
+}
+"""What makes one value of those of several groups."""
+
+
+def _early_call(s: Summary) -> Summary | None:
+    """The aggregate of the rows below, if those of several groups can be merged to one; a sum of doubles is rounded."""
+    rounded = s.function is AggregateFunction.SUM and s.type.kind is Kind.DOUBLE
+    computed = s.argument is not None and has_parameter(s.argument)
+    return None if s.function not in _MERGES or rounded or computed else s
+
+
+def _operands(summaries: Iterable[Summary], early: Container[Summary]) -> list[Expression]:
+    late = [s for s in summaries if s not in early]
+    return [e for s in late for e in (s.argument, *(term.expression for term in s.order)) if e is not None]
 
 
 def _determined(block: SelectBlock, groups: Sequence[Expression], nodes: Iterable[exp.Expr]) -> list[Expression]:
@@ -220,7 +313,8 @@ def _known(block: SelectBlock, node: exp.Expr, places: dict[exp.Expr, Expression
     if isinstance(node, (exp.Literal, exp.Query)) or all(isinstance(group, Field) for group in groups):
         return None
     try:
-        computed = fold(scalar(node, block.scope), block.context.constants)
+        late = late_placeholder(SelectStage(), lambda part: scalar(part, block.scope))
+        computed = fold(scalar(node, block.scope, Setting(placeholder=late)), block.context.constants)
     except HeadraceError:
         return None  # It holds an aggregate or a subquery, so it is no group itself.
     if computed in groups and not isinstance(computed, Constant):

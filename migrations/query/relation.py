@@ -13,12 +13,14 @@ from dataclasses import dataclass, field, replace
 from domains.errors import SqlError, Unsupported
 from domains.language.expressions import Constant, Expression, Field
 from domains.language.rewriting import FoldBudget
-from domains.language.types import BIGINT, BOOL, Column, Row, SqlType, TableSchema
+from domains.language.types import BIGINT, BOOL, Column, Row, SqlType, TableSchema, Value
 from domains.plan.estimates import Statistics
-from domains.plan.graph import OrderTerm, ParameterKind, TopK
+from domains.plan.graph import AggregateCall, OrderTerm, ParameterKind, TopK
 from migrations.catalog import Catalog
 from migrations.parse.reading import exp, position, text_of
+from migrations.query.expressions.late import has_parameter, marked_late
 from migrations.query.expressions.scope import Scope
+from migrations.query.expressions.terms import substituted
 from migrations.query.plan import RelationalPlan, base, distinct, filtered, projected, top
 
 Mark = tuple[int, ...]
@@ -42,6 +44,11 @@ class Slot:
     """All the placeholders that feed it: a ``:name`` may stand several times."""
     named: bool = False
     """Written ``:name``."""
+
+    @property
+    def key(self) -> str:
+        """What names it in expressions: see ``expressions/late.py``."""
+        return f":{self.name}" if self.named else ".".join(map(str, self.marks[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,46 @@ class Sorting:
 
 
 @dataclass(frozen=True, slots=True)
+class LateCall:
+    """An aggregate that is worked out when rows are read. Expressions are over the plan's row."""
+
+    call: AggregateCall
+    """Its column and order are not those of a row: ``argument`` and ``order`` are instead."""
+    argument: Expression | None
+    order: tuple[Expression, ...]
+    weight: Expression | None
+    """How many rows a row of the plan stands for; None: ``argument`` is an aggregate of them already."""
+    of_nothing: Value
+
+
+@dataclass(frozen=True, slots=True)
+class LateGroups:
+    """Groups that are made when rows are read: the group's values, then the calls'."""
+
+    group: tuple[Expression, ...]
+    calls: tuple[LateCall, ...]
+    scalar: bool
+    having: tuple[Expression, ...] = ()
+    """Over the groups' rows, as the relation's outputs and order are."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateParts:
+    """The part of a query that no key stands for: it is done to the reader's rows at each look-up.
+
+    ::
+
+        plan's rows ─► σ conditions ─► γ groups, σ having ─► π outputs ─► δ ─► order, LIMIT
+    """
+
+    conditions: tuple[Expression, ...] = ()
+    groups: LateGroups | None = None
+    distinct: bool = False
+    slots: tuple[Slot, ...] = ()
+    """The parameters that are in expressions."""
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     plan: RelationalPlan
     outputs: tuple[Output, ...]
@@ -78,6 +125,8 @@ class Relation:
     offset: int | Slot = 0
     key: tuple[int, ...] = ()
     """A base table's primary key, among the plan's columns."""
+    late: LateParts = LateParts()
+    """What is applied to the plan's rows when they are read."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -130,9 +179,14 @@ def marked(relation: Relation, prefix: Mark) -> Relation:
     def moved(slot: Slot) -> Slot:
         return replace(slot, marks=tuple(prefix + mark for mark in slot.marks))
 
+    def late(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
+        return tuple(marked_late(each, prefix) for each in expressions)
+
+    parts = relation.late
     return replace(
         relation,
         carried=tuple(Carried(c.column, moved(c.slot)) for c in relation.carried),
+        late=replace(parts, conditions=late(parts.conditions), slots=tuple(map(moved, parts.slots))),
         limit=moved(relation.limit) if isinstance(relation.limit, Slot) else relation.limit,
         offset=moved(relation.offset) if isinstance(relation.offset, Slot) else relation.offset,
     )
@@ -154,10 +208,15 @@ def settled(relation: Relation, *, extra: Iterable[Expression] = ()) -> tuple[Re
 
     plan = relation.plan
     carried = tuple(Carried(place(plan.field(c.column), plan.columns[c.column].name), c.slot) for c in relation.carried)
+    conditions = tuple(
+        substituted(e, lambda f: Field(place(f, plan.columns[f.position].name), f.type))
+        for e in relation.late.conditions
+    )
     places = [place(e, plan.columns[e.position].name if isinstance(e, Field) else "sort_key") for e in extra]
     result = projected(plan, row, names)
     outputs = tuple(Output(o.name, Field(i, o.expression.type)) for i, o in enumerate(relation.outputs))
-    return replace(relation, plan=result, outputs=outputs, carried=carried, key=()), places
+    late = replace(relation.late, conditions=conditions)
+    return replace(relation, plan=result, outputs=outputs, carried=carried, key=(), late=late), places
 
 
 def plain(relation: Relation) -> Relation:
@@ -175,10 +234,12 @@ def bounded(relation: Relation) -> Relation:
             "LIMIT ? or OFFSET ? in a subquery, a UNION's branch or a view that another query reads",
             hint="only the outermost LIMIT can be a parameter",
         )
+    refuse_late(relation)
     if relation.limit is None:
         if relation.offset:
             raise Unsupported("OFFSET without LIMIT")
         return replace(relation, order=())
+    refuse_late_conditions(relation, "LIMIT")
     require_single(relation.carried, "LIMIT", ())
     return replace(limited(relation, relation.limit, relation.offset), order=())
 
@@ -200,6 +261,7 @@ def limited(relation: Relation, limit: int, offset: int) -> Relation:
 
 def deduplicated(relation: Relation) -> Relation:
     """δ of the outputs; an equality parameter's column becomes a part of what is distinct."""
+    refuse_late_conditions(relation, "DISTINCT or UNION")
     relation = plain(relation)
     places = [o.expression.position for o in relation.outputs if isinstance(o.expression, Field)]
     require_single(relation.carried, "DISTINCT or UNION", places)
@@ -210,6 +272,31 @@ def deduplicated(relation: Relation) -> Relation:
     )
     carried = tuple(Carried(group.index(c.column), c.slot) for c in relation.carried)
     return replace(relation, plan=plan, outputs=outputs, carried=carried, key=())
+
+
+def refuse_late(relation: Relation) -> None:
+    """:raises Unsupported: rows of this query come to be only when it is read, so that no other query can read them."""
+    parts = relation.late
+    computed = [output.name for output in relation.outputs if has_parameter(output.expression)]
+    if not (parts.groups or parts.distinct or computed):
+        return
+    if computed:
+        what = f'the parameter in the column "{computed[0]}"'
+    else:
+        what = "aggregates or DISTINCT over a condition with a parameter that is no column = ?"
+    raise Unsupported(
+        f"{what}, in a subquery, a UNION's branch or a view that another query reads",
+        hint="they are worked out when the answer is read: only the outermost query can have them",
+    )
+
+
+def refuse_late_conditions(relation: Relation, construct: str) -> None:
+    if relation.late.conditions:
+        raise Unsupported(
+            f"a condition with a parameter below {construct}: it is applied when the answer is read, and {construct} "
+            "comes before",
+            hint=f"compare a column with the parameter by =, or leave {construct} to the outermost query",
+        )
 
 
 def require_single(carried: Iterable[Carried], construct: str, group: Iterable[int]) -> None:

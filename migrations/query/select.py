@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
@@ -13,6 +13,7 @@ from domains.language.rewriting import FoldBudget, fold
 from domains.language.types import Column, Row
 from migrations.parse.reading import exp, text_of
 from migrations.query.block import Plan, Replacement, SelectBlock
+from migrations.query.expressions.late import has_parameter
 from migrations.query.expressions.parameters import is_parameterised
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Scope
@@ -20,7 +21,10 @@ from migrations.query.expressions.terms import conditions_of, value_of
 from migrations.query.grouping import group_rows
 from migrations.query.plan import extended
 from migrations.query.relation import (
+    SEVERAL,
     Carried,
+    LateGroups,
+    LateParts,
     Output,
     QueryContext,
     Relation,
@@ -65,9 +69,9 @@ def _restrict(block: SelectBlock, condition: exp.Expr, place: str, aliases: Repl
     """Parameters and subqueries that restrict rows are taken out; the other conditions must hold."""
     translate = partial(block.translate, place=place, aliases=aliases)
     for part in conjuncts(condition):
-        if is_parameterised(part):
-            if block.stage.empties:
-                raise Unsupported("a parameter on the result of an aggregate that has a parameter below it")
+        if block.merged is not None:
+            block.stage.late.append(translate(part))
+        elif is_parameterised(part):
             block.stage.conditions += read_parameters(part, translate, block.stage, is_condition=True)
         elif not block.subqueries().restrict(part, translate):
             block.stage.conditions += conditions_of(translate(part))
@@ -169,6 +173,8 @@ def _aliased(block: SelectBlock, node: exp.Expr, *, is_whole: bool) -> Expressio
 
 def _finished(block: SelectBlock) -> Relation:
     """The last stage arranged, with all expressions over its plan's row; then DISTINCT."""
+    if block.merged is not None:
+        return _merged(block, block.merged)
     stage = block.stage
     arranged = stage.arrange(block.context.statistics)
     nothing = stage.empty_row()
@@ -182,14 +188,47 @@ def _finished(block: SelectBlock) -> Relation:
         carried=tuple(Carried(place, c.slot) for place, c in zip(places, stage.carried, strict=True)),
         empty=empty,
         order=tuple(Sorting(arranged.put(term.expression), term.descending) for term in block.order),
+        late=LateParts(tuple(map(arranged.put, stage.late)), slots=tuple(stage.slots)),
     )
     return _distinct(relation) if block.node.args.get("distinct") is not None else relation
 
 
+def _merged(block: SelectBlock, groups: LateGroups) -> Relation:
+    """The rows that groups are made of when the answer is read; all above them is worked out then."""
+    stage = block.stage
+    if stage.leaves > 1:
+        raise Unsupported(
+            "a subquery beside aggregates that are worked out when the answer is read", hint="ask for it by itself"
+        )
+    having = (*stage.conditions, *stage.late)
+    relation = block.below
+    assert relation is not None, "groups are of something"
+    return replace(
+        relation,
+        outputs=tuple(block.outputs),
+        order=tuple(block.order),
+        late=replace(
+            relation.late,
+            groups=replace(groups, having=having),
+            distinct=block.node.args.get("distinct") is not None,
+            slots=(*relation.late.slots, *stage.slots),
+        ),
+    )
+
+
 def _distinct(relation: Relation) -> Relation:
+    if _is_late_distinct(relation):
+        return replace(relation, late=replace(relation.late, distinct=True))
     unique = deduplicated(relation)
     order = tuple(Sorting(_over_outputs(t.expression, relation, unique), t.descending) for t in relation.order)
     return Relation(unique.plan, unique.outputs, unique.carried, unique.empty, order)
+
+
+def _is_late_distinct(relation: Relation) -> bool:
+    """Whether answers are made distinct when they are read: more of a row decides than what is shown of it."""
+    shown = [output.expression for output in relation.outputs]
+    several = (relation.plan.field(c.column) for c in relation.carried if c.slot.kind in SEVERAL)
+    return bool(relation.late.conditions) or any(map(has_parameter, shown)) or any(f not in shown for f in several)
 
 
 def _over_outputs(expression: Expression, before: Relation, after: Relation) -> Expression:
@@ -210,7 +249,7 @@ def _with_limit(relation: Relation, node: exp.Expr) -> Relation:
     limit, offset = read_limit(node)
     if limit is None and offset == 0:
         return relation
-    return Relation(relation.plan, relation.outputs, relation.carried, relation.empty, relation.order, limit, offset)
+    return replace(relation, limit=limit, offset=offset)
 
 
 # A SELECT without FROM has one row, which is computed at once.

@@ -27,6 +27,7 @@ from migrations.query.relation import (
     bounded,
     deduplicated,
     read_limit,
+    refuse_late_conditions,
     sorting_direction,
 )
 
@@ -35,6 +36,8 @@ def plan_union(node: exp.SetOperation, context: QueryContext, plan: Plan) -> Rel
     """A chain of UNIONs. All that stands before the last DISTINCT one needs only that one's."""
     first, steps = _chain(node)
     branches = [bounded(plan(branch, context)) for branch in (first, *(branch for branch, _ in steps))]
+    for branch in branches:
+        refuse_late_conditions(branch, "a UNION")
     for branch in branches[1:]:
         if len(branch.outputs) != len(branches[0].outputs):
             raise SqlError(f"the branches of a UNION have {len(branches[0].outputs)} and {len(branch.outputs)} columns")

@@ -10,14 +10,16 @@ from domains.language.expressions import Expression, Field
 from domains.language.functions import call
 from domains.language.rewriting import fold
 from domains.language.types import TableSchema
+from domains.plan.graph import ParameterKind
 from migrations.catalog import ViewDefinition, unknown
 from migrations.parse.reading import exp, position
-from migrations.query.expressions.parameters import HINT, is_parameterised, read_comparisons
+from migrations.query.expressions.late import late_parameter, takes_list
+from migrations.query.expressions.parameters import is_parameterised, read_comparisons
 from migrations.query.expressions.scalar import Setting, conjuncts, scalar
 from migrations.query.expressions.scope import Bound, Scope
 from migrations.query.expressions.terms import conditions_of, positions
 from migrations.query.joins import Inner, Leaf, Left, Source
-from migrations.query.relation import QueryContext, Relation, bounded, marked, of_table, plain, renamed
+from migrations.query.relation import QueryContext, Relation, Slot, bounded, marked, of_table, plain, renamed
 from migrations.query.stage import SelectStage, Wide, wide
 
 Translate = Callable[[exp.Expr], Expression]
@@ -162,35 +164,60 @@ class FromClause:
             if outer:
                 raise SqlError("an outer join needs ON or USING")
             return []
-        setting = Setting(place="the ON of a join")
+
+        def translate(node: exp.Expr) -> Expression:
+            late = late_placeholder(self._stage, translate)
+            setting = Setting(placeholder=late, place="the ON of a join")
+            return fold(scalar(node, scope, setting), self._context.constants)
+
         conditions: list[Expression] = []
         for part in conjuncts(condition):
             if not is_parameterised(part):
-                conditions += conditions_of(fold(scalar(part, scope, setting), self._context.constants))
+                conditions += conditions_of(translate(part))
             elif outer:
                 raise Unsupported(
                     "a parameter in the ON of an outer join",
                     hint="put it into WHERE, or read the two sides as two views",
                 )
             else:
-                conditions += read_parameters(
-                    part, lambda n: fold(scalar(n, scope, setting), self._context.constants), self._stage
-                )
+                conditions += read_parameters(part, translate, self._stage)
         return conditions
 
 
 def read_parameters(
     part: exp.Expr, translate: Translate, stage: SelectStage, *, is_condition: bool = False
 ) -> list[Expression]:
-    """Take a condition with ``?`` into the stage; what is left of it are plain conditions."""
-    comparisons, rest = read_comparisons(part)
-    for comparison in comparisons:
-        operand = translate(comparison.operand)
-        if not positions(operand):
-            raise Unsupported("a parameter compared with a constant", hint=HINT)
+    """Take a condition with ``?`` into the stage; what is left of it are plain conditions.
+
+    What compares columns is carried, to be a key; what else it may be is applied when the answer is read.
+    """
+    taken = read_comparisons(part)
+    comparisons, rest = taken or ([], [])
+    operands = [translate(comparison.operand) for comparison in comparisons]
+    if taken is None or not all(map(positions, operands)):
+        late = translate(part)
+        stage.late.append(late)
+        if not is_condition:
+            stage.missing |= positions(late)
+        return []
+    for comparison, operand in zip(comparisons, operands, strict=True):
         name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"
         stage.carried.append(Wide(operand, comparison.slot(name, operand.type), is_condition))
     return [translate(condition) for condition in rest]
+
+
+def late_placeholder(stage: SelectStage, translate: Translate) -> Callable[[exp.Placeholder], Expression]:
+    """What a ``?`` in an expression of this stage becomes; the stage knows of the parameter from then on."""
+
+    def placed(node: exp.Placeholder) -> Expression:
+        call, name = late_parameter(node, translate)
+        kind = ParameterKind.IN if takes_list(node) else ParameterKind.EQUAL
+        slot = Slot(name, kind, call.type, ((position(node),),), bool(node.this))
+        if slot not in stage.slots:
+            stage.slots.append(slot)
+        return call
+
+    return placed
 
 
 def named_columns(relation: Relation, names: Sequence[str], of: str) -> Relation:

@@ -16,7 +16,8 @@ from domains.language.functions.comparands import are_alike
 from domains.language.types import Value
 from domains.plan.estimates import Statistics
 from domains.plan.graph import ParameterKind
-from migrations.query.expressions.terms import is_satisfied, null_rejected, positions
+from migrations.query.expressions.late import parameter_call
+from migrations.query.expressions.terms import is_satisfied, moved, null_rejected, positions
 from migrations.query.joins import (
     Arranged,
     Inner,
@@ -53,6 +54,12 @@ class SelectStage:
     carried: list[Wide] = field(default_factory=list)
     keys: list[tuple[frozenset[int], frozenset[int]]] = field(default_factory=list)
     """Of each base table with a primary key: the key's columns, and all of its columns."""
+    late: list[Expression] = field(default_factory=list)
+    """Conditions that are applied when the answer is read."""
+    slots: list[Slot] = field(default_factory=list)
+    """The parameters that are in expressions."""
+    missing: frozenset[int] = frozenset()
+    """What conditions read that came with a source: an outer join may not make it NULL."""
     empties: list[tuple[Leaf, EmptyRow]] = field(default_factory=list)
     leaves: int = 0
 
@@ -62,6 +69,10 @@ class SelectStage:
         self.width += relation.plan.width
         self.leaves += 1
         self.carried += [Wide(wide(leaf, c.column), c.slot) for c in relation.carried]
+        late = [moved(each, lambda p: leaf.offset + p) for each in relation.late.conditions]
+        self.late += late
+        self.slots += relation.late.slots
+        self.missing |= frozenset[int]().union(*map(positions, late))
         if relation.key:
             key = frozenset(leaf.offset + i for i in relation.key)
             self.keys.append((key, columns_of(leaf)))
@@ -84,11 +95,13 @@ class SelectStage:
         """One value that is compared with two columns is one parameter, and the columns are equal."""
         kept: list[Wide] = []
         for one in self.carried:
-            same = next((other for other in kept if _is_same_value(one.slot, other.slot)), None)
+            same = next((other for other in kept if is_same_value(one.slot, other.slot)), None)
             if same is None:
                 kept.append(one)
+            elif not _is_comparable(one, same):
+                self.late.append(late_condition(one))
+                self.slots.append(one.slot)
             else:
-                _check_alike(one, same)
                 marks = tuple(dict.fromkeys((*same.slot.marks, *one.slot.marks)))
                 same.slot = replace(same.slot, marks=marks)
                 self.conditions.append(call("eq", same.expression, one.expression))
@@ -141,12 +154,14 @@ class SelectStage:
 
     def _refuse_nullable(self, source: Source) -> None:
         nullable = nullable_columns(source)
-        for wide_slot in self.carried:
-            if positions(wide_slot.expression) & nullable:
-                raise Unsupported(
-                    f'the parameter "{wide_slot.slot.name}" on the side of an outer join that may be missing',
-                    hint="use an inner join, or read the two sides as two views",
-                )
+        names = [each.slot.name for each in self.carried if positions(each.expression) & nullable]
+        if self.missing & nullable:
+            names += [slot.name for slot in self.slots]
+        if names:
+            raise Unsupported(
+                f'the parameter "{names[0]}" on the side of an outer join that may be missing',
+                hint="use an inner join, or read the two sides as two views",
+            )
 
 
 def wide(leaf: Leaf, position: int) -> Field:
@@ -164,28 +179,31 @@ def _position(expression: Expression) -> int:
     return expression.position
 
 
-def _is_same_value(one: Slot, other: Slot) -> bool:
-    """Whether the same ``:name`` or the same ``?`` (of a CTE that is read twice) feeds both.
-
-    :raises Unsupported: it does, but not by = on both sides.
-    """
-    if not (one.named and other.named and one.name == other.name) and not set(one.marks) & set(other.marks):
-        return False
-    if one.kind is ParameterKind.EQUAL and other.kind is ParameterKind.EQUAL:
-        return True
-    raise Unsupported(
-        f'the parameter "{one.name}" in several comparisons that are not all by =', hint="give each its own name"
-    )
+def is_same_value(one: Slot, other: Slot) -> bool:
+    """Whether the same ``:name`` or the same ``?`` (of a CTE that is read twice) feeds both."""
+    return (one.named and other.named and one.name == other.name) or bool(set(one.marks) & set(other.marks))
 
 
-def _check_alike(one: Wide, other: Wide) -> None:
-    """:raises Unsupported: columns may both equal the value and not each other: '07' and 7, as '7' and 7 do."""
-    if not are_alike(one.expression.type, other.expression.type):
-        raise Unsupported(
-            f'the parameter "{one.slot.name}" compared with columns of the types {other.expression.type} and '
-            f"{one.expression.type}",
-            hint="give each its own parameter, or CAST one of the columns",
-        )
+def _is_comparable(one: Wide, other: Wide) -> bool:
+    """Whether columns that both equal one value equal each other: not '07' and 7, as '7' and 7 do."""
+    equal = one.slot.kind is ParameterKind.EQUAL and other.slot.kind is ParameterKind.EQUAL
+    return equal and are_alike(one.expression.type, other.expression.type)
+
+
+_FUNCTIONS = {
+    ParameterKind.EQUAL: "eq",
+    ParameterKind.IN: "in",
+    ParameterKind.LESS: "lt",
+    ParameterKind.LESS_EQUAL: "le",
+    ParameterKind.GREATER: "gt",
+    ParameterKind.GREATER_EQUAL: "ge",
+}
+
+
+def late_condition(wide: Wide) -> Expression:
+    """The comparison of a parameter that is no key, as a condition that is applied when the answer is read."""
+    slot = wide.slot
+    return call(_FUNCTIONS[slot.kind], wide.expression, parameter_call(slot.key, wide.expression.type))
 
 
 def _inner_conditions(source: Source | None) -> list[Expression]:

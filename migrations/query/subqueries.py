@@ -27,7 +27,17 @@ from migrations.query.expressions.literals import NOTHING, truth
 from migrations.query.expressions.scope import Scope
 from migrations.query.joins import Leaf
 from migrations.query.plan import aggregated, projected
-from migrations.query.relation import Output, QueryContext, Relation, bounded, deduplicated, plain, settled
+from migrations.query.relation import (
+    Output,
+    QueryContext,
+    Relation,
+    bounded,
+    deduplicated,
+    plain,
+    refuse_late,
+    refuse_late_conditions,
+    settled,
+)
 from migrations.query.stage import SelectStage, wide
 
 Plan = Callable[[exp.Expr, QueryContext], Relation]
@@ -119,6 +129,8 @@ class Subqueries:
 
     def _read(self, node: exp.Expr, *, keep_limit: bool = False) -> Relation:
         relation = self._plan(node, self._context)
+        refuse_late(relation)
+        refuse_late_conditions(relation, "a subquery in an expression")
         return relation if keep_limit else bounded(relation)
 
     def _left(self, node: exp.In, relation: Relation, translate: Translate) -> list[Expression]:

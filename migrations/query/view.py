@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from domains.errors import LimitExceeded, SqlError, Unsupported
+from domains.language.expressions import Constant, Expression, Field
 from domains.language.types import Column
 from domains.plan.estimates import Statistics
-from domains.plan.graph import NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
+from domains.plan.graph import Columns, NodeIndex, OrderTerm, Parameter, ParameterKind, Reader
 from domains.plan.traits import is_base
 from migrations.catalog import Catalog
 from migrations.joint_graph.graph import JointGraph
 from migrations.joint_graph.provenance import traced
 from migrations.parse.reading import exp, nodes, text_of
-from migrations.query.plan import emit, pruned
-from migrations.query.relation import QueryContext, Relation, Slot, bounded, limited, settled
+from migrations.query.expressions.late import has_parameter
+from migrations.query.expressions.terms import substituted
+from migrations.query.finish import Finish
+from migrations.query.plan import distinct, emit, projected, pruned
+from migrations.query.relation import LateCall, QueryContext, Relation, Slot, Sorting, bounded, limited, settled
 from migrations.query.select import plan_select
 from migrations.query.setops import plan_union, sorted_and_limited
 from migrations.query.source import named_columns
+from migrations.query.stage import Wide, is_same_value, late_condition
 
 # Hints to us: words in a comment behind SELECT that other databases read over.
 #
@@ -132,7 +137,7 @@ UPPER = (ParameterKind.LESS, ParameterKind.LESS_EQUAL)
 
 @dataclass(frozen=True, slots=True)
 class PlacedParameter:
-    """A parameter and the view's column that it is compared with; None for LIMIT and OFFSET."""
+    """A parameter and the column that it is compared with; None for LIMIT, OFFSET and what the view's finish reads."""
 
     slot: Slot
     column: int | None
@@ -182,6 +187,8 @@ class PlannedView:
     """The base tables below it, by their names in the catalog."""
     placeholders: tuple[int, ...]
     """For each ``?`` in the order of the text (a view's own where its name stands): which parameter it feeds."""
+    finish: Finish | None = None
+    """What is done to the reader's rows when they are read, where that is anything."""
 
 
 def plan_view(
@@ -231,10 +238,17 @@ def frozen(catalog: Catalog, relation: exp.Query) -> tuple[exp.Query, Relation |
 
 def asks(meaning: Relation) -> bool:
     """Whether a query has parameters."""
-    return bool(meaning.carried) or isinstance(meaning.limit, Slot) or isinstance(meaning.offset, Slot)
+    return (
+        bool(meaning.carried)
+        or bool(meaning.late.slots)
+        or isinstance(meaning.limit, Slot)
+        or isinstance(meaning.offset, Slot)
+    )
 
 
 def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
+    if is_late(relation):
+        return _finished_late(relation, written, graph, name)
     visible = relation.columns
     limit, offset = relation.limit, relation.offset
     if isinstance(limit, int) and isinstance(offset, int) and _has_one_key(relation):
@@ -246,14 +260,11 @@ def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: st
     _refuse_lost_placeholders(written, slots)
     parameters = name_parameters(slots, relation.plan.columns)
     root = emit(pruned(relation.plan), graph)
-    equal = _columns_of(slots, EQUALITIES)
-    ranged = tuple(column for column in _columns_of(slots, (*LOWER, *UPPER)) if column not in equal)
-    hinted = partial_by(written)
-    key = equal if hinted is None else _hinted_key(hinted, name, parameters, graph, root)
+    key, seek = _sought(slots, written, name, parameters, graph, root)
     reader = Reader(
         view=name,
         key=key,
-        seek=(*(column for column in equal if column not in key), *ranged),
+        seek=seek,
         order=tuple(OrderTerm(place, t.descending) for place, t in zip(places, relation.order, strict=True)),
         visible=len(visible),
         parameters=parameters,
@@ -262,6 +273,140 @@ def _finished(relation: Relation, written: exp.Expr, graph: JointGraph, name: st
         empty=relation.empty,
     )
     return PlannedView(name, root, reader, visible, parameters, _tables(graph, root), _placeholders(slots))
+
+
+def _sought(
+    slots: Sequence[PlacedParameter],
+    written: exp.Expr,
+    name: str,
+    parameters: Sequence[Parameter],
+    graph: JointGraph,
+    root: NodeIndex,
+) -> tuple[Columns, Columns]:
+    """The columns that are the reader's key, and those that are sought within it."""
+    equal = _columns_of(slots, EQUALITIES)
+    ranged = tuple(column for column in _columns_of(slots, (*LOWER, *UPPER)) if column not in equal)
+    hinted = partial_by(written)
+    key = equal if hinted is None else _hinted_key(hinted, name, parameters, graph, root)
+    return key, (*(column for column in equal if column not in key), *ranged)
+
+
+def is_late(relation: Relation) -> bool:
+    """Whether a part of the query is worked out when it is read."""
+    late = relation.late
+    shown = [*(o.expression for o in relation.outputs), *(t.expression for t in relation.order)]
+    ranged = {c.column for c in relation.carried if c.slot.kind in (*LOWER, *UPPER)}
+    computed = any(map(has_parameter, shown))
+    return bool(late.conditions) or late.groups is not None or late.distinct or computed or len(ranged) > 1
+
+
+def _finished_late(relation: Relation, written: exp.Expr, graph: JointGraph, name: str) -> PlannedView:
+    """The reader keeps what does not depend on the parameters that are no keys; the rest is the view's finish."""
+    if relation.empty is not None:
+        raise Unsupported(
+            "a parameter that is no column = ? above an aggregate without GROUP BY that another query counts",
+            hint="ask for the aggregate itself",
+        )
+    plan, late, groups = relation.plan, relation.late, relation.late.groups
+    kept: dict[Expression, str] = {}
+
+    def stored(e: Expression, title: str = "") -> Expression:
+        if isinstance(e, Constant):
+            return e
+        if has_parameter(e):
+            return substituted(e, stored)
+        kept.setdefault(e, title or (plan.columns[e.position].name if isinstance(e, Field) else "computed"))
+        return Field(list(kept).index(e), e.type)
+
+    def result(call: LateCall) -> LateCall:
+        argument = None if call.argument is None else stored(call.argument)
+        weight = None if call.weight is None else stored(call.weight)
+        return replace(call, argument=argument, order=tuple(map(stored, call.order)), weight=weight)
+
+    outputs, order = tuple(o.expression for o in relation.outputs), relation.order
+    if groups is None:
+        outputs = tuple(stored(output.expression, output.name) for output in relation.outputs)
+        order = tuple(Sorting(stored(term.expression), term.descending) for term in order)
+    else:
+        groups = replace(groups, group=tuple(map(stored, groups.group)), calls=tuple(map(result, groups.calls)))
+    conditions = [stored(each) for each in late.conditions]
+    placed = [(stored(plan.field(c.column)), c.slot) for c in relation.carried]
+    slots, further = _keys_and_conditions(placed, late.slots)
+    conditions += further
+    if not kept:
+        stored(plan.field(0))
+    limit, offset = relation.limit, relation.offset
+    slots += [PlacedParameter(count, None) for count in (limit, offset) if isinstance(count, Slot)]
+    slots.sort(key=lambda p: p.slot.marks[0])
+    _refuse_lost_placeholders(written, slots)
+    narrow = projected(plan, list(kept), list(kept.values()))
+    if late.distinct and groups is None:
+        narrow = distinct(narrow, tuple(range(narrow.width)))
+    parameters = name_parameters(slots, narrow.columns)
+    root = emit(pruned(narrow), graph)
+    key, seek = _sought(slots, written, name, parameters, graph, root)
+    finish = Finish(
+        stored=_named_apart(narrow.columns),
+        columns=relation.columns,
+        late=replace(late, conditions=tuple(conditions), groups=groups, slots=()),
+        outputs=outputs,
+        order=order,
+        places=tuple((mark, at) for at, p in enumerate(slots) for mark in _keys_of(p.slot)),
+        limit=limit if isinstance(limit, int) else None,
+        offset=offset if isinstance(offset, int) else 0,
+    )
+    reader = Reader(name, key, seek, (), narrow.width, parameters)
+    return PlannedView(
+        name, root, reader, relation.columns, parameters, _tables(graph, root), _placeholders(slots), finish
+    )
+
+
+def _keys_and_conditions(
+    placed: Sequence[tuple[Expression, Slot]], late: Sequence[Slot]
+) -> tuple[list[PlacedParameter], list[Expression]]:
+    """The parameters with their columns, and the comparisons that no key and no seek does: a reader seeks one range.
+
+    A ``:name`` that is compared with a column and stands elsewhere too is one parameter.
+    """
+    slots: list[PlacedParameter] = []
+    conditions: list[Expression] = []
+    ranged: int | None = None
+    for field, slot in placed:
+        assert isinstance(field, Field)
+        if slot.kind in (*LOWER, *UPPER):
+            ranged = field.position if ranged is None else ranged
+            if field.position != ranged:
+                conditions.append(late_condition(Wide(field, slot)))
+                slots.append(PlacedParameter(slot, None))
+                continue
+        slots.append(PlacedParameter(slot, field.position))
+    for slot in late:
+        same = next((at for at, p in enumerate(slots) if is_same_value(p.slot, slot)), None)
+        if same is None:
+            slots.append(PlacedParameter(slot, None))
+        else:
+            marks = tuple(dict.fromkeys((*slots[same].slot.marks, *slot.marks)))
+            slots[same] = replace(slots[same], slot=replace(slots[same].slot, marks=marks))
+    return slots, conditions
+
+
+def _keys_of(slot: Slot) -> list[str]:
+    """All that a parameter may be called in expressions."""
+    return [*([f":{slot.name}"] if slot.named else []), *(".".join(map(str, mark)) for mark in slot.marks)]
+
+
+def _named_apart(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns, each under a name of its own: JSON has no name twice."""
+    taken: set[str] = set()
+    found = []
+    for column in columns:
+        name, count = column.name, 1
+        while name in taken:
+            count += 1
+            name = f"{column.name}_{count}"
+        taken.add(name)
+        found.append(Column(name, column.type))
+    return tuple(found)
 
 
 def _has_one_key(relation: Relation) -> bool:

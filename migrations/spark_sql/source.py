@@ -188,7 +188,10 @@ def take_parameters(
     context: WriterContext,
 ) -> None:
     """A condition with ``?``: what it is compared with is carried, what is left of it must hold."""
-    comparisons, rest = read_comparisons(part)
+    taken = read_comparisons(part)
+    if taken is None:
+        raise Unsupported("a condition with a parameter that is applied when the answer is read")
+    comparisons, rest = taken
     for comparison in comparisons:
         operand = translate(comparison.operand)
         name = comparison.operand.name if isinstance(comparison.operand, exp.Column) else "parameter"

@@ -47,10 +47,12 @@ class Evaluated(Planned):
 
     def _recomputed(self, graph: JointGraph, planned: PlannedView, arguments: Sequence[Any]) -> list[Row]:
         reader = planned.reader
-        if any(a is None for a, p in zip(arguments, reader.parameters, strict=True) if p.kind not in _COUNTS):
+        if planned.finish is None and any(
+            a is None for a, p in zip(arguments, reader.parameters, strict=True) if p.kind not in _COUNTS
+        ):
             # A comparison with NULL is never true.
             return [reader.empty[: reader.visible]] if reader.empty is not None else []
-        return answer(graph, planned.root, reader, self.stored(), arguments)
+        return answer(graph, planned.root, reader, self.stored(), arguments, planned.finish)
 
     def _migrate(self, entry: RecipeEntry) -> None:
         """Plans all of it, performs what concerns tables."""

@@ -18,6 +18,7 @@ from domains.plan.graph import DomainIndex, Node, ParameterKind, Reader
 from domains.plan.packets import EvictKeys, EvictMemory, Read
 from domains.plan.sharding import physical
 from migrations.flow.plan import plan_start
+from migrations.query.finish import Finish
 from migrations.query.view import PlannedView
 from migrations.recipe import RecipeEntry
 from tests.campaign.in_bulk import BulkMigrations
@@ -75,7 +76,7 @@ class Simulated(Planned):
         rows: Counter[Row] = Counter()
         for key in keys:
             rows.update(self._held(node, key)[key])
-        return rows_of(reader, rows, arguments)
+        return rows_of(reader, rows, arguments, self.planned(view).finish)
 
     def _at(self, node: Node, key: Row) -> DomainIndex:
         """The domain in which a reader has a key."""
@@ -177,18 +178,18 @@ def keys_of(reader: Reader, arguments: Sequence[Any]) -> tuple[Row, ...]:
     """The reader's keys that a look-up reads; none where a comparison with NULL makes it empty."""
     wanted: dict[int, list[Any]] = {}
     for parameter, argument in zip(reader.parameters, arguments, strict=True):
-        if parameter.kind in _COUNTS:
+        if parameter.column is None:
             continue
         values = [value for value in (argument if isinstance(argument, tuple) else (argument,)) if value is not None]
         if not values:
             return ()
-        if parameter.column is not None and parameter.kind in (ParameterKind.EQUAL, ParameterKind.IN):
+        if parameter.kind in (ParameterKind.EQUAL, ParameterKind.IN):
             before = wanted.get(parameter.column)
             wanted[parameter.column] = [v for v in dict.fromkeys(values) if before is None or v in before]
     return tuple(product(*(wanted[column] for column in reader.key)))
 
 
-def rows_of(reader: Reader, rows: Counter[Row], arguments: Sequence[Any]) -> list[Row]:
+def rows_of(reader: Reader, rows: Counter[Row], arguments: Sequence[Any], finish: Finish | None) -> list[Row]:
     """Of the rows of the keys: those that meet every parameter, in order, cut to LIMIT and OFFSET."""
     limit, offset = reader.limit, reader.offset
     found = list(rows.elements())
@@ -197,13 +198,14 @@ def rows_of(reader: Reader, rows: Counter[Row], arguments: Sequence[Any]) -> lis
             limit = argument
         elif parameter.kind is ParameterKind.OFFSET:
             offset = argument
-        else:
-            column, meets = parameter.column, _MEETS[parameter.kind]
-            assert column is not None
+        elif (column := parameter.column) is not None:
+            meets = _MEETS[parameter.kind]
             found = [row for row in found if row[column] is not None and meets(row[column], argument)]
     shown = [row[: reader.visible] for row in sorted_rows(found, reader.order)]
     if not shown and reader.empty is not None:
         shown = [reader.empty[: reader.visible]]
+    if finish is not None:
+        return finish.answer(shown, arguments, limit, offset)
     return shown[offset:] if limit is None else shown[offset : offset + limit]
 
 

@@ -32,6 +32,7 @@ from domains.plan.graph import (
     Union,
 )
 from migrations.joint_graph.graph import JointGraph
+from migrations.query.finish import Finish
 
 Bag = Counter[Row]
 Tables = Mapping[str, list[Row]]
@@ -47,7 +48,14 @@ def evaluate(graph: JointGraph, root: NodeIndex, tables: Tables) -> Bag:
     return results[root]
 
 
-def answer(graph: JointGraph, root: NodeIndex, reader: Reader, tables: Tables, arguments: Sequence[Any]) -> list[Row]:
+def answer(
+    graph: JointGraph,
+    root: NodeIndex,
+    reader: Reader,
+    tables: Tables,
+    arguments: Sequence[Any],
+    finish: Finish | None = None,
+) -> list[Row]:
     """What a look-up in a view's reader answers, in order; one argument a parameter, a list for IN."""
     rows = evaluate(graph, root, tables)
     limit, offset = reader.limit, reader.offset
@@ -56,14 +64,16 @@ def answer(graph: JointGraph, root: NodeIndex, reader: Reader, tables: Tables, a
             limit = argument
         elif parameter.kind is ParameterKind.OFFSET:
             offset = argument
-        else:
-            assert parameter.column is not None
+        elif parameter.column is not None:
             admits = _TESTS[parameter.kind]
             column = parameter.column
             rows = Counter({r: n for r, n in rows.items() if r[column] is not None and admits(r[column], argument)})
     found = [row[: reader.visible] for row in sorted_rows(rows.elements(), reader.order)]
     if not found and reader.empty is not None:
         found = [reader.empty]
+    if finish is not None:
+        values = [tuple(each) if isinstance(each, list) else each for each in arguments]
+        return finish.answer(found, values, limit, offset)
     return found[offset:] if limit is None else found[offset : offset + limit]
 
 

@@ -117,7 +117,7 @@ def planned_answer(
     arguments: list[Any] = [None] * len(view.parameters)
     for place, value in zip(view.placeholders, values, strict=True):
         arguments[place] = value
-    return answer(graph, view.root, view.reader, tables, arguments)
+    return answer(graph, view.root, view.reader, tables, arguments, view.finish)
 
 
 def comparable(rows: Sequence[Row]) -> list[tuple[Any, ...]]:

@@ -77,6 +77,15 @@ class BoundLookup:
     limit: int | None = None
     offset: int = 0
 
+    def finished(self, page: bytes) -> bytes:
+        """The answer out of the reader's rows: they are it."""
+        return page
+
+    @property
+    def sent(self) -> BoundLookup:
+        """The part of it that a worker answers."""
+        return self
+
     def page(self, client: ReaderClient | ReaderSnapshot, layout: ReaderLayout) -> bytes | None:
         """The rows, or None where one of the keys is a hole."""
         if len(self.keys) == len(self.seeks) == 1:

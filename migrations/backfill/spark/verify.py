@@ -32,7 +32,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from domains.archive.manifest import ArchiveError
-from domains.errors import BadRequest, HeadraceError
+from domains.errors import BadRequest, HeadraceError, Unsupported
 from domains.language.encoding import encode_key
 from domains.language.functions.exact import rounded
 from domains.language.json_rows import schema_from_json
@@ -186,6 +186,8 @@ class HeldView:
 
     def judged(self, tables: dict[str, str]) -> Judged:
         """The view's query for Spark. Raises Unsupported."""
+        if self.head.get("late"):
+            raise Unsupported("a part of the query is applied when the view is read; its reader has other rows")
         schemas = {schema.name.lower(): schema for schema in self.tables}
         views = {each["name"].lower(): _definition(each) for each in self.head["views"]}
         return judged(Catalog(schemas, views), tables, parse_select(self.head["query"]))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from domains.errors import Unsupported
 from domains.language.types import SqlType
 from domains.plan.graph import ParameterKind
-from migrations.parse.reading import children, exp, position, text_of
+from migrations.parse.reading import children, exp, position
 from migrations.query.relation import Slot
 
 _KINDS: dict[type[exp.Expr], ParameterKind] = {
@@ -25,7 +24,6 @@ _MIRRORED = {
     ParameterKind.GREATER: ParameterKind.LESS,
     ParameterKind.GREATER_EQUAL: ParameterKind.LESS_EQUAL,
 }
-HINT = "a parameter is compared with a column by =, IN, <, <=, >, >= or BETWEEN, in a condition that AND joins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +56,13 @@ def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
             pending += reversed(children(part))
 
 
-def read_comparisons(node: exp.Expr) -> tuple[list[Comparison], list[exp.Expr]]:
+Taken = tuple[list[Comparison], list[exp.Expr]]
+
+
+def read_comparisons(node: exp.Expr) -> Taken | None:
     """A condition with a ``?`` as comparisons, and conditions without one that are left of it (of BETWEEN).
 
-    :raises Unsupported: the ``?`` stands where no parameter can.
+    None where it is something else, which is applied when a view is read.
     """
     kind = _KINDS.get(type(node))
     if kind is not None:
@@ -76,11 +77,9 @@ def read_comparisons(node: exp.Expr) -> tuple[list[Comparison], list[exp.Expr]]:
         values = [_bare(value) for value in node.expressions]
         if len(values) == 1 and isinstance(values[0], exp.Placeholder):
             return [Comparison(node.this, ParameterKind.IN, values[0])], []
-        if any(isinstance(value, exp.Placeholder) for value in values):
-            raise Unsupported("a parameter beside others in an IN list", hint="IN (?) alone takes a list of any length")
     if isinstance(node, exp.Between) and not is_parameterised(node.this):
         return _bounds(node)
-    raise _refusal(node)
+    return None
 
 
 def _bare(node: exp.Expr) -> exp.Expr:
@@ -89,20 +88,22 @@ def _bare(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def _row_comparisons(ours: Sequence[exp.Expr], theirs: Sequence[exp.Expr]) -> tuple[list[Comparison], list[exp.Expr]]:
+def _row_comparisons(ours: Sequence[exp.Expr], theirs: Sequence[exp.Expr]) -> Taken | None:
     comparisons: list[Comparison] = []
     rest: list[exp.Expr] = []
     for one, other in zip(ours, theirs, strict=False):
         pair = exp.EQ(this=one.copy(), expression=other.copy())
         if is_parameterised(pair):
-            found, _ = read_comparisons(pair)
-            comparisons += found
+            found = read_comparisons(pair)
+            if found is None:
+                return None
+            comparisons += found[0]
         else:
             rest.append(pair)
     return comparisons, rest
 
 
-def _bounds(node: exp.Between) -> tuple[list[Comparison], list[exp.Expr]]:
+def _bounds(node: exp.Between) -> Taken | None:
     comparisons: list[Comparison] = []
     rest: list[exp.Expr] = []
     sides = (("low", ParameterKind.GREATER_EQUAL, exp.GTE), ("high", ParameterKind.LESS_EQUAL, exp.LTE))
@@ -111,24 +112,7 @@ def _bounds(node: exp.Between) -> tuple[list[Comparison], list[exp.Expr]]:
         if isinstance(bound, exp.Placeholder):
             comparisons.append(Comparison(node.this, kind, bound))
         elif is_parameterised(bound):
-            raise _refusal(node)
+            return None
         else:
             rest.append(operator(this=node.this.copy(), expression=bound.copy()))
     return comparisons, rest
-
-
-def _refusal(node: exp.Expr) -> Unsupported:
-    if isinstance(node, exp.Or):
-        return Unsupported("a parameter under OR", hint="write a UNION of queries, each with the same :name")
-    if isinstance(node, (exp.Not, exp.NEQ)):
-        return Unsupported(f"a parameter in a negated condition ({_short(node)})", hint=HINT)
-    if isinstance(node, (exp.Like, exp.Escape, exp.RegexpLike)):
-        return Unsupported("a parameter as the pattern of LIKE or REGEXP", hint=HINT)
-    if isinstance(node, exp.NullSafeEQ):
-        return Unsupported("a parameter compared by <=>", hint="use =; NULL is asked for by IS NULL")
-    return Unsupported(f"a parameter in {_short(node)}", hint=HINT)
-
-
-def _short(node: exp.Expr) -> str:
-    text = text_of(node)
-    return text if len(text) <= 60 else text[:57] + "…"

@@ -101,6 +101,8 @@ def exact_arguments(
             if type(argument) is not int or argument < 0:
                 raise SqlError(f"{parameter.kind.value.upper()} wants a number that is not negative")
             exact: Argument = argument
+        elif parameter.column is None:
+            exact = argument
         elif parameter.kind is ParameterKind.IN:
             exact = _exact_list(argument if isinstance(argument, tuple) else (argument,), parameter.type)
         else:

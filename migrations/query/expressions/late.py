@@ -1,0 +1,188 @@
+"""Parameters in expressions: a ``?`` that is compared with no column, so that it is worked out when a view is read.
+
+Such a ``?`` becomes ``parameter('key', exact)``, a call of no function that there is: nothing folds it, no node of the
+dataflow may hold it, and :func:`with_values` puts a constant in its place when a look-up brings the value.
+
+Its type is decided when the view is planned. Beside another operand it is that one's (``price * ?``), below CAST what
+CAST says, else TEXT. Where it is an operand of a comparison the value stays what it is, whatever the type, so that
+``id > 7.5`` is true from 8 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from domains.errors import TypeViolation
+from domains.language.coercion import coerce, exact_number
+from domains.language.expressions import Call, Constant, Expression, Field
+from domains.language.rewriting import FoldBudget, fold
+from domains.language.types import BIGINT, BOOL, DOUBLE, TEXT, Kind, SqlType, Value, decimal_type
+from migrations.parse.reading import exp, position
+from migrations.query.expressions import literals
+
+PARAMETER = "parameter"
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.In, exp.Between)
+_TEXTS = (exp.Like, exp.RegexpLike, exp.Escape)
+_NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
+
+
+def late_parameter(node: exp.Placeholder, translate: Callable[[exp.Expr], Expression]) -> tuple[Call, str]:
+    """The call that stands for a ``?``, and its name. ``translate`` gives the operands beside it."""
+    child, parent = _surroundings(node)
+    exact = isinstance(parent, _COMPARISONS)
+    sibling = _sibling(child, parent)
+    type, name = TEXT, "parameter"
+    if isinstance(parent, exp.Cast):
+        type = literals.cast_target(parent.args["to"])
+    elif sibling is not None and not isinstance(parent, _TEXTS):
+        type = _type_beside(translate(sibling).type)
+    if isinstance(sibling, exp.Column):
+        name = sibling.name
+    key = f":{node.this}" if node.this else str(position(node))
+    return parameter_call(key, type, exact=exact), str(node.this or name)
+
+
+def takes_list(node: exp.Placeholder) -> bool:
+    """Whether a ``?`` stands alone in an IN list."""
+    _, parent = _surroundings(node)
+    return isinstance(parent, exp.In) and len(parent.expressions) == 1 and node is not parent.this
+
+
+def parameter_call(key: str, type: SqlType, *, exact: bool = True) -> Call:
+    return Call(PARAMETER, (Constant(key, TEXT), Constant(int(exact), BOOL)), type)
+
+
+def _surroundings(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
+    parent = node.parent
+    while isinstance(parent, (exp.Paren, exp.Neg)):
+        node, parent = parent, parent.parent
+    return node, parent
+
+
+def _sibling(child: exp.Expr, parent: exp.Expr | None) -> exp.Expr | None:
+    """What stands beside a ``?`` and says of which type it is: no ``?`` itself, and no subquery."""
+    if not isinstance(parent, (*_COMPARISONS, *_TEXTS, exp.Binary)):
+        return None
+    others = [each for each in parent.iter_expressions() if each is not child]
+    plain = (each for each in others if not any(isinstance(n, (exp.Placeholder, exp.Query)) for n in each.walk()))
+    return next(plain, None)
+
+
+def _type_beside(type: SqlType) -> SqlType:
+    return BIGINT if type.kind is Kind.NULL or type == BOOL else type
+
+
+def has_parameter(e: Expression) -> bool:
+    return any(True for _ in parameters_in(e))
+
+
+def parameters_in(e: Expression) -> Iterator[Call]:
+    pending = [e]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Call):
+            if part.function == PARAMETER:
+                yield part
+            else:
+                pending += part.arguments
+
+
+def key_of(parameter: Call) -> str:
+    key = parameter.arguments[0]
+    assert isinstance(key, Constant)
+    return str(key.value)
+
+
+def marked_late(e: Expression, prefix: Sequence[int]) -> Expression:
+    """The expression as read at a place of another text (see ``relation.marked``)."""
+    return replaced(e, lambda each: Call(PARAMETER, (_prefixed(each, prefix), each.arguments[1]), each.type))
+
+
+def _prefixed(parameter: Call, prefix: Sequence[int]) -> Constant:
+    key = key_of(parameter)
+    return Constant(key if key.startswith(":") else ".".join((*map(str, prefix), key)), TEXT)
+
+
+Given = Value | tuple[Value, ...]
+"""The value of a parameter; a tuple for that of an IN list."""
+
+
+def with_values(e: Expression, values: Mapping[str, Given]) -> Expression:
+    """The expression with these values in the place of its parameters, by key."""
+    return fold(_with_values(e, values), FoldBudget())
+
+
+def _with_values(e: Expression, values: Mapping[str, Given]) -> Expression:
+    if not isinstance(e, Call):
+        return e
+    if e.function == PARAMETER:
+        return _constant(e, values[key_of(e)])
+    arguments: list[Expression] = []
+    for argument in e.arguments:
+        given = values[key_of(argument)] if isinstance(argument, Call) and argument.function == PARAMETER else None
+        if isinstance(given, tuple) and isinstance(argument, Call):
+            arguments += [_constant(argument, each) for each in given]
+        else:
+            arguments.append(_with_values(argument, values))
+    if e.function == "in" and len(arguments) == 1:
+        return Constant(0, BOOL)  # Nothing is IN no list.
+    return Call(e.function, tuple(arguments), e.type)
+
+
+def replaced(e: Expression, replacement: Callable[[Call], Expression]) -> Expression:
+    if not isinstance(e, Call):
+        return e
+    if e.function == PARAMETER:
+        return replacement(e)
+    arguments = tuple(replaced(argument, replacement) for argument in e.arguments)
+    return e if arguments == e.arguments else Call(e.function, arguments, e.type)
+
+
+def _constant(parameter: Call, value: Given) -> Constant:
+    assert not isinstance(value, tuple), "a list stands in IN alone"
+    type, exact = parameter.type, parameter.arguments[1] == Constant(1, BOOL)
+    if value is None:
+        return Constant(None, type)
+    if not exact:
+        return Constant(coerce(value, type, column="?"), type)
+    if isinstance(value, int):
+        return literals.integer(value)
+    if isinstance(value, Decimal):
+        exponent = value.as_tuple().exponent
+        assert isinstance(exponent, int), "a finite number"
+        return Constant(value, decimal_type(max(0, -exponent)))
+    return Constant(value, DOUBLE if isinstance(value, float) else TEXT if isinstance(value, str) else type)
+
+
+def late_value(given: Any, type: SqlType, name: str) -> Value:
+    """A value of a request as that of a parameter of this type.
+
+    :raises TypeViolation: it is none of this kind at all.
+    """
+    if given is None:
+        return None
+    if type.kind in (Kind.INTEGER, Kind.DECIMAL):
+        number = exact_number(given, type, column=name)
+        return int(number) if number == int(number) and not isinstance(given, Decimal) else number
+    if type.kind in (Kind.DATE, Kind.DATETIME):
+        return str(given)
+    if type.kind is Kind.TEXT and not isinstance(given, str):
+        raise TypeViolation(
+            f'{given!r} is no text, which parameter "{name}" is', hint="write CAST(? AS SIGNED) where it is a number"
+        )
+    return coerce(given, type, column=name, from_json=True)
+
+
+def fields_of(e: Expression) -> list[Field]:
+    """The columns that an expression reads, each once, from left to right."""
+    found: dict[Field, None] = {}
+    pending = [e]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Field):
+            found[part] = None
+        elif isinstance(part, Call):
+            pending += reversed(part.arguments)
+    return list(found)
