@@ -1,24 +1,23 @@
-"""The cluster's controller, and the api side of it: who has which domain, and how that is kept so.
+"""The cluster: its controller, which decides which worker hosts each domain, and the side of it that serves.
 
-What is decided is one small document in ZooKeeper (``state``), replaced by compare-and-set (``ledger``). A leader
-writes it and has the workers become what it says; api processes read it and go to the workers by it. Neither needs the
-other to go on::
+All decisions are in one small document in ZooKeeper (``state``), replaced by compare-and-set (``ledger``). A leader
+writes it and makes the workers do what it says; api processes read it to find the workers. Neither needs the other to
+go on::
 
-    candidate ──► leader ─┬─ fleet        who is there: heartbeats, losses, joins
+    candidate ──► leader ─┬─ fleet        the workers that are there: heartbeats, losses, joins
                           ├─ recovery     report → decide → open, link, build again     (placing, reconcile: pure)
-                          ├─ performing   migrations, in times of calm
+                          ├─ performing   migrations, while no recovery is under way
                           └─ ledger ──► state ──► ZooKeeper ──► directory ─► deployment ─► api
                                           ▲                        │
-                             replica: the recipe played            └─ domain_router, connections, cluster_hosts
+                             Replica: the planned dataflow         └─ domain_router, connections, cluster_hosts
 
-Three numbers keep the past from the present:
+Three numbers tell late messages of the past from those of the present:
 
 * the **epoch** of the state grows with each leader and each round of recovery. Workers refuse commands of an older one;
-* a domain's **incarnation** is the epoch in which it was opened. Packets of an older one are dropped, wherever they
-  are;
-* a worker's **process** number grows with each start. A name that answers again may be nobody that was known.
+* a domain's **incarnation** is the epoch in which it was opened. Packets of an older one are dropped;
+* a worker's **process** number grows with each start, since another process may answer under the same name.
 
-What the leader does can be done twice, and what it leaves half done is found by what workers report. So there is one
-way back from everything, be it a lost worker, a lost leader, a migration that failed, or a write to ZooKeeper whose
-answer was lost: decide anew, compare, repair (``recovery``). Healthy domains are never touched by it.
+All that the leader does may be done twice, and what it leaves half done shows in the workers' reports. So one procedure
+mends everything, be it a lost worker, a lost leader, a failed migration, or a write to ZooKeeper whose answer was lost:
+decide anew, compare, repair (``recovery``). It never touches healthy domains.
 """

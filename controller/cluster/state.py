@@ -1,55 +1,58 @@
-"""The decisions of a cluster: one small document, replaced by compare-and-set, from which everything else follows.
+"""The decisions of a cluster: one small document, replaced by compare-and-set; and the dataflow that follows from it.
 
-Whatever a leader decides is in here *before* it is done. So a leader that dies leaves a decision that is not carried
-out yet, never something done that nobody decided; the next one carries it out (``reconcile.py``). The one exception are
-a view's nodes: they are built before their recipe entry is written, and nodes that no entry knows are removed.
+A leader writes each decision *before* it carries it out. So a leader that dies may leave a decision that is not carried
+out, which the next leader does (``reconcile.py``), but never an act without a decision. The one exception are a view's
+nodes: they are built before their recipe entry is written, and nodes that no entry knows are removed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from domains.errors import LimitExceeded, StorageFailure
 from domains.plan.graph import DomainIndex
 from domains.plan.packets import Clock
+from migrations.flow.plan import State, one_domain
 from migrations.recipe import Recipe
+from migrations.replaying import replayed
 from zookeeper.authority import STATE_BYTES_MAX
 
 FORMAT = 1
 DOCUMENT_MAX = 64 * 2**20
-"""Bytes of the document once it is unpacked. The recipe of 10,000 views is some 5 MB; more than this is damage."""
+"""Bytes of the unpacked document. The recipe of 10,000 views has some 5 MB; more than this is damage."""
 RECIPE_ROOM = STATE_BYTES_MAX * 9 // 10
-"""Bytes of the packed document past which no more migrations are decided. The rest is for what must always be possible:
-a cluster that had filled its state to the brim could not recover a worker, since a new epoch may be a digit more."""
+"""Bytes of the packed document above which no more migrations are accepted. The rest is for recoveries, which must
+always be possible: a new epoch may have one digit more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """An operator has given a shard's disk up: it is to be made from the archive before it is opened."""
+    """An operator has given up a shard's disk: the shard must be rebuilt from the archive before it is opened."""
 
     decided: int
     """The epoch of the decision."""
     known: Clock
-    """Of its base shards, the greatest positions that anybody knew of then."""
+    """The greatest positions of its base shards that anybody knew of then."""
     runs: str = ""
-    """Where they lie folded and sorted, if they do: a URL."""
+    """The URL of the folded and sorted tables, if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which worker hosts a domain. The incarnation is the epoch in which the domain was given to it: a domain that is
-    opened anew, wherever, has a greater one."""
+    """The worker that hosts a domain. The incarnation is the epoch in which the domain was given to it; it grows
+    whenever the domain is opened anew, wherever that is."""
 
     worker: str
     incarnation: int
     data: str = ""
-    """The name of the data directory with its base shard: only workers that have that one can open the domain."""
+    """The name of the data directory with its base shard: only workers with that directory can open the domain."""
     rebuild: Rebuild | None = None
-    """Until it has been made there."""
+    """Set until the shard has been rebuilt."""
 
     def to_json(self) -> list[Any]:
         given: list[Any] = [self.worker, self.incarnation, self.data]
@@ -60,7 +63,7 @@ class Assignment:
 
     @classmethod
     def from_json(cls, given: list[Any]) -> Assignment:
-        """Raises ValueError, TypeError where it is none."""
+        """Raises ValueError, TypeError if it is not an assignment."""
         worker, incarnation, data, *rebuild = given
         assigned = cls(str(worker), int(incarnation), str(data))
         if not rebuild:
@@ -72,7 +75,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """``epoch`` grows with every leader and with every round of recovery; nothing ever happens twice in one."""
+    """``epoch`` grows with every leader and every round of recovery."""
 
     deployment: str
     shards: int
@@ -82,21 +85,21 @@ class ClusterState:
     placement: Mapping[DomainIndex, Assignment] = field(default_factory=dict)
     recipe: Recipe = field(default_factory=Recipe)
     draining: Mapping[str, int] = field(default_factory=dict)
-    """Workers that are given no domains, with the incarnation of the process: once it is started anew it takes part
+    """Workers that are given no domains, with the incarnations of their processes: after a restart they take part
     again."""
     writer: str = ""
-    """Which leader wrote it: no other writes the same bytes, so whoever finds its own knows that they are its own."""
+    """The leader that wrote it. So no two leaders write the same bytes, and each recognises its own."""
 
     @property
     def domains(self) -> list[DomainIndex]:
-        """All nodes are in group 0, so there is one domain a shard."""
+        """One for each shard: all nodes are in group 0."""
         return [DomainIndex(shard) for shard in range(self.shards)]
 
     def next_epoch(self, placement: Mapping[DomainIndex, Assignment] | None = None) -> ClusterState:
         return replace(self, epoch=self.epoch + 1, placement=self.placement if placement is None else placement)
 
     def with_recipe(self, recipe: Recipe) -> ClusterState:
-        """:raises LimitExceeded: it leaves no room for anything else."""
+        """Raises LimitExceeded if the recipe leaves no room for anything else."""
         after = replace(self, recipe=recipe)
         if len(after.encode()) > RECIPE_ROOM:
             raise LimitExceeded(
@@ -106,7 +109,7 @@ class ClusterState:
         return after
 
     def encode(self) -> bytes:
-        """:raises LimitExceeded: the recipe has grown over what ZooKeeper takes."""
+        """Raises LimitExceeded if the document is larger than ZooKeeper takes."""
         document = {
             "format": FORMAT,
             "deployment": self.deployment,
@@ -128,7 +131,7 @@ class ClusterState:
 
     @classmethod
     def decode(cls, data: bytes, deployment: str) -> ClusterState:
-        """:raises StorageFailure: it is damaged, of a later version, or of another deployment."""
+        """Raises StorageFailure if it is damaged, of a later version, or of another deployment."""
         try:
             document = _unpacked(data)
             if document["format"] != FORMAT:
@@ -168,3 +171,45 @@ def _unpacked(data: bytes) -> dict[str, Any]:
         raise ValueError("it is cut off, or larger than any state can be")
     document: dict[str, Any] = json.loads(text)
     return document
+
+
+class Replica:
+    """The dataflow, ``state``, that ``recipe`` gives in a deployment of so many shards.
+
+    Planning is a function of the recipe, so all processes that plan it have the same nodes under the same numbers: the
+    leader, a controller that stands by (and so can take over without planning everything), and every api process.
+    """
+
+    def __init__(self, shards: int) -> None:
+        self.shards = shards
+        self.recipe = Recipe()
+        self.state = State(shards=shards)
+        self.tables: set[str] = set()
+        """The names of all tables that ever existed."""
+
+    async def follow(self, recipe: Recipe, went: Callable[[int], None] = lambda played: None) -> State:
+        """Plan the new entries. Each takes some 10 ms, so other tasks run in between, and ``went`` is told of each.
+
+        :raises StorageFailure: this version cannot plan an entry.
+        """
+        mine = self.recipe.entries
+        if recipe.entries[: len(mine)] != mine:
+            mine, state = (), State(shards=self.shards)
+            self.tables.clear()
+        else:
+            state = self.state
+        for played, entry in enumerate(recipe.entries[len(mine) :], len(mine) + 1):
+            state = replayed(state, entry, one_domain)
+            self._remember(state)
+            went(played)
+            await asyncio.sleep(0)
+        self.adopt(recipe, state)
+        return state
+
+    def adopt(self, recipe: Recipe, state: State) -> None:
+        """Take over a plan that was made elsewhere."""
+        self.recipe, self.state = recipe, state
+        self._remember(state)
+
+    def _remember(self, state: State) -> None:
+        self.tables |= {schema.name for schema in state.catalog.tables.values()}

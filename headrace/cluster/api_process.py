@@ -19,13 +19,13 @@ from urllib.parse import quote
 import httpx
 
 from controller.cluster.leader.candidate import NotLeading
-from controller.cluster.leader.handles import Deposed
-from controller.cluster.serving.connections import LeaderLost, no_leader
+from controller.cluster.leader.fleet import Deposed
+from controller.cluster.serving.connections import no_leader
 from controller.cluster.serving.deployment import ClusterDeployment
 from controller.cluster.serving.directory import Directory
 from controller.deployment import BackfillStatus, MigrationStatus
 from controller.embedded.opening import Opening
-from domains.errors import Cancelled
+from domains.errors import Cancelled, LeaderLost
 from headrace.errors import BadRequest, HeadraceError, rebuild
 from headrace.serving.listening import StartFailed, listen
 from headrace.serving.server import Running, answer

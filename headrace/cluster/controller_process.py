@@ -11,8 +11,7 @@ import time
 from api.control import create_control_app
 from controller.cluster.leader.building import BulkSettings
 from controller.cluster.leader.candidate import Candidate
-from controller.cluster.leader.fleet import Timing
-from controller.cluster.leader.handles import Wire
+from controller.cluster.leader.fleet import Timing, Wire
 from controller.cluster.leader.leader import LeaderSettings
 from controller.cluster.serving.archiving import archive_led
 from headrace.cluster.directory import shards_of

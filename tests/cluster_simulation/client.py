@@ -10,10 +10,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from controller.cluster.serving.connections import Connections, OutcomeUnknown
+from controller.cluster.serving.connections import Connections
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.domain_router import DomainRouter
-from domains.errors import HeadraceError, OutOfOrder
+from domains.errors import HeadraceError, OutcomeUnknown, OutOfOrder
 from domains.language.types import Row
 from domains.plan.graph import DomainIndex, NodeIndex, Reader
 from domains.plan.packets import Clock, Insert, Once, Operation, Written

@@ -6,8 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from controller.cluster.leader.draining import drain
-from controller.cluster.leader.fleet import Timing
-from controller.cluster.leader.handles import Wire
+from controller.cluster.leader.fleet import Timing, Wire
 from controller.cluster.leader.leader import Leader, LeaderSettings
 from domains.errors import Unavailable
 from domains.plan.packets import Clock

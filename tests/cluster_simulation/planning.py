@@ -14,7 +14,7 @@ from migrations.flow.dataflow import Placement
 from migrations.flow.plan import State
 from migrations.recipe import RecipeEntry
 
-PLAYED_BY = ("controller.cluster.replica", "controller.migrating.migrator", "controller.cluster.leader.leader")
+PLAYED_BY = ("migrations.replaying", "controller.migrating.migrator", "controller.cluster.leader.leader")
 
 
 SLICED_BY = (

@@ -10,8 +10,7 @@ import httpx
 
 from api.control import create_control_app
 from controller.cluster.leader.candidate import Candidate
-from controller.cluster.leader.fleet import Timing
-from controller.cluster.leader.handles import Wire
+from controller.cluster.leader.fleet import Timing, Wire
 from controller.cluster.leader.leader import LeaderSettings
 from controller.cluster.serving.directory import Directory
 from headrace.cluster.api_process import LeaderClient

@@ -12,8 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from controller.cluster.leader.building import BulkSettings
-from controller.cluster.leader.fleet import Timing
-from controller.cluster.leader.handles import WorkerGone
+from controller.cluster.leader.fleet import Timing, WorkerGone
 from controller.cluster.leader.leader import Leader, LeaderSettings
 from controller.cluster.state import ClusterState
 from domains.engine.invariants import check_domain, check_links
@@ -223,7 +222,7 @@ class MemoryWorker(HostedSite):
 
 
 class MemoryHandle:
-    """See ``controller.cluster.leader.handles.WorkerHandle``."""
+    """See ``controller.cluster.leader.fleet.WorkerHandle``."""
 
     def __init__(self, worker: MemoryWorker) -> None:
         self._worker = worker

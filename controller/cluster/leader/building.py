@@ -1,8 +1,8 @@
-"""Building full state in bulk in a cluster: the workers archive what they host, the leader has the rest done.
+"""Building full state in bulk in a cluster: the workers archive what they host, and the leader runs the job.
 
-The job runs where the leader is (or on Spark's cluster), reads the archive that all workers write to, and the leader
-hands the states to the workers, block by block, as commands. So a worker needs to know nothing of jobs, and a worker
-that is lost on the way interrupts the migration like any other.
+The job runs beside the leader (or on Spark's cluster) and reads the archive that all workers write to. The leader sends
+the states to the workers, block by block, as commands. So workers know nothing of jobs, and a lost worker interrupts
+the migration as usual.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.cluster.leader.fleet import Fleet
-from controller.cluster.leader.handles import together
+from controller.cluster.leader.fleet import Fleet, together
 from controller.cluster.leader.ledger import StateLedger
 from controller.cluster.state import ClusterState
 from controller.migrating.bulk.choice import Builder
@@ -28,17 +27,14 @@ from migrations.change import BASES
 from worker.protocol.operations import ArchivePositions, ArchiveRequest, LogRelease
 from zookeeper.errors import AuthorityError
 
-# A leader clears away files of jobs that no longer have an owner (``bulk/job_files.py``).
-#
-# As it takes over, and every now and then: an owner that was killed may have been writing a moment ago, an archive
-# that could not be reached is back, and the last shard that was made from runs is open.
-
 PAUSE_SECONDS = 600.0
-"""Between two looks. Each lists two directories; what lies there until then takes room, and nothing else."""
+"""Between two looks for files without an owner. Each lists two directories; such files only take room."""
 
 
 async def keep_clear(files: JobFiles, archive: str, since: int, ledger: StateLedger) -> None:
-    """For ever, as the leader that took over in epoch ``since``."""
+    """Clear away files of jobs that have no owner any more (``bulk/job_files.py``), for ever, as the leader that took
+    over in epoch ``since``. Again and again, since an owner that was killed may have been writing a moment ago, the
+    archive may be away, and the last shard that is made from runs may not be open yet."""
 
     def is_forsaken(id: str) -> bool:
         epoch = epoch_of(id)
@@ -57,7 +53,7 @@ async def keep_clear(files: JobFiles, archive: str, since: int, ledger: StateLed
 
 
 async def is_settled(ledger: StateLedger) -> bool:
-    """Whether what this leader has decided is known: a write may have been done although its answer was lost."""
+    """Whether this leader's last decision is known: a write may have been done although its answer was lost."""
     try:
         await ledger.settle()
     except (AuthorityError, HeadraceError) as error:
@@ -67,7 +63,7 @@ async def is_settled(ledger: StateLedger) -> bool:
 
 
 def named_runs(decided: ClusterState) -> set[str]:
-    """The URLs of runs that a decision names."""
+    """The URLs of runs in the decision."""
     placement = decided.placement.values()
     return {given.rebuild.runs for given in placement if given.rebuild is not None and given.rebuild.runs}
 
@@ -77,8 +73,8 @@ _log = logging.getLogger("headrace.controller")
 
 @dataclass(frozen=True, slots=True)
 class BulkSettings:
-    """``archive`` is the URL under which all workers archive; without one, or without runners, nothing is built in
-    bulk."""
+    """``archive`` is the URL of the archive that all workers write to. Without one, or without runners, nothing is
+    built in bulk."""
 
     archive: str | None = None
     runners: tuple[BulkRunner, ...] = ()
@@ -103,10 +99,10 @@ class ClusterSource:
         return sorted({decided.placement[base].worker for base in bases})
 
     async def archive_now(self, hold: str, epoch: int) -> Clock:
-        """Raises Interrupted where a worker is lost meanwhile, Unavailable where one archives elsewhere."""
+        """Raises Interrupted if a worker is lost meanwhile, Unavailable if one archives elsewhere."""
         positions: Clock = {}
-        request, workers = ArchiveRequest(hold, epoch), self._workers()  # Others may have the domains by the answers.
-        # All of them: a release that went before an archiving that is under way would leave its hold.
+        request, workers = ArchiveRequest(hold, epoch), self._workers()  # The domains may move before the answers.
+        # Wait for all: a release that comes before the end of an archiving would leave its hold.
         answers: list[ArchivePositions] = await together(self._fleet.ask(name, request) for name in workers)
         for worker, answer in zip(workers, answers, strict=True):
             if answer.url != self.url:
@@ -118,7 +114,7 @@ class ClusterSource:
         return positions
 
     async def release(self, hold: str) -> None:
-        """A worker that is gone holds nothing; one that cannot be asked now ends its hold with this leader's epoch."""
+        """A lost worker holds nothing; one that cannot be asked now ends its hold with this leader's epoch."""
         told = await asyncio.gather(
             *(self._fleet.ask(worker, LogRelease(hold)) for worker in self._workers()), return_exceptions=True
         )
@@ -128,7 +124,7 @@ class ClusterSource:
 
 
 def builder_of(settings: BulkSettings, executor: Executor, source: ClusterSource | None) -> Builder | None:
-    """``source`` is None where there is no archive."""
+    """``source`` is None without an archive."""
     if source is None or not settings.runners:
         return None
     from controller.migrating.bulk.building import BulkBuilder  # Late: it loads pyarrow.

@@ -9,22 +9,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from controller.cluster.leader.handles import Connect
+from controller.cluster.leader.fleet import Connect
 from controller.cluster.leader.leader import Leader, LeaderSettings, status_of
-from controller.cluster.replica import Replica
-from controller.cluster.state import ClusterState
+from controller.cluster.state import ClusterState, Replica
 from domains.errors import HeadraceError, Unavailable
 from zookeeper.authority import ClusterAuthority, Election, StateChange
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import ControllerDescriptor
 
-# A controller that stands by: it plays the recipe as it grows, so that it can lead without planning everything first.
-#
-# Planning is some 10 ms an entry. With a hundred views that would be a second more without a leader.
-
 
 class Follower:
-    """``replica`` is what it has played; nobody else touches it between ``start`` and the end of ``stop``."""
+    """Plans the recipe as it grows while this controller stands by, so that it can lead at once. Planning takes some 10
+    ms an entry: with a hundred views that is a second without a leader.
+
+    ``replica`` is the result; nobody else touches it between ``start`` and the end of ``stop``.
+    """
 
     def __init__(self, authority: ClusterAuthority) -> None:
         self.replica: Replica | None = None
@@ -38,7 +37,7 @@ class Follower:
         self._task = asyncio.create_task(self._follow(), name="follower")
 
     async def stop(self) -> Replica | None:
-        """The recipe as far as it was played, for the present leader."""
+        """The recipe as far as it was planned."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -56,7 +55,7 @@ class Follower:
             try:
                 await self._play()
             except (AuthorityError, HeadraceError) as error:
-                # It is only a head start: whoever leads reads and plays it again, and says what is wrong with it.
+                # It is only a head start: the leader plans it again, and reports what is wrong with it.
                 _log.info("cannot follow what is decided: %s", error)
 
     async def _play(self) -> None:
@@ -70,7 +69,7 @@ class Follower:
 
 
 FOLLOW_SECONDS = 0.5
-"""Between two candidacies that could not begin, because ZooKeeper does not answer."""
+"""Between two candidacies that could not begin since ZooKeeper does not answer."""
 
 _log = logging.getLogger("headrace.controller")
 
@@ -82,8 +81,8 @@ class NotLeading(Unavailable):
 
 
 class Candidate:
-    """``leader`` is there while this process leads. One term of office follows another, each with a Leader of its
-    own: what one knew may be old by the next."""
+    """``leader`` is set while this process leads. Each term has a Leader of its own: what the last one knew may be
+    outdated."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class Candidate:
         self._follower = Follower(authority)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Until ``stopping`` is set: then it resigns, so that another leads at once."""
+        """Run until ``stopping`` is set; then resign, so that another leads at once."""
         stop = asyncio.create_task(stopping.wait())
         try:
             while not stopping.is_set():
@@ -145,7 +144,7 @@ class Candidate:
             self.leader = None
 
     async def leading(self) -> Leader:
-        """The leader that this process has. Raises NotLeading with the name of who leads."""
+        """This process's leader. Raises NotLeading, with the name of the controller that leads."""
         if self.leader is not None:
             return self.leader
         try:
@@ -159,7 +158,7 @@ class Candidate:
         )
 
     def status(self) -> dict[str, Any]:
-        """As JSON: of this process, and of the cluster as its leader sees it."""
+        """This process, and the cluster as its leader sees it. As JSON."""
         shown: dict[str, Any] = {
             "controller": self.descriptor.name,
             "leads": self.leader is not None,
@@ -173,7 +172,7 @@ class Candidate:
 
 
 async def _quietly(election: Election) -> None:
-    """A candidacy that ZooKeeper cannot be told to end, ends with its session."""
+    """Resign; if ZooKeeper does not answer, the candidacy ends with its session."""
     try:
         await election.resign()
     except (AuthorityError, HeadraceError) as error:

@@ -1,8 +1,8 @@
-"""Draining a worker: an operator's decision that it is to have no domains, so that it can be stopped unnoticed.
+"""Draining a worker: an operator decides that it gets no domains, so that it can be stopped without a loss.
 
-Like giving up a disk (``lost_shards/rebuilding.py``) it is decided in the state and carried out by the leader's next
-round, so a leader that dies in between leaves it to the next one. It holds for the worker's process: one that is
-started anew is given domains again, and so is one that alone can take what was lost with another.
+The decision is written to the state and carried out by the next round of recovery, by this leader or the next one. It
+holds for the worker's process: after a restart it gets domains again. A drained worker also gets domains that no other
+worker can take.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from domains.errors import BadRequest, NotFound, Unavailable
 
 
 async def drain(leader: LeaderPort, worker: str) -> None:
-    """Have a worker's domains go to others, and give it none until its process is started anew.
+    """Give a worker's domains to others, and give it none until its process is started anew.
 
     :raises NotFound, BadRequest, Unavailable: nothing is changed.
     """

@@ -1,39 +1,132 @@
-"""The workers that are there, and the watch over them.
+"""The workers as the leader sees them: who is there, how they are asked, and the watch over them.
 
 A worker *registers* with the Authority and becomes a *member* once it has answered the leader. From then on the leader
-believes only what it hears itself: a member stays one while it answers heartbeats, even where its registration lapses
-(ZooKeeper may be away while the data plane goes on), and it is lost
+relies on its own heartbeats: a member stays one while it answers them, even if its registration lapses (ZooKeeper may
+be away while the data plane goes on), and it is lost
 
 * at once, when its connection breaks and nobody listens at its address, or another process does;
-* when nothing was heard from it for ``dead_after`` seconds, be it stopped, hung or cut off.
+* when it was not heard for ``dead_after`` seconds, because it is stopped, hung or cut off.
 
-A connection that breaks and can be made again is no loss, but what was asked over it may be undone: that is announced
-as a *shake*. A process that was lost and is heard again joins again, as any other does; what it still hosts is old by
-then and is closed. In both cases what was said over the connection before may arrive yet, at any time: that is counted
-(``again``), and a recovery raises the epoch before anything else, so that it is refused.
+A connection that breaks and can be made again is no loss, but requests over it may be undone: that is announced as a
+*shake*. A process that was lost and is heard again joins again like any other; the domains that it still hosts are
+outdated and are closed. In both cases messages of the old connection may still arrive, at any time. So such connections
+are counted (``again``), and a recovery raises the epoch before anything else, so that workers refuse those messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from controller.cluster.leader.handles import Connect, Deposed, WorkerGone, WorkerHandle
 from controller.migrating.executor import Interrupted
-from domains.errors import HeadraceError
+from domains.errors import HeadraceError, Unavailable
 from domains.plan.graph import DomainIndex
-from worker.protocol.messages import ConnectionLost, Ping, Pong, StaleEpoch
+from worker.protocol.messages import ConnectionLost, Ping, Pong, Role, StaleEpoch, Welcome
+from worker.wire.connection import Connection, connect, greeting
 from zookeeper.authority import ClusterAuthority, StateChange
 from zookeeper.errors import AuthorityError
 from zookeeper.registration import WorkerDescriptor
 
 RECONNECT_SECONDS = 0.05
-"""Between two tries to reach a worker whose connection broke: a few within the time that a heartbeat may take."""
+"""Between two attempts to reach a worker whose connection broke: several within the time for a heartbeat."""
 
 _log = logging.getLogger("headrace.controller")
+
+
+async def together(calls: Iterable[Any]) -> list[Any]:
+    """All answers, in order. If some fail, raises the first error once all have ended, so that none goes on
+    unnoticed."""
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
+
+
+class WorkerGone(Unavailable):
+    """The process has surely ended: nobody listens at its address, or another process does."""
+
+
+class Deposed(HeadraceError):
+    """Another controller leads, or may lead: this one stops leading and changes nothing more."""
+
+    code = "deposed"
+
+
+class WorkerHandle(Protocol):
+    """One connection to one process of a worker. Requests are begun in their order, so a ``Report`` reflects those
+    before it; answers come in any order."""
+
+    @property
+    def descriptor(self) -> WorkerDescriptor: ...
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set when the connection is gone. The process may still be there."""
+
+    async def ask(self, message: Any) -> Any:
+        """The worker's answer. Raises the error that it answered, or ConnectionLost."""
+
+    async def close(self) -> None:
+        """Unanswered requests fail with ConnectionLost."""
+
+
+class Connect(Protocol):
+    """How the leader reaches a worker: over the wire, or in memory in a simulation."""
+
+    async def __call__(self, worker: WorkerDescriptor) -> WorkerHandle:
+        """Raises WorkerGone if the process has surely ended, ConnectionLost if that is not known."""
+
+
+class WireHandle:
+    """See :class:`WorkerHandle`: a worker in another process, over TCP."""
+
+    def __init__(self, descriptor: WorkerDescriptor, connection: Connection) -> None:
+        self._descriptor = descriptor
+        self._connection = connection
+
+    @property
+    def descriptor(self) -> WorkerDescriptor:
+        return self._descriptor
+
+    @property
+    def lost(self) -> asyncio.Event:
+        return self._connection.closed
+
+    async def ask(self, message: Any) -> Any:
+        return await self._connection.ask(message)
+
+    async def close(self) -> None:
+        # Aborted, so that callers that wait for a hung worker get the error now.
+        self._connection.abort(ConnectionLost("the controller gave the worker up", sent=True))
+        await self._connection.closed.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """See :class:`Connect`; ``name`` is this controller's."""
+
+    deployment: str
+    name: str
+    incarnation: int
+
+    async def __call__(self, worker: WorkerDescriptor) -> WorkerHandle:
+        hello = greeting(self.deployment, Role.CONTROLLER, self.name, self.incarnation)
+        try:
+            connection = await connect(worker.host, worker.port, hello)
+        except ConnectionLost as error:
+            if isinstance(error.__context__, ConnectionRefusedError):
+                raise WorkerGone(f"nobody listens at {worker.host}:{worker.port}") from error
+            raise
+        peer = connection.peer
+        assert isinstance(peer, Welcome), "a connection is given out after its greeting"
+        if (peer.name, peer.incarnation) != (worker.name, worker.incarnation):
+            connection.close()
+            raise WorkerGone(f'at {worker.host}:{worker.port} there is "{peer.name}", process {peer.incarnation}')
+        return WireHandle(worker, connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +135,27 @@ class Timing:
 
     heartbeat: float = 0.5
     dead_after: float = 2.0
-    """Longer than a pause of a busy machine, shorter than users' patience."""
+    """Longer than the pauses of a busy machine, shorter than users' patience."""
     join_patience: float = 2.0
-    """How long a leader that takes over waits for the workers that had domains, before these go to others."""
+    """How long a leader that takes over waits for workers that had domains before it gives these to others."""
     commit_patience: float = 3.0
-    """How long a change waits for ZooKeeper to answer: an ensemble that elects a new leader needs less."""
+    """How long a change waits for ZooKeeper; an ensemble elects a new leader in less."""
     rebalance_after: float = 1.0
-    """How long after a worker joined domains are moved to it: several often join together."""
+    """How long after a worker has joined domains are moved to it, since several often join together."""
     trust_after: float = 10.0
-    """… to one that was lost with domains and came back: one that crashes again and again would take them away each
-    time. Nobody waits for it, others have its domains."""
+    """… if it had domains, was lost and came back: a worker that crashes again and again would lose them each time.
+    Nobody waits for it, since others host its domains."""
     calm_patience: float = 10.0
-    """How long a change waits for a recovery that is under way."""
+    """How long a change waits for the end of a recovery."""
     retry: float = 0.5
-    """Between rounds of a recovery that cannot go on (a shard that no worker can open, ZooKeeper away)."""
+    """Between rounds of a recovery that cannot proceed (a shard that no worker can open, ZooKeeper away)."""
     poll: float = 0.001
-    """Between two looks at how far the links are; it doubles up to fifty times that. What is waited for is mostly one
-    sync of a disk, and while a domain moves views wait for it."""
+    """Between two looks at the links' positions; it doubles up to fifty times that. Mostly one sync of a disk is waited
+    for, and views wait meanwhile if a domain moves."""
 
 
 class Watcher(Protocol):
-    """The leader's side of the fleet's events. Called on the event loop, between two steps of others."""
+    """What the leader hears of its fleet, on the event loop."""
 
     @property
     def epoch(self) -> int: ...
@@ -70,13 +163,13 @@ class Watcher(Protocol):
     def joined(self, worker: str) -> None: ...
 
     def gone(self, worker: str) -> None:
-        """It is no member any more."""
+        """It is no longer a member."""
 
     def shaken(self, worker: str) -> None:
-        """Its connection broke and was made again: what was asked over the old one may be undone."""
+        """Its connection broke and was made again: requests over the old one may be undone."""
 
     def broken(self, worker: str, domains: Mapping[DomainIndex, int]) -> None:
-        """Domains of these incarnations could not end a step there, and serve nothing. Each heartbeat reports them."""
+        """Domains of these incarnations could not end a step and serve nothing. Told at each heartbeat."""
 
     def deposed(self, reason: str) -> None:
         """A worker follows a later leader."""
@@ -87,7 +180,7 @@ class Member:
     descriptor: WorkerDescriptor
     handle: WorkerHandle
     heard: float
-    """The loop's time at which the last answered heartbeat was sent."""
+    """The loop's time when the last heartbeat that was answered was sent."""
     watch: asyncio.Task[None] | None = None
 
 
@@ -100,11 +193,11 @@ class Fleet:
     members: dict[str, Member] = field(default_factory=dict)
     registered: dict[str, WorkerDescriptor] = field(default_factory=dict)
     again: int = 0
-    """How often a process was connected to that had been before. A process that is new has nothing on its way to it."""
+    """Number of connections to processes that had been connected before: messages of the old ones may still arrive."""
     _met: dict[str, int] = field(default_factory=dict)
-    """The latest incarnation of each worker that was connected to."""
+    """The latest incarnation of each worker that was ever connected."""
     _absent: set[str] = field(default_factory=set)
-    """Registered, but nobody listens at their addresses: dead, and not yet forgotten by ZooKeeper."""
+    """Workers that are still registered, but nobody listens at their addresses."""
     _joining: dict[str, tuple[WorkerDescriptor, asyncio.Task[None]]] = field(default_factory=dict)
     _closing: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -133,16 +226,16 @@ class Fleet:
         return sorted(self.members)
 
     def may_come(self, worker: str) -> bool:
-        """Whether it is registered, or perhaps was a moment ago, and is not known to be gone: a ZooKeeper that hung
-        ends all sessions at once, this process's own too, and then they register again."""
+        """Whether it is registered, or may have been a moment ago, and is not known to be gone: when ZooKeeper hangs,
+        all sessions end at once, this process's too, and then all register again."""
         upheaval_over = self.authority.lost_at + self.timing.join_patience
         lately = asyncio.get_running_loop().time() < upheaval_over
         return (lately or worker in self.registered) and worker not in self._absent
 
     async def ask(self, worker: str, message: Any) -> Any:
-        """What the worker answers.
+        """The worker's answer.
 
-        :raises Interrupted: it is not known whether it was done.
+        :raises Interrupted: it is not known whether the request was done.
         :raises Deposed: the worker follows a later leader.
         """
         member = self.members.get(worker)
@@ -156,7 +249,7 @@ class Fleet:
             raise self._refused(error) from error
 
     def _refused(self, error: StaleEpoch) -> HeadraceError:
-        """An epoch of our own that is newer than the message's is no other leader."""
+        """The worker may know a later epoch of our own: then no other leader is meant."""
         if error.epoch > self.watcher.epoch:
             self.watcher.deposed(error.message)
             return Deposed("the workers follow a later leader")
@@ -198,7 +291,7 @@ class Fleet:
         self._joining[name] = (descriptor, asyncio.create_task(self._join(name, descriptor)))
 
     async def _join(self, name: str, descriptor: WorkerDescriptor) -> None:
-        """Until it answers, or is not registered any more."""
+        """Try until it answers, or is no longer registered."""
         while self.registered.get(name) == descriptor:
             try:
                 async with asyncio.timeout(self.timing.dead_after):
@@ -253,7 +346,7 @@ class Fleet:
                 assert loop.time() >= member.heard
 
     async def _beat(self, member: Member) -> None:
-        """Returns when the worker has answered; raises WorkerGone when it surely cannot."""
+        """Returns when the worker has answered; raises WorkerGone if it has surely ended."""
         while True:
             sent = asyncio.get_running_loop().time()
             try:

@@ -1,4 +1,4 @@
-"""The controller that leads: what it does from its election until it is succeeded.
+"""A controller's term as leader, from its election until it is succeeded.
 
 ::
 
@@ -6,11 +6,10 @@
                                                      ▲          │ a worker is lost, or a change is to be taken back
                                                      └──────────┘
 
-One task *steers*: it alone recovers and moves domains. Migrations run beside it, in times of calm only
-(``performing.py``); what an operator decides, the next round carries out (``placing.py``,
-``lost_shards/rebuilding.py``). Nothing here asks for the time of day, for chance or for a thread: on a loop with
-virtual time, with handles and an authority in memory, the same leader runs in a simulation, step for step as its seed
-has it.
+One task *steers*: it alone recovers and moves domains. Migrations run beside it, while there is calm
+(``performing.py``); operators' decisions are carried out by the next round (``draining.py``,
+``lost_shards/rebuilding.py``). Nothing here uses the time of day, randomness or threads: with virtual time, and with
+handles and an authority in memory, the same leader runs in the seeded simulation.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.cluster.leader.building import BulkSettings, ClusterSource, builder_of, keep_clear
-from controller.cluster.leader.fleet import Fleet, Timing
-from controller.cluster.leader.handles import Connect, Deposed
+from controller.cluster.leader.fleet import Connect, Deposed, Fleet, Timing
 from controller.cluster.leader.ledger import RETRY_SECONDS, StateLedger
 from controller.cluster.leader.performing import ClusterBook, ClusterExecutor, StableEpoch
 from controller.cluster.leader.placing import PlacementPolicy, rebalance
@@ -33,8 +31,7 @@ from controller.cluster.leader.reconcile import loads
 from controller.cluster.leader.recovery import Recovery
 from controller.cluster.lost_shards.rebuilding import RebuildOperations, RebuildOutcomes
 from controller.cluster.lost_shards.refilling import Refill
-from controller.cluster.replica import Replica
-from controller.cluster.state import ClusterState
+from controller.cluster.state import ClusterState, Replica
 from controller.migrating.bulk.job_files import JobFiles
 from controller.migrating.executor import Interrupted
 from controller.migrating.migrator import Migrator
@@ -47,16 +44,16 @@ from zookeeper.authority import ClusterAuthority
 from zookeeper.errors import AuthorityError, AuthorityUnavailable
 
 ROUND_PAUSE = 0.02
-"""Seconds after a round that was interrupted: what interrupted it may be a connection that is just being made again."""
+"""Seconds after an interrupted round: perhaps a connection is just being made again."""
 RETRY_MAX = 5.0
-"""Seconds between rounds at most, where a domain cannot be opened by anybody."""
+"""The longest pause in seconds between rounds if nobody can open a domain."""
 
 _log = logging.getLogger("headrace.controller")
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderSettings:
-    """``shards`` and ``quorum`` count at the deployment's first start only; from then on they are decided."""
+    """``shards`` and ``quorum`` count at the deployment's first start only; then they are part of the state."""
 
     name: str
     shards: int
@@ -65,7 +62,7 @@ class LeaderSettings:
     process: int = 0
     """Greater than that of any earlier process of the name."""
     term: int = 1
-    """Which of the process's terms of office it is."""
+    """The number of the process's term as leader."""
     bulk: BulkSettings = field(default_factory=BulkSettings)
 
     @property
@@ -74,13 +71,13 @@ class LeaderSettings:
 
 
 class Leader:
-    """One term of office: made when elected, thrown away when deposed. It is the ``Watcher`` of its
-    fleet, and the ``LeaderPort`` of those who decide."""
+    """One term: made when elected, thrown away when deposed. It is its fleet's ``Watcher``, and the ``LeaderPort`` of
+    operators' decisions."""
 
     def __init__(
         self, authority: ClusterAuthority, connect: Connect, settings: LeaderSettings, replica: Replica | None = None
     ) -> None:
-        """``replica`` is what a candidate has followed, so that little is left to plan."""
+        """``replica`` is a candidate's plan so far, so that little is left to plan."""
         self.authority = authority
         self.settings = settings
         self.calm = StableEpoch()
@@ -91,24 +88,23 @@ class Leader:
         """None until it has taken over."""
         self.recovery: Recovery | None = None
         self.closed: dict[DomainIndex, str] = {}
-        """Domains that nobody hosts, and why, as of the last round."""
+        """See :class:`LeaderPort`."""
         self.files = JobFiles()
         self.rebuilds = RebuildOutcomes()
         self.rebuild_operations = RebuildOperations(self, settings.bulk, self.files, self.rebuilds)
         self.trouble = "taking over"
-        """What keeps it from calm, if anything does."""
         self._replica = replica
         self._clearing: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
         self._news = asyncio.Event()
-        """Set at whatever the steering task or somebody else may be waiting for."""
+        """Set at whatever the steering task may be waiting for."""
         self._newcomers: dict[str, None] = {}
         self._broken: dict[DomainIndex, int] = {}
         self._moves: dict[DomainIndex, str] = {}
         self._fenced = 0
-        """As many of the times that a process was connected to again have been followed by a greater epoch."""
+        """The value of ``fleet.again`` at the last raise of the epoch."""
         self._uneven = False
-        """Whether domains may have to be moved for the load to be even."""
+        """Whether domains may have to be moved to balance the load."""
         self._balance_at = 0.0
 
     async def lead(self, lost: asyncio.Event) -> None:
@@ -127,7 +123,7 @@ class Leader:
             for task in begun:
                 task.cancel()
             await asyncio.gather(*begun, return_exceptions=True)
-            # First the fleet: what a migration waits for then fails, and it ends.
+            # The fleet first: then a migration's requests fail, and it ends.
             await self.fleet.close()
             await self.rebuild_operations.close()
             if self.migrator is not None:
@@ -135,11 +131,10 @@ class Leader:
 
     @property
     def recipe(self) -> Recipe | None:
-        """What the migrator's state is of."""
         return None if self._replica is None else self._replica.recipe
 
     def serving(self) -> Migrator:
-        """The migrator. Raises NoLeader before it has taken over: who waits for an election waits for that, too."""
+        """The migrator. Raises NoLeader before it has taken over; callers wait for that as for an election."""
         if self.migrator is None:
             raise NoLeader(f"the leader is not ready: {self.trouble}", hint="try again")
         return self.migrator
@@ -164,7 +159,7 @@ class Leader:
         async with asyncio.timeout(self.settings.timing.calm_patience):
             await self.calm.wait()
 
-    # --- what the fleet tells -------------------------------------------------------------------------------------
+    # --- the fleet's watcher --------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -191,7 +186,7 @@ class Leader:
         self.disturb(f'the connection to worker "{worker}" was made again')
 
     def broken(self, worker: str, domains: Mapping[DomainIndex, int]) -> None:
-        """Once an incarnation: the round that this begins, or the one after it, opens the next."""
+        """Begins a recovery once for each incarnation; it opens the next one."""
         for domain, incarnation in domains.items():
             if self._broken.get(domain, 0) < incarnation:
                 self._broken[domain] = incarnation
@@ -243,7 +238,7 @@ class Leader:
         executor = self._executor()
         book = ClusterBook(self.ledger, self._replica, executor, timing)
         numbers = itertools.count(1)
-        # Told apart from those of other leaders: an epoch is one leader's alone.
+        # An epoch has one leader, so no other leader gives the same ids.
         self.migrator = Migrator(executor, book, one_domain, ids=lambda: f"{decided.epoch}-{next(numbers)}")
         self.migrator.threshold = self.settings.bulk.threshold
         self.migrator.builder = builder_of(self.settings.bulk, executor, self._source())
@@ -254,7 +249,7 @@ class Leader:
         self.disturb("taking over")
 
     def _begin(self, before: ClusterState | None) -> ClusterState:
-        """A new leader's first act: from here on its predecessor's writes and commands are refused."""
+        """A new leader's first write: from then on its predecessor's writes and commands are refused."""
         if before is None:
             settings = self.settings
             return ClusterState(self.authority.deployment, settings.shards, settings.quorum, 1)
@@ -270,7 +265,7 @@ class Leader:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _quorum(self) -> None:
-        """At its first start a deployment waits for its workers: what is given to few is moved later."""
+        """At its first start a deployment waits for its workers, so that domains need not be moved soon after."""
         quorum = self.settings.quorum
         while len(self.fleet.members) < quorum:
             there = len(self.fleet.members)
@@ -278,10 +273,10 @@ class Leader:
             await self._until_news(None)
 
     async def _muster(self) -> None:
-        """Wait for the workers that have domains: one that is slow to answer would lose its domains for nothing.
+        """Wait for the workers that have domains: one that is slow to answer would lose its domains needlessly.
 
-        Those that are known to be gone are not waited for. Where all are gone (everything was started anew) they come
-        one after another, and the first would be given everything; so the others have some time.
+        Workers that are known to be gone are not waited for, unless all are gone (everything was restarted): then they
+        come one after another, and the first would be given everything.
         """
         loop = asyncio.get_running_loop()
         wanted = {given.worker for given in self.ledger.decided.placement.values()}
@@ -297,12 +292,12 @@ class Leader:
             await self._until_news(loop.time() + RETRY_SECONDS)
 
     async def _any_linked(self) -> bool:
-        """Whether what is there was running before this leader came."""
+        """Whether the workers that are there ran before this leader's term."""
         reports = await self._reports(self.fleet.names())
         return any(domain.linked for report in reports.values() for domain in report.domains.values())
 
     async def _reports(self, workers: Iterable[str]) -> dict[str, WorkerReport]:
-        """Of those that answer."""
+        """Those of the workers that answer."""
         found: dict[str, WorkerReport] = {}
         for name in workers:
             try:
@@ -348,7 +343,7 @@ class Leader:
             try:
                 self._newcomers.clear()
                 await self._fence()
-                outcome = await self.recovery.round(self._moves)
+                self.closed = await self.recovery.round(self._moves)
             except Interrupted as error:
                 self.trouble = error.message
                 await asyncio.sleep(ROUND_PAUSE)
@@ -359,7 +354,6 @@ class Leader:
                 _log.warning("the recovery cannot go on: %s", error)
                 self.trouble = str(error)
             else:
-                self.closed = dict(outcome.closed)
                 if not self.closed:
                     self._moves.clear()
                     self.trouble = ""
@@ -370,14 +364,15 @@ class Leader:
             await self._until_news(loop.time() + (pause if self.closed else timing.retry))
 
     async def _fence(self) -> None:
-        """Have refused what may be on its way yet over connections that were given up: see ``recovery.py``."""
+        """Raise the epoch if messages of given-up connections may still arrive, so that they are refused: see
+        ``recovery.py``."""
         again = self.fleet.again
         if again != self._fenced:
             await self.ledger.amend(ClusterState.next_epoch, patience=0.0)
             self._fenced = again
 
     async def _greet(self) -> None:
-        """Who joined may have domains that are no longer its own, from before it was lost: they are to be closed."""
+        """A worker that was lost and came back may still host its former domains, which a recovery closes."""
         names, self._newcomers = list(self._newcomers), {}
         for report in (await self._reports(names)).values():
             if report.domains:
@@ -386,11 +381,11 @@ class Leader:
     # --- moving ---------------------------------------------------------------------------------------------------
 
     def _next_look(self) -> float | None:
-        """When to look again though nothing happened."""
+        """When to look again if nothing happens."""
         return self._balance_at if self._uneven else None
 
     async def _balance(self) -> None:
-        """Give workers that joined their part, once they are all there and no migration would be disturbed."""
+        """Move domains to workers that joined, once all are there and no migration is running."""
         assert self.migrator is not None
         now = asyncio.get_running_loop().time()
         if not self._uneven or now < self._balance_at:
@@ -425,11 +420,8 @@ class Leader:
             self._news.clear()
 
 
-# What the leader tells of itself and of what it sees, as JSON.
-
-
 def directory_of(leader: Leader) -> dict[str, Any]:
-    """Which worker has which domain, and where it answers. As JSON."""
+    """Each domain's worker, and the workers' addresses. As JSON."""
     state = leader.ledger.decided
     return {
         "epoch": state.epoch,
@@ -445,7 +437,7 @@ def directory_of(leader: Leader) -> dict[str, Any]:
 
 
 def status_of(leader: Leader) -> dict[str, Any]:
-    """What the leader sees, times in seconds. As JSON."""
+    """The cluster as the leader sees it, times in seconds. As JSON."""
     now = asyncio.get_running_loop().time()
     state = leader.ledger.state
     placement = {} if state is None else state.placement

@@ -1,9 +1,8 @@
-"""The leader's hand on the cluster's state: every change is a compare-and-set of the whole.
+"""The leader's changes of the cluster's state: each is a compare-and-set of the whole.
 
-What excludes a mixture of two leaders' decisions: each write names the version that was read, so a leader that was
-succeeded (and the successor's first act is a write) has its next write refused, and steps down. What excludes a
-decision that this leader believes it did not make: a write whose answer was lost is *in doubt* until a read has told,
-and nothing else is decided before.
+Decisions of two leaders never mix: each write names the version that was read, and a new leader begins with a write, so
+its predecessor's next write is refused, and it steps down. And a leader always knows what it has decided: a write whose
+answer was lost is *in doubt* until a read settles it, and nothing else is decided before.
 """
 
 from __future__ import annotations
@@ -12,24 +11,24 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from controller.cluster.leader.handles import Deposed
+from controller.cluster.leader.fleet import Deposed
 from controller.cluster.state import ClusterState
 from domains.errors import LimitExceeded, Unavailable
 from zookeeper.authority import ClusterAuthority
 from zookeeper.errors import AuthorityError, AuthorityUnavailable, StateConflict, StateTooLarge
 
 RETRY_SECONDS = 0.1
-"""Between two tries to reach ZooKeeper. An ensemble elects a new leader in some 0.2 s."""
+"""Between two attempts to reach ZooKeeper. An ensemble elects a new leader in some 0.2 s."""
 
 
 class StateLedger:
-    """``state`` is what was decided last, as far as is known; None before the deployment's first start."""
+    """``state`` is the last known decision; None before the deployment's first start."""
 
     def __init__(
         self, authority: ClusterAuthority, writer: str, deposed: Callable[[str], None] = lambda reason: None
     ) -> None:
-        """``writer`` is nobody else's name, and was nobody's before. ``deposed`` is called when another process has
-        written, whoever finds it out."""
+        """``writer`` is unique to this leader's term. ``deposed`` is called when another process turns out to have
+        written."""
         self.state: ClusterState | None = None
         self._writer = writer
         self._deposed = deposed
@@ -50,10 +49,10 @@ class StateLedger:
         return self.state
 
     async def change(self, decide: Callable[[ClusterState | None], ClusterState], *, patience: float) -> ClusterState:
-        """Decide on what is decided so far, and have it written.
+        """Replace the state by what ``decide`` makes of it.
 
-        :raises Unavailable: ZooKeeper did not answer within ``patience`` seconds. It may have been written all the
-            same; ``settle`` finds out.
+        :raises Unavailable: ZooKeeper did not answer within ``patience`` seconds. The write may have been done;
+            ``settle`` finds out.
         :raises Deposed: another leader has written.
         :raises LimitExceeded: the state has become too large; nothing was written.
         """
@@ -74,7 +73,7 @@ class StateLedger:
                     await asyncio.sleep(RETRY_SECONDS)
 
     async def amend(self, decide: Callable[[ClusterState], ClusterState], *, patience: float) -> ClusterState:
-        """:meth:`change`, once there is something decided: a leader's first act has seen to that."""
+        """:meth:`change` of a state that exists; a leader's first act creates it."""
 
         def amended(before: ClusterState | None) -> ClusterState:
             assert before is not None
@@ -100,7 +99,7 @@ class StateLedger:
 
     async def _write(self, after: ClusterState) -> None:
         data = after.encode()
-        self._doubt = after  # Stays where the write is cut off, also by a cancellation.
+        self._doubt = after  # It stays in doubt if the write is broken off, also by a cancellation.
         try:
             self._version = await self._authority.write(data, self._version)
         except AuthorityUnavailable as error:
@@ -108,7 +107,7 @@ class StateLedger:
                 self._doubt = None
             raise
         except StateConflict:
-            # An earlier try of the same write may have been done unnoticed.
+            # An earlier attempt at the same write may have been done.
             await self._settle()
             return
         except StateTooLarge as error:

@@ -1,8 +1,8 @@
-"""A migration's hands in a cluster: domains at workers, and the cluster's state as its book.
+"""How migrations are carried out in a cluster: on domains of workers, with the recipe in the cluster's state.
 
-A change is made in a time of *calm*: from the end of one recovery to the beginning of the next. Each such time has a
-number; what was begun in one of them is never gone on with in another. So a recovery never meets a migration's next
-command, and a migration never builds on nodes that a recovery has removed.
+A change is made in a *stable epoch*, from the end of one recovery to the beginning of the next. Each has a number, and
+a change never goes on from one to another. So no command of a migration comes during a recovery, and no migration
+builds on nodes that a recovery has removed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.cluster.leader.fleet import Fleet, Timing
-from controller.cluster.leader.handles import Deposed
+from controller.cluster.leader.fleet import Deposed, Fleet, Timing
 from controller.cluster.leader.ledger import StateLedger
-from controller.cluster.replica import Replica
-from controller.cluster.state import ClusterState
+from controller.cluster.state import ClusterState, Replica
 from controller.migrating.executor import Interrupted
 from domains.errors import HeadraceError, Unavailable
 from domains.plan.commands import BuildIndex, Command, Feed, Progress
@@ -25,30 +23,30 @@ from migrations.flow.plan import PlanStep, State
 from migrations.recipe import Recipe
 from worker.protocol.messages import LinkPositions, NotHere, Perform, Positions, RowCounts, RowsRequest
 
-# Waiting until everything that was sent on the links has arrived.
+# The barrier: waiting until everything that was sent on the links has arrived.
 #
 # A packet on lane L is sent because of a write, or of packets on lanes below L (a path's lane grows with every link
-# that it crosses). So the barrier goes lane by lane: what was sent on lane 0 so far is waited for; then everything
-# that it made anybody send on lane 1 has been sent, and is waited for; and so on. At the end every consequence of
-# what had been fed when the barrier began is where it belongs, while writes went on all the time: a barrier never
-# waits for what was sent after it looked.
+# that it crosses). So the barrier goes lane by lane. It waits for the packets that were sent on lane 0 so far. Then all
+# packets that these caused on lane 1 have been sent, and it waits for them; and so on. At the end every consequence of
+# what had been fed when the barrier began has arrived, and writes went on all the time, since a barrier never waits for
+# packets that were sent after it looked.
 
 Place = tuple[int, int]
-"""(epoch, sequence): how far a link is. A greater epoch counts for more: what was sent in an older one is void."""
+"""The position of a link: (epoch, sequence). Packets of an older epoch are void."""
 
 SLOWER = 50
-"""How many times ``poll`` the longest pause between two looks is."""
+"""The longest pause between two looks, in multiples of ``poll``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far all links of the cluster are, at their senders and at their receivers."""
+    """The positions of all links of the cluster, at their senders and at their receivers."""
 
     sent: dict[LinkId, Place] = field(default_factory=dict)
     received: dict[LinkId, Place] = field(default_factory=dict)
 
     def lacks(self, goal: Mapping[LinkId, Place]) -> list[LinkId]:
-        # Over a link that has sent nothing there is nothing to wait for, and its receiver may not know of it.
+        # The receiver may not know a link that has sent nothing.
         return [link for link, at in goal.items() if at[1] and self.received.get(link, (0, 0)) < at]
 
 
@@ -58,8 +56,8 @@ Look = Callable[[], Awaitable[Reached]]
 async def all_lanes(look: Look, poll: float) -> None:
     """Returns when every consequence of what was done before the call has arrived.
 
-    The look that finds a lane arrived is the goal of the next one, too: a worker tells what it has received and what it
-    has sent because of it in one answer.
+    The look that finds a lane's packets arrived also gives the next lane's goal: a worker's answer has what it has
+    received together with what it has sent because of that.
     """
     reached, lane = await look(), 0
     while any(lane_of(link) >= lane for link in reached.sent):
@@ -69,13 +67,13 @@ async def all_lanes(look: Look, poll: float) -> None:
 
 
 async def everything_sent(look: Look, poll: float) -> None:
-    """Returns when what had been sent before the call has arrived, whatever it made others send."""
+    """Returns when what was sent before the call has arrived; not what that makes others send."""
     reached = await look()
     await _arrived(reached.sent, reached, look, poll)
 
 
 async def _arrived(goal: Mapping[LinkId, Place], reached: Reached, look: Look, poll: float) -> Reached:
-    """The first look, from ``reached`` on, that finds the goal reached."""
+    """The first look, beginning with ``reached``, that finds the goal reached."""
     pause = poll
     while reached.lacks(goal):
         await asyncio.sleep(pause)
@@ -85,7 +83,7 @@ async def _arrived(goal: Mapping[LinkId, Place], reached: Reached, look: Look, p
 
 
 class StableEpoch:
-    """Whether the graph is as it was decided; ``number`` grows whenever that may have ceased to be so."""
+    """True while the graph is as decided (*calm*); ``number`` grows whenever that may have ended."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -102,23 +100,23 @@ class StableEpoch:
         self._changed.set()
 
     def begin(self, number: int) -> None:
-        """The recovery that began as this number has found everything right; unless it was disturbed since."""
+        """The recovery that began at this number has ended well; nothing happens if it was disturbed since."""
         if number == self.number:
             self._is_calm = True
             self._changed.set()
 
     def end(self) -> None:
-        """This leader leads no more: there will be no calm."""
+        """This leader's term is over: there will be no calm."""
         self.ended = True
         self.disturb()
 
     def check(self, number: int) -> None:
-        """Raises Interrupted where this time is over."""
+        """Raises Interrupted if the stable epoch of that number is over."""
         if number != self.number:
             raise Interrupted("a worker was lost, or another recovery began meanwhile")
 
     async def wait(self) -> int:
-        """The number of the present time of calm, when there is one. Raises Deposed where there will be none."""
+        """Wait for calm; answers its number. Raises Deposed if there will be none."""
         while not self._is_calm:
             if self.ended:
                 raise Deposed("this controller no longer leads", hint="ask again; another takes over")
@@ -128,8 +126,8 @@ class StableEpoch:
 
 
 class ClusterExecutor:
-    """See :class:`controller.migrating.executor.Executor`. ``disturb`` has a recovery begin; ``trouble`` says why none
-    ends."""
+    """See :class:`controller.migrating.executor.Executor`. ``disturb`` begins a recovery; ``trouble`` says why none has
+    ended."""
 
     def __init__(
         self,
@@ -141,7 +139,7 @@ class ClusterExecutor:
         trouble: Callable[[], str],
         number: int = 0,
     ) -> None:
-        """``number`` is that of the time in which a recovery acts by it: it needs no ``ready``."""
+        """``number`` is for a recovery, which needs no ``ready``: that at which it began."""
         self._fleet = fleet
         self._ledger = ledger
         self._calm = calm
@@ -162,7 +160,7 @@ class ClusterExecutor:
         self.still_calm()
 
     def still_calm(self) -> None:
-        """Raises Interrupted where the time for which ``ready`` has returned is over."""
+        """Raises Interrupted if the stable epoch since ``ready`` is over."""
         self._calm.check(self._number)
 
     def check(self) -> None:
@@ -197,7 +195,7 @@ class ClusterExecutor:
         return 0
 
     async def table_rows(self, domain: DomainIndex) -> Mapping[str, int]:
-        """It is only for showing progress and for choosing a way, which goes by who does not tell, too."""
+        """An estimate, for progress and for the choice of a way: empty if the worker does not answer."""
         try:
             counts: RowCounts = await self._fleet.ask(
                 self._ledger.decided.placement[domain].worker, RowsRequest(domain)
@@ -214,8 +212,8 @@ class ClusterExecutor:
         return await look(self._fleet, self._ledger.decided)
 
     async def take_back(self, steps: Sequence[PlanStep]) -> None:
-        """By a recovery: it removes what the recipe does not have, and waits until nothing of it is on its way, so
-        that the next migration may use the same numbers."""
+        """By a recovery, which removes nodes that the recipe does not have, and waits until none of their packets is on
+        its way, so that the next migration may use the same numbers."""
         del steps
         self._disturb("a change is taken back, or carried on")
         try:
@@ -225,8 +223,7 @@ class ClusterExecutor:
 
 
 class ClusterBook:
-    """See :class:`controller.migrating.executor.Book`. The replica is the leader's: recoveries follow the recipe by it
-    too."""
+    """See :class:`controller.migrating.executor.Book`. The replica is the leader's, which recoveries use, too."""
 
     def __init__(self, ledger: StateLedger, replica: Replica, executor: ClusterExecutor, timing: Timing) -> None:
         self._ledger = ledger
@@ -244,7 +241,7 @@ class ClusterBook:
 
     async def enter(self, recipe: Recipe, state: State) -> None:
         def decide(before: ClusterState) -> ClusterState:
-            # A recovery that has begun removes the nodes that this would have everybody use.
+            # A recovery that has begun removes the nodes that this entry would put into use.
             self._executor.still_calm()
             return before.with_recipe(recipe)
 
@@ -254,8 +251,8 @@ class ClusterBook:
 
 
 async def look(fleet: Fleet, decided: ClusterState) -> Reached:
-    """How far all links are, by the word of the workers that are to have their ends: one that came back may have
-    ends of before. Raises Interrupted, Deposed."""
+    """The positions of all links, as told by the workers that host their ends now: a worker that came back may have old
+    ends. Raises Interrupted, Deposed."""
     names = fleet.names()
     answers: list[LinkPositions] = await asyncio.gather(*(fleet.ask(name, Positions(decided.epoch)) for name in names))
     reached = Reached()

@@ -1,11 +1,10 @@
-"""Which worker hosts which domain. Pure: the same facts give the same placement, whoever leads.
+"""Which worker hosts which domain. The same facts give the same placement, whoever leads.
 
-A domain stays where it is for as long as its worker is there; what is lost goes where there is least. A worker that
-joins is given domains by moving as few as possible, since each that moves loses its partial state, and of those that
-will do the one that was opened last: it has lost its state already. So after a loss what was lost moves on to
-who comes back, and views that did not notice the loss do not notice the return either. How many domains a worker has
-decides; how much they weigh decides between equals (weights change from hour to hour, and a placement that followed
-them would never rest).
+A domain stays while its worker is there; a lost domain goes to the worker with the fewest. For a worker that joins as
+few domains as possible are moved, since each loses its partial state, and preferably those that were opened last, which
+have lost theirs already. So after a loss the lost domains move on to the worker that comes back, and views that did not
+notice the loss do not notice the return either. The number of a worker's domains decides; their weight decides only
+between equals, since weights change from hour to hour, and a placement that followed them would never settle.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ def place(
     refused: Refusals = NONE_REFUSED,
     last: Mapping[str, str] = NO_WORKERS,
 ) -> dict[DomainIndex, str]:
-    """A worker for each of the domains; one that no worker can take is left out.
+    """A worker for each of the domains; a domain that no worker can take is left out.
 
-    ``workers`` are those that may be given domains, with their data directories: a domain that has been open goes only
-    where its directory is. Whoever has refused a domain is asked last, and of several the one whose refusal is oldest.
-    ``last`` are given what none of these can take: a worker that is drained serves it, rather than nobody.
+    ``workers`` may be given domains, and come with their data directories: a domain that has been open goes only to its
+    directory. A worker that has refused a domain is tried last, the oldest refusal first. ``last`` are workers, such as
+    drained ones, for domains that none of the others can take.
     """
     wanted = sorted(homeless)
     hosts = {domain: given.worker for domain, given in placement.items() if domain not in wanted}
@@ -54,7 +53,7 @@ def place(
         before = placement[domain].worker if domain in placement else ""
         hosts[domain] = found[domain] = min(
             able,
-            # At its old worker only its files are warm; where it is one of equals, that decides.
+            # Between equals the old worker, whose files are cached.
             key=lambda name: (refused.get((name, domain), NEVER), *_burden(name, hosts, load), name != before, name),
         )
     return found
@@ -63,9 +62,9 @@ def place(
 def rebalance(
     workers: Mapping[str, str], placement: Mapping[DomainIndex, Assignment], *, load: Load = NO_LOAD
 ) -> dict[DomainIndex, str]:
-    """The fewest moves after which no worker has two domains more than another; {} where that is so already.
+    """The fewest moves after which no worker has two domains more than another.
 
-    Domains of workers that are not among ``workers`` are not moved: they are to be lost or drained, not balanced.
+    Only domains of ``workers`` are moved: those of others are to be lost or drained, not balanced.
     """
     hosts = {domain: given.worker for domain, given in placement.items()}
     moves: dict[DomainIndex, str] = {}
@@ -84,7 +83,7 @@ def _next_move(
     load: Load,
 ) -> tuple[DomainIndex, str] | None:
     def rank(domain: DomainIndex) -> tuple[float, ...]:
-        """From who has most, what was opened last, and the lightest: what is missed least."""
+        """First those of the worker with the most, then those opened last, then the lightest."""
         count, weight = _burden(hosts[domain], hosts, load)
         return -count, -placement[domain].incarnation, -weight, load.get(domain, 0.0), -domain
 
@@ -113,26 +112,21 @@ def _burden(worker: str, hosts: Mapping[DomainIndex, str], load: Load) -> tuple[
     return _count(worker, hosts), sum(load.get(domain, 0.0) for domain, host in hosts.items() if host == worker)
 
 
-# Who may be given which domains, out of what is known beside what is decided: who drains, who was lost lately, and
-# who has refused what.
-#
-# It outlives the rounds of a recovery: what a worker has refused, and which incarnations were decided and given to
-# nobody, are facts of the whole term of a leader.
-
 REFUSED_SECONDS = 60.0
-"""For how long a worker that could not open a domain is asked last. Many reasons pass: a lock that a dying process
-still holds, a disk that was full. Much longer than the pause between two rounds, so that all have their turn."""
+"""For how long a worker that could not open a domain is tried last. Many reasons pass: a lock that a dying process
+still holds, a full disk. Much longer than the pause between two rounds, so that every worker is tried."""
 
 
 class PlacementPolicy:
-    """Of one leader. Workers are given with their data directories: a shard goes only where its directory is."""
+    """Who may be given which domains, by what a leader knows beside its decisions: who is drained, was lost lately, or
+    has refused what. It lasts for the leader's term. Workers come with their data directories."""
 
     def __init__(self, fleet: Fleet, ledger: StateLedger, trust_after: float) -> None:
         self._fleet = fleet
         self._ledger = ledger
         self._trust_after = trust_after
         self._trusted_at: dict[str, float] = {}
-        """Of workers that were lost; for ever away, for those that are not back."""
+        """Of workers that were lost; infinite while they are not back."""
         self._refused: dict[tuple[str, DomainIndex], float] = {}
         self._unopened: set[tuple[DomainIndex, int]] = set()
         self._shut: set[DomainIndex] = set()
@@ -140,7 +134,7 @@ class PlacementPolicy:
     # --- workers --------------------------------------------------------------------------------------------------
 
     def takers(self, workers: Iterable[str]) -> dict[str, str]:
-        """Those of the workers that may be given domains."""
+        """The workers that may be given domains: those that are there and not drained."""
         draining, members = self._ledger.decided.draining, self._fleet.members
         there = self._there(workers)
         return {n: data for n, data in there.items() if draining.get(n) != members[n].descriptor.incarnation}
@@ -150,23 +144,22 @@ class PlacementPolicy:
         return {name: members[name].descriptor.data for name in workers if name in members}
 
     def trusted(self, workers: Iterable[str]) -> dict[str, str]:
-        """Those of the takers that others' domains may be moved to, though nothing is wrong with these. Where all have
-        come back lately there is no better one than any of them."""
+        """The takers that healthy domains may be moved to: those that were not lost lately, or all if all were."""
         now = asyncio.get_running_loop().time()
         self._trusted_at = {name: at for name, at in self._trusted_at.items() if at > now}
         takers = self.takers(workers)
         return {name: data for name, data in takers.items() if name not in self._trusted_at} or takers
 
     def next_trusted(self) -> float | None:
-        """When the next of the workers that are back is trusted."""
+        """When the next worker that came back is trusted."""
         return min((at for at in self._trusted_at.values() if at < inf), default=None)
 
     def lost(self, worker: str) -> None:
-        """It had domains, and is away."""
+        """A worker with domains is gone."""
         self._trusted_at[worker] = inf
 
     def left(self, worker: str) -> None:
-        """It had none. One that was lost before, and has not been given any since, is no more to be trusted now."""
+        """A worker without domains is gone. If it was lost before, it is not trusted yet."""
         if worker in self._trusted_at:
             self._trusted_at[worker] = inf
 
@@ -177,26 +170,26 @@ class PlacementPolicy:
     # --- domains --------------------------------------------------------------------------------------------------
 
     def homes(self, lost: Iterable[DomainIndex], workers: Iterable[str], load: Load) -> dict[DomainIndex, str]:
-        """A worker for each of the lost domains that any of these can take."""
+        """A worker for each lost domain that one of these can take."""
         names = list(workers)
         takers, placement = self.takers(names), self._placement
         return place(lost, takers, placement, load=load, refused=self._refusals(), last=self._there(names))
 
     def moving(self, moves: Mapping[DomainIndex, str]) -> dict[DomainIndex, str]:
-        """Of the wanted moves and of what is on draining workers: what another worker can take now."""
+        """The moves that are possible now: those of ``moves``, and of domains on draining workers."""
         takers, placement = self.takers(self._fleet.names()), self._placement
         wanted = {d: worker for d, worker in moves.items() if worker in takers and placement[d].worker != worker}
         return {**self.drained(), **wanted}
 
     def drained(self) -> dict[DomainIndex, str]:
-        """Domains on draining workers, and the workers that can take them now."""
+        """Domains on draining workers, with workers that can take them now."""
         placement, there = self._placement, self._fleet.names()
         takers = self.takers(there)
         left = [d for d, given in placement.items() if given.worker in there and given.worker not in takers]
         return place(left, takers, placement, refused=self._refusals())
 
     def may_be_open(self, domain: DomainIndex) -> bool:
-        """Whether a worker that cannot be heard may still host the incarnation that is decided."""
+        """Whether a worker that is not heard may still host the decided incarnation."""
         given = self._placement.get(domain)
         return given is not None and (domain, given.incarnation) not in self._unopened
 
@@ -207,11 +200,11 @@ class PlacementPolicy:
     # --- what came of it ------------------------------------------------------------------------------------------
 
     def left_out(self, domains: Iterable[DomainIndex], incarnation: int) -> None:
-        """They have this incarnation now, and nobody was told to open it."""
+        """Nobody was told to open this incarnation of the domains."""
         self._unopened.update((domain, incarnation) for domain in domains)
 
     def refused(self, worker: str, domain: DomainIndex) -> None:
-        """The worker could not open the domain: others are asked first for a while."""
+        """The worker could not open the domain: others are tried first for a while."""
         self._shut.add(domain)
         self._refused[worker, domain] = asyncio.get_running_loop().time()
 
@@ -220,7 +213,7 @@ class PlacementPolicy:
         self._shut.discard(domain)
 
     def is_shut(self, domain: DomainIndex) -> bool:
-        """Whether who was asked last to open it could not."""
+        """Whether the last attempt to open it failed."""
         return domain in self._shut
 
     def _refusals(self) -> Refusals:

@@ -1,4 +1,4 @@
-"""What the leader is to those who decide beside its rounds: drains, rebuilds, archiving. Its steering is its own."""
+"""The part of the leader that operators' decisions use: drains, rebuilds, archiving."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class LeaderPort(Protocol):
 
     @property
     def recipe(self) -> Recipe | None:
-        """What the migrator's state is of."""
+        """The recipe of the migrator's state."""
 
     @property
     def closed(self) -> Mapping[DomainIndex, str]:
-        """Domains that nobody hosts, and why, as of the last round."""
+        """The domains that nobody hosts, and why, as of the last round."""
 
     @property
     def is_over(self) -> bool: ...
@@ -45,7 +45,7 @@ class LeaderPort(Protocol):
 
     @property
     def trouble(self) -> str:
-        """What keeps it from calm, if anything does."""
+        """Why there is no calm; empty if there is."""
 
     def serving(self) -> Migrator:
         """Raises NoLeader before it has taken over."""
@@ -54,19 +54,19 @@ class LeaderPort(Protocol):
         """Raises NoLeader before its first round has begun."""
 
     def bases_of(self, domain: DomainIndex) -> list[str]:
-        """The base shards that a domain is to have."""
+        """The base shards of a domain, as decided."""
 
     async def decide(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
-        """Have a change of the state written. Raises Unavailable while ZooKeeper is away."""
+        """Write a change of the state. Raises Unavailable while ZooKeeper is away."""
 
     async def until_calm(self) -> None:
-        """Raises TimeoutError where that takes long."""
+        """Raises TimeoutError if that takes long."""
 
     def disturb(self, why: str) -> None:
-        """End the time of calm: what is there is to be compared with what is decided."""
+        """End the calm: begin a recovery."""
 
     def look_again(self) -> None:
-        """Do not wait for the next round of recovery, if one is waited for."""
+        """Begin the next round of a recovery at once, if one is waiting."""
 
     def rebalance(self) -> None:
-        """Domains may have to be moved for the load to be even: look at once."""
+        """Look at once whether domains should be moved to balance the load."""

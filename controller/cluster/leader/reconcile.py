@@ -1,16 +1,16 @@
 """The difference between the decided and the actual graph, as steps. Pure.
 
-A *place* is a node in one domain. What was lost is a domain with all of its places. Around it:
+A *place* is a node in one domain. A lost domain loses all of its places. In the domains that survive:
 
-* **Partial state** below it, in a domain that survived, is void by itself: ``PeerReset`` evicts what had come from the
-  lost domain, and asks again. It serves on in the meantime.
-* **Full state** cannot be asked again key by key; it is *rebuilt*: removed, added anew and fed. With it goes everything
-  below it, since that was computed from it. And with it go the egresses that feed it, wherever they are, since each
-  has to send all its rows again; so every other ingress of such an egress would have them twice, and is rebuilt too.
+* **Partial state** below it mends itself: ``PeerReset`` evicts what came from the lost domain and asks again. It serves
+  meanwhile.
+* **Full state** below it cannot be asked for key by key. It is *rebuilt*: removed, added anew and fed, together with
+  everything below it, which was computed from it, and with the egresses that feed it, wherever they are, since each
+  must send all its rows again. So every other ingress of such an egress would get them twice, and is rebuilt too.
 
-``rebuilt`` is the least set of places of surviving domains that is closed under these rules. What no recipe knows (an
-earlier leader's migration that was not committed) is removed; what the recipe knows and is missing, or is still being
-built by a leader that is gone, is rebuilt.
+``_rebuilt`` gives the least set of places of surviving domains that is closed under these rules. Nodes that no recipe
+has (of a migration that was not committed) are removed; nodes of the recipe that are missing, or that a former leader
+was still building, are rebuilt.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from worker.protocol.messages import DomainReport, WorkerReport
 
 Place = tuple[NodeIndex, DomainIndex]
 Reports = Mapping[str, WorkerReport]
-"""By worker; of those that are there."""
+"""By worker that is there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The steps that bring the graph to what is decided, in the order in which they are to be taken."""
+    """The steps that bring the graph to the decided one, in their order."""
 
     fresh: tuple[PlanStep, ...]
-    """Nodes of domains that were opened; before these are linked."""
+    """Nodes of opened domains, before these are linked."""
     removals: dict[DomainIndex, tuple[NodeIndex, ...]]
-    """In domains that survived; in one step with the resets."""
+    """In surviving domains; in one step with the resets."""
     again: tuple[PlanStep, ...]
-    """Nodes that were removed and are built again, once nothing that was sent to them before is on its way."""
+    """Removed nodes that are built again, once no packet to the former ones is on its way."""
     indexes: tuple[PlanStep, ...]
     feeds: tuple[PlanStep, ...]
     activations: tuple[PlanStep, ...]
@@ -64,7 +64,7 @@ def by_domain(steps: Iterable[PlanStep]) -> list[list[PlanStep]]:
 
 
 def reported(state: ClusterState, reports: Reports, domain: DomainIndex) -> DomainReport | None:
-    """The domain as it is at the worker that is to have it, in the incarnation that it is to have."""
+    """The domain's report, if the decided worker hosts the decided incarnation."""
     given = state.placement.get(domain)
     if given is None or given.worker not in reports:
         return None
@@ -73,7 +73,7 @@ def reported(state: ClusterState, reports: Reports, domain: DomainIndex) -> Doma
 
 
 def homeless(state: ClusterState, reports: Reports) -> list[DomainIndex]:
-    """The domains that are to be opened anew. One that was never linked has never served, and is begun again."""
+    """The domains that must be opened anew, also those that were opened but never linked."""
     found: list[DomainIndex] = []
     for domain in state.domains:
         report = reported(state, reports, domain)
@@ -83,12 +83,12 @@ def homeless(state: ClusterState, reports: Reports) -> list[DomainIndex]:
 
 
 def loads(reports: Reports) -> dict[DomainIndex, float]:
-    """How much has been written to each domain's tables: a measure of its weight that does not jump about."""
+    """The number of writes to each domain's tables: a stable measure of its weight."""
     return {d: float(sum(each.positions.values())) for report in reports.values() for d, each in report.domains.items()}
 
 
 def superfluous(state: ClusterState, reports: Reports) -> list[tuple[str, DomainIndex]]:
-    """Domains that are open at a worker that is not to have them, or not in this incarnation."""
+    """Domains that are open at another worker than the decided one, or in another incarnation."""
     return [
         (worker, domain)
         for worker, report in sorted(reports.items())
@@ -111,12 +111,12 @@ def tables_of(state: State, domain: DomainIndex) -> dict[str, TableSchema]:
 
 
 def strange_tables(known: Collection[str], report: DomainReport) -> list[str]:
-    """Tables that no entry of the recipe ever had: the storage is not this deployment's, or the recipe is not."""
+    """Tables that were never in the recipe: the storage, or the recipe, is of another deployment."""
     return sorted(schema.name for schema in report.tables if schema.name not in known)
 
 
 def table_steps(state: State, domain: DomainIndex, report: DomainReport) -> list[PlanStep]:
-    """Tables that are new or changed: what a leader had decided and was not carried out everywhere."""
+    """Steps for new and changed tables that were decided but not carried out everywhere."""
     there = {schema.name: schema for schema in report.tables}
     steps: list[PlanStep] = []
     for name, schema in tables_of(state, domain).items():
@@ -131,7 +131,7 @@ def table_steps(state: State, domain: DomainIndex, report: DomainReport) -> list
 
 
 def drop_steps(state: State, domain: DomainIndex, report: DomainReport) -> list[PlanStep]:
-    """Tables that were dropped; once the nodes that read them are gone."""
+    """Steps for dropped tables, once the nodes that read them are gone."""
     gone = {schema.name for schema in report.tables} - tables_of(state, domain).keys()
     return [PlanStep(domain, DropTable(name), f"domain {domain}: drop table {name}") for name in sorted(gone)]
 
@@ -175,7 +175,7 @@ class _Graph:
 
 
 def repair(state: State, survivors: Mapping[DomainIndex, DomainReport], opened: Collection[DomainIndex]) -> Repair:
-    """The steps to take where ``survivors`` are open, linked, and report as they do, and ``opened`` are empty."""
+    """The steps to take if ``survivors`` are linked and report as they do, and ``opened`` are empty."""
     graph = _Graph(state.flow)
     void = _rebuilt(graph, survivors, opened)
     removals: dict[DomainIndex, tuple[NodeIndex, ...]] = {}
@@ -240,8 +240,8 @@ def _rebuilt(
 
 
 def _held(graph: _Graph, domain: DomainIndex, void: set[Place]) -> frozenset[NodeIndex]:
-    """What must not answer in a new domain before all is built: what is full and is backfilled, what would ask egresses
-    that are away until they are built again, and all that is below these. The rest serves as soon as it is linked."""
+    """Nodes of a new domain that must not answer before all is built: full ones, which are backfilled, those that would
+    ask egresses that are being rebuilt, and all below these. The others serve as soon as they are linked."""
     held: set[NodeIndex] = set()
     for node in graph.nodes.get(domain, ()):
         place = (node.index, domain)
@@ -264,8 +264,8 @@ def _addition(graph: _Graph, domain: DomainIndex, nodes: list[Node], held: froze
 
 
 def _indexes(state: State, graph: _Graph, domains: Iterable[DomainIndex]) -> Iterator[PlanStep]:
-    """Indexes of base tables: those that are declared and those that nodes look up by. What is complete costs nothing,
-    and what a crash, or a leader that is gone, left half built is built now."""
+    """Steps for the indexes of base tables, declared ones and those of nodes' look-ups. Complete indexes cost nothing;
+    half-built ones are completed."""
     for domain in domains:
         wanted: dict[tuple[str, Columns], None] = {}
         for schema in tables_of(state, domain).values():

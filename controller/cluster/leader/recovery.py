@@ -1,35 +1,37 @@
-"""Bringing what is there to what is decided: one *round* after another, until a round finds nothing left to do.
+"""Bringing the actual state to the decided one: one *round* after another, until a round finds nothing left to do.
 
-A round decides first and does then, and everything it does may be done twice. So it may be broken off anywhere, by
-another loss, by the end of this leader: the next round, be it another leader's, begins with what the workers report::
+A round decides before it acts, and all its acts may be done twice. So it may be broken off anywhere, by another loss or
+by the end of this leader: the next round, perhaps another leader's, begins with the workers' reports::
 
-    report ─► who is homeless, what moves ─► decide (state, greater epoch) ─► close, open, tables ─► nodes of what was
-        opened ─► Reconfigure of the others: removals, resets, links ─► Reconfigure of its hosts ─► what was sent before
-        has arrived ─► nodes again ─► backfill (or ``refilling.py``) ─► every consequence has arrived ─► activate
+    report ─► homeless and moving domains ─► decide (state, greater epoch) ─► close, open, tables ─► nodes of opened
+        domains ─► Reconfigure of the others: removals, resets, links ─► Reconfigure of their hosts ─► what was sent
+        before has arrived ─► nodes again ─► backfill (or ``refilling.py``) ─► all consequences have arrived ─► activate
 
-What excludes each race:
+Each race, and what excludes it:
 
-* *A late packet of what was lost.* The domain's new incarnation is the new epoch, so what the old one sent is stale.
-* *A late packet for a node that is built again.* The old node is removed, and its egress with it, in the step that
-  resets the links. Only when everything sent before has arrived (``barrier.everything_sent``) is there a node of that
-  number again. Every round waits for it, be there anything to remove or not: an earlier one that was broken off, or
-  another leader's, may have removed what this one, or a migration after it, adds.
-* *A worker that comes back with what nobody could take over.* While a domain is left out, what is sent to it is
-  dropped. So it is given a new incarnation before it is left out: what comes back is another one, and begins anew.
-* *Rows twice, or not at all.* Nothing is fed before all nodes are there; an egress that feeds again feeds only
-  ingresses that are new (``reconcile.py``).
-* *A survivor that was told nothing of what is linked.* Hosts of what was opened are told when all others have answered:
-  what is broken off before that is homeless yet, so the next round opens it again, and rebuilds what is full below it.
-* *A domain that broke.* One that could not end a step is not linked any more (``Hosted.broken``): it is homeless, and
-  survivors meet its next incarnation as that of any other that was lost.
-* *An answer from what is half built.* Reads and upqueries of such nodes are held until ``Activate``, which comes when
-  all rows have arrived everywhere (``barrier.all_lanes``).
-* *A reset before what it makes void is removed.* Only who has reported in this round is told of the links: so each
-  domain it has is one that is decided, and what is full there and is to go is in the same message. Who joins later may
-  have domains of before; no link of this round leads to it, and the round that closes them or gives it others tells it.
-* *A command of this leader's own past.* Over one connection it comes before the report that is asked later, which
-  reflects it. One that was sent over a connection before (the network had it for a while) may come at any time: so
-  where a process was connected to again, the epoch grows before the reports are asked, and workers refuse the older.
+* *A late packet of a lost domain.* The new incarnation is the new epoch, so packets of the old one are stale.
+* *A late packet for a node that is built again.* The old node and its egress are removed in the step that resets the
+  links, and a node of that number is added only when everything sent before has arrived
+  (``performing.everything_sent``). Every round waits for that, even without removals: an earlier round that was broken
+  off may have removed nodes that this one, or a later migration, adds.
+* *A worker that comes back with a domain that nobody could take over.* Packets to a domain that is left out are
+  dropped. So it gets a new incarnation before it is left out: the one that comes back is outdated, and the domain
+  begins anew.
+* *Rows twice, or not at all.* Nothing is fed before all nodes are there; an egress that feeds again feeds only new
+  ingresses (``reconcile.py``).
+* *A survivor that does not know of a new link.* Hosts of opened domains are told when all others have answered. If the
+  round is broken off before, these domains are still homeless, so the next round opens them again and rebuilds the full
+  state below them.
+* *A domain that broke.* One that could not end a step is no longer linked (``DomainHost.broken``): it is homeless, and
+  survivors treat its next incarnation like that of any lost domain.
+* *An answer from a half-built node.* Reads and upqueries of such nodes are held until ``Activate``, which comes when
+  all rows have arrived everywhere (``performing.all_lanes``).
+* *A reset before the removal of what it makes void.* Only workers that have reported in this round are told of the
+  links: so each of their domains is a decided one, and the same message removes its void full state. A worker that
+  joins later may have former domains; no link of this round leads to it, and a later round closes them.
+* *A command of this leader's own past.* A report reflects the commands that were sent before it over the same
+  connection. A command over an earlier connection may arrive at any time. So if a process was connected again, the
+  epoch is raised before the reports are asked for, and workers refuse commands of older epochs.
 """
 
 from __future__ import annotations
@@ -37,12 +39,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from controller.cluster.leader import performing
-from controller.cluster.leader.fleet import Fleet, Member, Timing
-from controller.cluster.leader.handles import Deposed, together
+from controller.cluster.leader.fleet import Deposed, Fleet, Member, Timing, together
 from controller.cluster.leader.ledger import StateLedger
 from controller.cluster.leader.performing import look
 from controller.cluster.leader.placing import PlacementPolicy
@@ -62,8 +63,7 @@ from controller.cluster.leader.reconcile import (
 )
 from controller.cluster.lost_shards.rebuilding import RebuildOutcomes
 from controller.cluster.lost_shards.refilling import Refill
-from controller.cluster.replica import Replica
-from controller.cluster.state import Assignment, ClusterState
+from controller.cluster.state import Assignment, ClusterState, Replica
 from controller.migrating.executor import Interrupted
 from domains.errors import HeadraceError
 from domains.language.types import TableSchema
@@ -74,8 +74,6 @@ from migrations.flow.plan import PlanStep, State
 from worker.protocol.messages import CloseDomain, OpenDomain, Perform, Placed, Reconfigure, Report, WorkerReport
 from worker.protocol.operations import FlushDomain
 
-# The messages to each worker when domains are linked: where all domains are, and which of its nodes to remove. Pure.
-
 
 def links(
     state: ClusterState,
@@ -84,7 +82,8 @@ def links(
     closed: Collection[DomainIndex],
     workers: Iterable[str],
 ) -> list[tuple[str, Reconfigure]]:
-    """A message to each of the workers. What is ``closed``, or on a worker that is no member, is nowhere."""
+    """The messages that link all domains and remove nodes. ``closed`` domains, and those of lost workers, have no
+    place."""
     placement = {
         domain: _placed(given, members)
         for domain, given in sorted(state.placement.items())
@@ -102,24 +101,19 @@ def _placed(given: Assignment, members: Mapping[str, Member]) -> Placed:
     return Placed(given.worker, worker.host, worker.port, given.incarnation, worker.incarnation)
 
 
-# Domains that are to go to another worker though nothing is wrong: what is done for them while they serve yet.
-#
-# A domain that moves is away from its closing here until it is linked there. Closing its shard sorts what RocksDB has
-# in memory to a file, up to 8 MB of it; that is done beforehand, so that there is little left.
-#
-# It is done before anything is decided, and nothing depends on it. What its answer says was true when it was given
-# and is no fact that anybody goes on with: whoever decides afterwards looks at what is there as if it had not been
-# done. So it may fail, take too long, be done twice or for a domain that has gone. But it takes time, so it is left
-# out where a domain is homeless: nobody is to wait longer for what is lost, so that others wait less for what is not.
-
 FLUSH_SECONDS = 1.0
-"""A full memory takes a fifth of that on a busy disk. A loss that comes meanwhile is waited for no longer than this."""
+"""A full memtable takes a fifth of that on a busy disk. A loss that comes meanwhile waits no longer than this."""
 
 
 async def flush_domains(
     ask: Callable[[str, Any], Awaitable[Any]], state: ClusterState, domains: Iterable[DomainIndex]
 ) -> None:
-    """Have domains written to files where they are. Raises Interrupted and Deposed, and nothing else."""
+    """Flush the stores of domains that will move, while they still serve. A domain is away while it moves, and closing
+    it writes what RocksDB has in memory, up to 8 MB, to a file; afterwards there is little left to write.
+
+    Nothing depends on it: it may fail, take too long, be done twice or for a domain that has gone. It is left out if a
+    domain is homeless, since a loss is more urgent than a move. Raises Interrupted and Deposed only.
+    """
     try:
         async with asyncio.timeout(FLUSH_SECONDS):
             await together(ask(state.placement[d].worker, FlushDomain(state.epoch, d)) for d in domains)
@@ -134,16 +128,8 @@ async def flush_domains(
 _log = logging.getLogger("headrace.controller")
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of a round."""
-
-    closed: Mapping[DomainIndex, str]
-    """Domains that nobody hosts, and why. Nothing else is wrong where this is empty."""
-
-
 class Recovery:
-    """One time of recovery. ``check`` raises Interrupted where the present round has been overtaken by events."""
+    """The rounds until there is calm. ``check`` raises Interrupted if the present round is outdated."""
 
     def __init__(
         self,
@@ -168,13 +154,14 @@ class Recovery:
         self._rebuilds = rebuilds
         self._refill = refill
         self._rebuilding: dict[DomainIndex, str] = {}
-        """Domains whose shards are not made yet, and why."""
+        """Domains whose shards are not rebuilt yet, and why."""
 
-    async def round(self, moves: Mapping[DomainIndex, str]) -> Outcome:
-        """One round; ``moves`` are domains that are to go to another worker though nothing is wrong.
+    async def round(self, moves: Mapping[DomainIndex, str]) -> dict[DomainIndex, str]:
+        """One round. Answers the domains that nobody hosts, and why; nothing else is wrong if there are none. ``moves``
+        are healthy domains that should go to another worker.
 
         :raises Interrupted: something changed meanwhile: begin again.
-        :raises AuthorityUnavailable, Unavailable: ZooKeeper is away. What is lost stays lost until it is back.
+        :raises AuthorityUnavailable, Unavailable: ZooKeeper is away. Lost domains stay lost until it is back.
         """
         self.step = "asking the workers what is there"
         await self._ledger.settle()
@@ -193,7 +180,7 @@ class Recovery:
         closed = {**missing, **closed}
         await self._mend(reports, [d for d in opened if d not in closed], closed)
         self.step = ""
-        return Outcome(closed)
+        return closed
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -223,7 +210,7 @@ class Recovery:
             await flush_domains(self._ask, self._ledger.decided, moving)
 
     async def _decide(self, reports: Reports, moves: Mapping[DomainIndex, str]) -> list[DomainIndex]:
-        """Give what is homeless, or is to move, to workers: written, with a new epoch, before anything is done."""
+        """Give homeless and moving domains to workers; written, with a new epoch, before anything is done."""
         state = self._ledger.decided
         moving = {d: worker for d, worker in self._taking.moving(moves).items() if d not in self._rebuilding}
         lost = [d for d in homeless(state, reports) if d not in moving and d not in self._rebuilding]
@@ -247,11 +234,11 @@ class Recovery:
         return sorted(hosts)
 
     def _tables_of(self, domain: DomainIndex) -> Iterable[TableSchema]:
-        """The tables of which a domain is to have a shard."""
+        """The tables that a domain has a shard of, as decided."""
         return tables_of(self._replica.state, domain).values()
 
     def bases_of(self, domain: DomainIndex) -> list[str]:
-        """The base shards that a domain is to have."""
+        """The base shards of a domain, as decided."""
         shards = self._replica.state.shards
         return sorted(base_shard(each.name, each.generation, domain, shards) for each in self._tables_of(domain))
 
@@ -274,9 +261,9 @@ class Recovery:
         await together(self._ask(worker, CloseDomain(state.epoch, domain)) for worker, domain in gone)
 
     async def _open(self, opened: Sequence[DomainIndex]) -> tuple[dict[DomainIndex, str], Reports]:
-        """Open them all at once; those that cannot be, and why, and what their hosts report then.
+        """Open them all at once. Answers those that could not be opened, and why, and their hosts' reports afterwards.
 
-        The reports are asked for behind the openings, not after them: a worker waits with one for what was begun.
+        The reports are asked for at once, behind the openings: a worker reports when these have ended.
         """
         if not opened:
             return {}, {}
@@ -292,7 +279,7 @@ class Recovery:
     async def _open_one(self, domain: DomainIndex) -> str | None:
         state = self._ledger.decided
         given = state.placement[domain]
-        # Changes of tables come in times of calm only: all shards were there when the first was made.
+        # Tables change only while there is calm: all shards existed when the first table was made.
         kept = bool(state.recipe.entries)
         message = OpenDomain(state.epoch, domain, given.incarnation, domain, state.shards, kept)
         try:
@@ -313,7 +300,7 @@ class Recovery:
     # --- tables ---------------------------------------------------------------------------------------------------
 
     async def _tables(self, reports: Reports, opened: Sequence[DomainIndex]) -> dict[DomainIndex, str]:
-        """Bring tables to what the catalog says. What was opened and cannot be brought to it is closed again."""
+        """Create, alter and drop tables as the catalog has them; a domain for which that fails is closed again."""
         self.step = "bringing tables to what they are to be"
         there = {d: r for d in self._ledger.decided.domains if (r := self._reported(reports, d)) is not None}
         closed: dict[DomainIndex, str] = {}
@@ -340,7 +327,7 @@ class Recovery:
             raise
         except HeadraceError as error:
             if serves:
-                raise  # What it has it goes on serving; the change of the table is tried again.
+                raise  # The domain serves on with its table, and the change is tried again.
             return self._refuse(self._host(domain), domain, error)
         return None
 
@@ -356,7 +343,7 @@ class Recovery:
         await self._link(reports, todo, fresh, opened, closed)
         await self._drops(planned, there)
         if closed:
-            # What is full lacks the rows of what is closed. It stays removed, and is built when all is there.
+            # Full state would lack the rows of closed domains: it is built when all are open.
             return
         self.step = "waiting for what is on its way"
         await performing.everything_sent(self._links, self._timing.poll)
@@ -380,9 +367,8 @@ class Recovery:
         opened: Sequence[DomainIndex],
         closed: Mapping[DomainIndex, str],
     ) -> None:
-        """What survived is told while nodes are added, and what it sends there at once is held. Hosts of what was
-        opened are told last: then others have room for what they send, and have removed what is to go. Only those that
-        have reported are told."""
+        """Hosts of opened domains are told last, when the others have linked them and removed void nodes. Only workers
+        that have reported are told."""
         self.step = f"adding the nodes of {_names(opened)} and linking them" if opened else "linking the domains"
         hosts = {self._host(domain) for domain in opened}
         others = [name for name in self._fleet.names() if name in reports and name not in hosts]
@@ -400,8 +386,8 @@ class Recovery:
         return await look(self._fleet, self._ledger.decided)
 
     async def _perform_all(self, steps: Sequence[PlanStep]) -> None:
-        """One domain's steps, in order: what is not sliced, and the first slices of each step, are sent without waiting
-        for the answers. A worker does what one leader wants in the order in which it came.
+        """One domain's steps, in order. All steps, and of sliced ones the first slices, are sent without waiting for
+        answers, since a worker carries out a leader's commands in their order.
         """
         begun = await together(self._perform(step) for step in steps)
         for step, progress in zip(steps, begun, strict=True):

@@ -1,1 +1,1 @@
-"""Shards whose disk is gone: given up, fenced, and made again from the archive."""
+"""Shards whose disk is lost: given up, fenced, and rebuilt from the archive."""

@@ -1,20 +1,20 @@
-"""How far anybody has heard of shards that are to be given up, so that nobody hears of more afterwards.
+"""The greatest positions that anybody knows of shards that are given up, and a fence against later news of them.
 
 A shard whose disk is given up goes on at the greatest position that is known to have existed (``rebuilding.py``). A
-position that somebody hears of later would be given again, to another write. So a *fence* comes before the question::
+greater one that turned up later would be given again, to another write. So a *fence* comes before the question::
 
-    report: what is open? ─► fence: all else begins anew ─► heard? from now on only what is decided ─► as was reported?
+    report: what is open? ─► fence: all else begins anew ─► heard? and drop older packets ─► is all as was reported?
 
-**Invariant.** When all have answered, every domain, in the incarnation that is decided, is open at a process that was
-asked or nowhere, and whoever was asked hears nothing that was sent in an earlier one. So what anybody will ever know
-of the lost shards from before is in an answer, or goes with a domain that begins anew. This holds for
+**Invariant.** When all have answered, every domain, in its decided incarnation, is open at a process that was asked or
+nowhere, and a process that was asked drops all packets of earlier incarnations. So all positions that anybody will ever
+know of the lost shards are in an answer, or are forgotten with a domain that begins anew. This holds for
 
-* *what is on its way* from a lost shard, or from a domain that has told of it and was closed or moved since;
-* *a worker that was cut off*, from the leader only or from all. It may alone have heard the last, may tell others of it
-  meanwhile, and may be back in the next moment, before a round of recovery has seen that it was away. Its domains have
-  been given another incarnation: nobody hears what they tell, and where they are open now they are closed;
-* *a process that ends while others are asked*, or has a successor of its name: nothing is decided then;
-* *whoever comes later*: nothing that he has open is of an incarnation that is decided.
+* *packets on their way* from a lost shard, or from a domain that knew its positions and was closed or moved since;
+* *a worker that was cut off*, from the leader only or from all. It alone may know the last position, may tell others
+  meanwhile, and may be back at any moment, before a round of recovery notices. Its domains have been given another
+  incarnation: their packets are dropped, and they are closed where they are open now;
+* *a process that ends while others are asked*, or that has a successor of its name: nothing is decided then;
+* *a worker that comes later*: none of its open domains has a decided incarnation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from controller.cluster.leader.handles import together
+from controller.cluster.leader.fleet import together
 from controller.cluster.leader.port import LeaderPort
 from controller.cluster.leader.reconcile import Reports, homeless
 from controller.cluster.state import ClusterState
@@ -35,16 +35,16 @@ from worker.protocol.operations import Heard, HeardRequest
 
 
 async def heard_so_far(leader: LeaderPort, given_up: Mapping[DomainIndex, int] | None = None) -> Clock:
-    """How far all that are there have heard; from now on nothing of ``given_up`` before these incarnations."""
+    """The positions that all workers know; from now on they drop packets of ``given_up`` before these incarnations."""
     request = HeardRequest(dict(given_up or {}))
     answers: list[Heard] = await together(leader.fleet.ask(name, request) for name in leader.fleet.names())
     return latest(each.positions for each in answers)
 
 
 async def heard_at_last(leader: LeaderPort, lost: Collection[DomainIndex], check: Callable[[], None]) -> Clock:
-    """How far anybody has heard, and ever will, of shards that are lost. ``check`` raises where they are not any more.
+    """The positions that anybody knows, or ever will, of lost shards. ``check`` raises if they are no longer lost.
 
-    :raises Unavailable: workers came or went meanwhile. Nothing depends on it; it may be asked again.
+    :raises Unavailable: workers came or went meanwhile; it may be asked again.
     """
     there = _processes(leader)
     reports = await _reports(leader, sorted(there))
@@ -61,7 +61,7 @@ async def heard_at_last(leader: LeaderPort, lost: Collection[DomainIndex], check
 
 
 def _processes(leader: LeaderPort) -> dict[str, int]:
-    """Of the workers that are there."""
+    """The process numbers of the workers that are there."""
     return {name: member.descriptor.incarnation for name, member in leader.fleet.members.items()}
 
 
@@ -73,10 +73,8 @@ async def _reports(leader: LeaderPort, names: Sequence[str]) -> Reports:
 async def _fence(
     leader: LeaderPort, lost: Collection[DomainIndex], reports: Reports, check: Callable[[], None]
 ) -> None:
-    """Other incarnations for what is lost and for whatever nobody who is there has open: nobody will ever open those.
-
-    The recovery decides them as well; it may not have come to it yet.
-    """
+    """Give new incarnations to lost shards and to all domains that no present worker has open. (A recovery does that
+    too, but may not have come to it yet.)"""
 
     def away(state: ClusterState) -> list[DomainIndex]:
         named = {*lost, *homeless(state, reports)} & state.placement.keys()

@@ -1,22 +1,39 @@
-"""The choice of who folds the archive of lost shards: the worker that gets them, or Spark, where it pays and is
-available."""
+"""Rebuilding lost shards by Spark: when it pays, how it is shown, and the runs that it makes.
+
+::
+
+    by Spark:        job ──► ARCHIVE/_rebuild/ID/table=…/shard=… ──► the decision names them ──► the worker loads them
+    by the worker:                                                   the decision ──► the worker folds and loads
+
+**The job comes before the decision.** Until then nothing is given up: if the job fails, is cancelled or ends with its
+leader, everything stays as it was, and the operator asks again. After the decision any leader goes on, since the state
+names the runs. The worker judges whether they count (``worker/archive/lost_shard.py``) and else folds by itself, so no
+decision ever waits for Spark. The full state that stands on the shards is built afterwards (``refilling.py``).
+
+``bulk/job_files.py`` says who removes the runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, assert_never
 
-from controller.cluster.leader.building import BulkSettings
+from controller.cluster.leader.building import BulkSettings, is_settled, named_runs
+from controller.cluster.leader.ledger import StateLedger
 from controller.deployment import BackfillStatus, MigrationStatus
+from controller.migrating.bulk.building import started
+from controller.migrating.bulk.job_files import RUNS, JobFiles, url_of
 from controller.migrating.execution import Migration
 from domains.errors import BadRequest, Cancelled, HeadraceError, Unavailable
 from domains.plan.graph import DomainIndex
+from domains.plan.sharding import table_of
 from domains.transitions import moved
-from migrations.backfill.job import JobProgress
-from migrations.backfill.runner import Folder
+from migrations.backfill.job import Folding, JobProgress
+from migrations.backfill.runner import Folder, FoldRun
 from migrations.backfill.spark.settings import By
 from worker.protocol.operations import ArchivedShard
 
@@ -30,16 +47,17 @@ class RebuildMethod:
     """``spark`` or ``worker``."""
     why: str
     rows: int
-    """Archived, of all the shards."""
+    """Archived rows of all the shards."""
     folder: Folder | None = None
-    """Whose the way is, where it is not the worker's."""
+    """Who folds, if not the worker."""
 
 
 async def choose_way(bulk: BulkSettings, by: By, archived: Mapping[DomainIndex, ArchivedShard]) -> RebuildMethod:
-    """``archived``: the workers' reports of the lost shards.
+    """Who folds the archive of lost shards: Spark, if it pays and is available, or the worker. ``archived``: the
+    workers' reports of the shards.
 
     :raises BadRequest: Spark is asked for, and not available here.
-    :raises Unavailable: Spark is to do it and cannot be begun (no Java); says what to install. Nothing is decided.
+    :raises Unavailable: Spark cannot be started (no Java); the message says what to install.
     """
     rows = sum(each.rows for each in archived.values())
     if by == WORKER:
@@ -78,22 +96,21 @@ def or_by_worker(hint: str | None) -> str:
     return f"{hint}; {BY_WORKER}" if hint else BY_WORKER
 
 
-# A rebuild as the outside sees it: as a migration, which it is like in all but what it does.
+# To the outside a rebuild looks like a migration.
 
 FOLD, LOAD, FOLD_AND_LOAD = "fold and sort the archive (spark)", "load what is sorted", "fold the archive and load it"
 FILL = "build full states"
 LAST = 2
-"""The steps of a rebuild by Spark before that one."""
+"""The number of steps of a rebuild by Spark before the last."""
 
 
 class RebuildStage(Enum):
     CHOOSING = "choosing"
-    """What is lost, where it goes and who folds it."""
+    """Which shards are lost, where they go and who folds."""
     FOLDING = "folding"
     DECIDING = "deciding"
     LOADING = "loading"
-    """It is decided, or the write that decides it is under way. From then on a cancel only has full states fed in
-    slices."""
+    """It is decided, or that write is under way. From now on a cancel only makes full states be fed in slices."""
     FILLING = "filling"
 
 
@@ -104,8 +121,8 @@ TRANSITIONS = {
     RebuildStage.LOADING: (RebuildStage.LOADING, RebuildStage.FILLING),
     RebuildStage.FILLING: (RebuildStage.FILLING,),
 }
-"""LOADING again: another change of the state came first, and it is decided anew. FILLING again: in another way, or
-after a round that was broken off."""
+"""LOADING again: another change of the state came first, and the decision is repeated. FILLING again: in another way,
+or after a round that was broken off."""
 
 
 @dataclass(slots=True)
@@ -128,7 +145,7 @@ class Rebuilding(Migration):
                 assert_never(stage)
 
     def to(self, after: RebuildStage) -> None:
-        """Raises AssertionError where that cannot follow."""
+        """Raises AssertionError if that stage cannot follow."""
         self.stage = moved(TRANSITIONS, self.stage, after)
 
     def begin(self, way: RebuildMethod) -> None:
@@ -143,7 +160,7 @@ class Rebuilding(Migration):
         self.step = self.steps[self.done]
 
     def fill(self, what: str) -> None:
-        """The present step, which is the last."""
+        """Begin the last step."""
         self.to(RebuildStage.FILLING)
         self.steps = (*self.steps[:LAST], what)
         self.done, self.within, self.step = LAST, 0.0, what
@@ -164,10 +181,84 @@ class Rebuilding(Migration):
         return Unavailable(f"the leader is succeeded: {what}", hint="look at the status, ask again")
 
     def show(self, progress: JobProgress) -> None:
-        """How far the present step is. A worker that does not use the runs, or finds more rows, is not shown behind
-        where it was."""
+        """Show the progress of the present step. It never goes back, even if a worker finds more rows or does not use
+        the runs."""
         before = self.backfill
         assert before is not None
         self.show_job(before.way, before.why, replace(progress, ui=progress.ui or before.ui))
         total = max(progress.total, progress.rows)
         self.within = max(self.within, progress.rows / total) if total else self.within
+
+
+# The runs: the archive of lost shards, folded and sorted by Spark, which the worker that gets the shards only loads.
+
+POLL_SECONDS = 0.1
+"""Between two looks at the job: a cancel must take effect at once."""
+
+
+@contextmanager
+def turn(folding: set[str], id: str) -> Iterator[None]:
+    """One rebuild at a time has the archive folded, until its runs are decided: two jobs on the same cores end later
+    than one after the other, and a second request for the same shards must fail."""
+    if folding:
+        raise Unavailable(
+            f'rebuild "{next(iter(folding))}" folds the archive already', hint="see how far it is, or cancel it"
+        )
+    folding.add(id)
+    try:
+        yield
+    finally:
+        folding.discard(id)
+
+
+@asynccontextmanager
+async def runs_of(archive: str, files: JobFiles, ledger: StateLedger, shown: Rebuilding) -> AsyncIterator[str]:
+    """The URL for a rebuild's runs, which are removed at the end of the block unless a decision names them."""
+    runs = url_of(archive, RUNS, shown.id)
+    try:
+        yield runs
+    finally:
+        if not shown.decided or (await is_settled(ledger) and runs not in named_runs(ledger.decided)):
+            await files.remove(runs)
+        else:
+            files.left_to_decisions.add(shown.id)
+
+
+async def fold_lost(
+    archive: str,
+    shards: int,
+    way: RebuildMethod,
+    runs: str,
+    positions: Mapping[DomainIndex, Mapping[str, int]],
+    check: Callable[[], None],
+    shown: Rebuilding,
+) -> None:
+    """Fold and sort base shards as of positions, into ``runs``. ``check`` raises to end it.
+
+    :raises HeadraceError: the reason why it failed. The job has ended then.
+    """
+    folder = way.folder
+    assert folder is not None
+    wanted = [
+        (table_of(base, shards), int(domain), position)
+        for domain, bases in sorted(positions.items())
+        for base, position in sorted(bases.items())
+        if position
+    ]
+    folding = Folding(archive, runs, tuple(wanted), way.rows)
+    run = await started(lambda: folder.start(folding))
+    try:
+        while not _is_done(run):
+            shown.show(run.progress())
+            await asyncio.sleep(POLL_SECONDS)
+            check()
+    finally:
+        await asyncio.to_thread(run.cancel)
+
+
+def _is_done(run: FoldRun) -> bool:
+    try:
+        return run.is_done()
+    except HeadraceError as error:
+        error.hint = or_by_worker(error.hint or "nothing is given up: ask again")
+        raise

@@ -1,17 +1,18 @@
-"""Giving a lost shard's disk up: an operator's decision, and how a leader has it carried out.
+"""Giving up a lost shard's disk: an operator's decision, and how a leader carries it out.
 
-A shard is *lost* when no worker that is there has the data directory that it was placed in. It waits for it, for ever
-if need be, since what was not archived is on that disk only. Giving the disk up loses it, so only an operator does. One
-that a worker has and cannot open, since it is damaged, is given up where the operator names it::
+A shard is *lost* when no present worker has the data directory that it was placed in. It waits for that directory, for
+ever if need be, since rows that were not archived are on that disk only. Giving up the disk loses them, so only an
+operator does that. A shard that a worker has and cannot open, since it is damaged, is given up if the operator names
+it::
 
-    POST /v1/rebuild ─► lost? archived? fenced: how far has anybody heard? ─► the state: another worker, ``Rebuild``
-        ─► every round: RebuildShard ─► under way: stays closed │ made: opened as any other, ``Rebuild`` gone
+    POST /v1/rebuild ─► lost? archived? fence: which positions are known? ─► the state: another worker, ``Rebuild``
+        ─► every round: RebuildShard ─► under way: stays closed │ made: opened like any other, ``Rebuild`` removed
 
-Where there is much to fold, Spark does it before anything is decided (``rebuild_runs.py``).
+If there is much to fold, Spark does it before anything is decided (``rebuild_way.py``).
 
-The *tail*, what is lost with the disk, is everything behind the last archived position, up to the greatest position
-that is known to have existed: to the links of domains that survived, or to whoever asks (by a token). There the shard
-goes on. That nobody hears of a greater one afterwards, which it would give again, is ``fencing.py``'s.
+The *tail*, which is lost with the disk, is everything after the last archived position, up to the greatest position
+that is known to have existed: by the links of surviving domains, or by the operator (from a token). The shard goes on
+there. ``fencing.py`` sees to it that no greater one turns up afterwards, which would be given again.
 """
 
 from __future__ import annotations
@@ -24,13 +25,21 @@ from dataclasses import replace
 from typing import Any
 
 from controller.cluster.leader.building import BulkSettings
-from controller.cluster.leader.handles import Deposed
+from controller.cluster.leader.fleet import Deposed
 from controller.cluster.leader.placing import place
 from controller.cluster.leader.port import LeaderPort
 from controller.cluster.lost_shards import fencing
 from controller.cluster.lost_shards.fencing import heard_at_last
-from controller.cluster.lost_shards.rebuild_runs import fold_lost, runs_of, turn
-from controller.cluster.lost_shards.rebuild_way import WORKER, Rebuilding, RebuildMethod, RebuildStage, choose_way
+from controller.cluster.lost_shards.rebuild_way import (
+    WORKER,
+    Rebuilding,
+    RebuildMethod,
+    RebuildStage,
+    choose_way,
+    fold_lost,
+    runs_of,
+    turn,
+)
 from controller.cluster.lost_shards.refilling import Refills
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.migrating.bulk.job_files import JobFiles
@@ -46,25 +55,25 @@ from worker.protocol.operations import ArchivedShard, ArchivedShardRequest, Rebu
 
 LOOK_FIRST = 0.1
 LOOK_MAX = 2.0
-"""Seconds between two looks how far it is; doubled each time, since every look is a round of recovery."""
+"""Seconds between two looks at the progress; doubled each time, since every look is a round of recovery."""
 
 Ask = Callable[[str, Any], Awaitable[Any]]
 
 
 class RebuildOutcomes:
-    """Results of the decided rebuilds; outlives the rounds of a leader."""
+    """The results of decided rebuilds, for a leader's term."""
 
     def __init__(self) -> None:
         self.made: dict[DomainIndex, ShardRebuilt] = {}
         self.failed: dict[DomainIndex, HeadraceError] = {}
         self.rows: dict[DomainIndex, int] = {}
-        """Loaded so far, as the workers have told."""
+        """Loaded so far, by the workers' reports."""
         self.folding: set[str] = set()
-        """The rebuild that has the archive folded, if one has: see ``rebuild_runs.turn``."""
+        """The rebuild that is having the archive folded, if any: see ``rebuild_way.turn``."""
         self.refills = Refills()
 
     def forget(self, domains: Iterable[DomainIndex]) -> None:
-        """Results of earlier decisions about these."""
+        """Drop the results of earlier decisions."""
         for domain in domains:
             self.made.pop(domain, None)
             self.failed.pop(domain, None)
@@ -77,10 +86,10 @@ class RebuildOutcomes:
         takers: Mapping[str, str],
         tables: Callable[[DomainIndex], Iterable[TableSchema]],
     ) -> dict[DomainIndex, str]:
-        """Have those that are decided made; which of them are not yet, and why: these are not to be opened."""
+        """Have the decided rebuilds done. Answers those that are not done yet, and why: they must not be opened."""
         wanted = [domain for domain, given in sorted(state.placement.items()) if given.rebuild is not None]
         waiting: dict[DomainIndex, str] = {}
-        for domain in wanted:  # One by one: each is answered at once.
+        for domain in wanted:  # One after the other, since each is answered at once.
             why = await self._one(ask, state, domain, takers, tuple(tables(domain)))
             if why is not None:
                 waiting[domain] = why
@@ -119,7 +128,7 @@ class RebuildOutcomes:
 
 
 def lost_shards(leader: LeaderPort, named: Collection[int] = ()) -> list[DomainIndex]:
-    """Those whose disk no worker that is there has, those that were given up and are not rebuilt yet, and those of the
+    """The shards whose disk no present worker has, those that were given up and are not rebuilt yet, and those of
     ``named`` that a worker has and cannot open."""
     directories = {member.descriptor.data for member in leader.fleet.members.values()}
     placement = leader.ledger.decided.placement
@@ -142,14 +151,13 @@ def _shown(each: RebuiltTable) -> dict[str, Any]:
     }
 
 
-# Rebuilds as they are asked for and looked at: each a task of its leader, with an id, a state, and an end.
-
 REMEMBERED = 100
-"""Of those that ended."""
+"""Rebuilds that have ended."""
 
 
 class RebuildOperations:
-    """Those of one leader, which ends them with itself: what it had not decided by then is not done."""
+    """The rebuilds that operators have asked one leader for, each a task with an id and a state. They end with the
+    leader's term; what was not decided by then is not done."""
 
     def __init__(self, leader: LeaderPort, bulk: BulkSettings, files: JobFiles, outcomes: RebuildOutcomes) -> None:
         self._leader = leader
@@ -161,12 +169,12 @@ class RebuildOperations:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, shards: Sequence[int], known: Clock, by: By) -> Rebuilding:
-        """See ``_rebuild``, whose errors the answer has when it has ended."""
+        """Begin a rebuild: see ``_rebuild``, whose error, if any, is shown at its end."""
         self._leader.ready()
-        if self._leader.is_over:  # A task of after ``close`` would be nobody's.
+        if self._leader.is_over:  # Nobody would end a task that begins after ``close``.
             raise NoLeader("the leader is succeeded", hint="try again")
         named = ", ".join(map(str, shards)) or "all that are lost"
-        # An epoch is one leader's alone.
+        # An epoch has one leader, so no other leader gives the same ids.
         one = Rebuilding(f"{self._leader.epoch}-r{next(self._numbers)}", f"rebuild shards: {named}", "running")
         self._all[one.id] = one
         for id in list(self._all)[:-REMEMBERED]:
@@ -183,7 +191,7 @@ class RebuildOperations:
         return self._all[id]
 
     def cancel(self, id: str) -> Rebuilding:
-        """One that has ended is left as it is. One that is decided goes on, and feeds full states in slices."""
+        """Cancel a rebuild. One that is decided goes on, but feeds full states in slices."""
         one = self.get(id)
         one.cancelled = True
         if one.filling is not None:
@@ -204,16 +212,16 @@ class RebuildOperations:
             one.rebuilt = await self._rebuild(shards, known, by, one)
 
     async def _rebuild(self, shards: Sequence[int], known: Clock, by: By, shown: Rebuilding) -> list[dict[str, Any]]:
-        """Give up the disks of shards, and have them rebuilt; () is all that are lost. ``known`` is what the operator
-        has, ``shown`` is told how far it is, and says whether it is to go on.
+        """Give up the disks of shards, and have them rebuilt; () is all lost ones. ``known`` are positions that the
+        operator knows. ``shown`` shows the progress, and says whether to go on.
 
-        Answers for each base shard, as JSON: the worker; as of which ``position`` it was rebuilt; its ``rows``; the
-        greatest position that was ``known``; how many writes are ``lost`` for all that is known; ``by`` whom it was
+        Answers for each base shard, as JSON: the worker; the ``position`` as of which it was rebuilt; its ``rows``; the
+        greatest position that was ``known``; how many writes are ``lost``, as far as is known; ``by`` whom it was
         folded.
 
-        :raises BadRequest: a shard is not lost, or cannot be had from the archive. Nothing is decided then.
+        :raises BadRequest: a shard is not lost, or not in the archive. Nothing is decided then.
         :raises BulkFailed, Cancelled, ArchiveError: the archive was not folded. Nothing is decided then.
-        :raises Unavailable: it is decided, and could not be done (yet); the message says why.
+        :raises Unavailable: it is decided, but could not be done (yet); the message says why.
         """
         wanted = self._chosen(shards)
         hosts = self._hosts(wanted)
@@ -230,7 +238,7 @@ class RebuildOperations:
             with turn(self._outcomes.folding, shown.id):
                 await self._fold(way, runs, archived, shown)
                 shown.folded()
-                hosts = self._hosts(wanted)  # That took its time: others may be there now, and know other positions.
+                hosts = self._hosts(wanted)  # That took long: there may be other workers now, and other positions.
                 await self._archived(hosts)
                 await self._give_up(hosts, heard, runs, shown)
             return await self._rebuilt(wanted, shown)
@@ -247,7 +255,7 @@ class RebuildOperations:
         await fold_lost(self._bulk.archive, self._leader.ledger.decided.shards, way, runs, positions, check, shown)
 
     async def _archived(self, hosts: Mapping[DomainIndex, str]) -> dict[DomainIndex, ArchivedShard]:
-        """Archived positions that the shards' new workers find. Raises BadRequest where there are none, or no
+        """The archived positions that the shards' new workers find. Raises BadRequest if there are none, or no
         archive."""
         found: dict[DomainIndex, ArchivedShard] = {}
         for domain, worker in hosts.items():
@@ -263,7 +271,7 @@ class RebuildOperations:
         return await heard_at_last(self._leader, hosts, functools.partial(self._check_still_lost, hosts))
 
     def _check_wanted(self, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:
-        """Raises what ends a job for shards."""
+        """Raises if the job for these shards must end."""
         shown.check()
         if self._leader.is_over:
             raise Unavailable("the leader is succeeded: nothing is given up", hint="ask again")
@@ -295,7 +303,7 @@ class RebuildOperations:
         return [domain for domain in lost if not shards or domain in shards]
 
     def _hosts(self, wanted: Sequence[DomainIndex]) -> dict[DomainIndex, str]:
-        """A worker for each, by the usual rule, as if it had never been anywhere."""
+        """A worker for each, by the usual rule, but in any data directory."""
         placement = self._leader.ledger.decided.placement
         hosts = place(
             wanted,
@@ -309,21 +317,20 @@ class RebuildOperations:
         return hosts
 
     def _check_still_lost(self, hosts: Mapping[DomainIndex, str]) -> None:
-        """A worker may have come back while others were asked."""
+        """Raises Unavailable if a worker has come back, or one has gone, since."""
         lost = lost_shards(self._leader, hosts)
         for domain, worker in hosts.items():
             if domain not in lost or worker not in self._leader.fleet.members:
                 raise Unavailable("workers came or went meanwhile: nothing is decided", hint="look again")
 
     async def _give_up(self, hosts: Mapping[DomainIndex, str], earlier: Clock, runs: str, shown: Rebuilding) -> None:
-        """Decide it, as of how far all that are there have heard when nothing more comes; ``earlier`` is what was known
-        already."""
+        """Decide it, at the positions that all workers know behind the fence; ``earlier`` were known before."""
         shown.check()
         heard = latest([earlier, await self._heard(hosts)])
         members = self._leader.fleet.members
 
         def decide(before: ClusterState) -> ClusterState:
-            # In here: ZooKeeper may have been waited for, too.
+            # Checked here, since the write may have waited for ZooKeeper.
             self._check_still_lost(hosts)
             shown.check()
             shown.to(RebuildStage.LOADING)
@@ -332,7 +339,7 @@ class RebuildOperations:
             for domain, worker in hosts.items():
                 bases = self._leader.bases_of(domain)
                 former = before.placement[domain].rebuild
-                # What was known when it was given up first, those who knew may have forgotten since.
+                # Positions of an earlier giving up may have been forgotten by those who knew them.
                 known = latest([{b: heard[b] for b in bases if b in heard}, former.known if former is not None else {}])
                 given[domain] = Assignment(worker, epoch, members[worker].descriptor.data, Rebuild(epoch, known, runs))
             return before.next_epoch({**before.placement, **given})
@@ -349,8 +356,7 @@ class RebuildOperations:
         self._leader.disturb(f"rebuilding shard {', '.join(map(str, hosts))} from the archive")
 
     async def _until_made(self, wanted: Sequence[DomainIndex], shown: Rebuilding) -> None:
-        """Until they serve. Raises what keeps one from being made; the decision stands, and is tried again and
-        again."""
+        """Returns when they serve. Raises the reason why one cannot be rebuilt; the leader tries it again and again."""
         pause = LOOK_FIRST
         began, total = asyncio.get_running_loop().time(), shown.backfill.rows_total if shown.backfill is not None else 0
         while True:
@@ -372,7 +378,7 @@ class RebuildOperations:
                 raise Unavailable("the leader is succeeded: the next one goes on with it", hint="look at the status")
             made = [domain for domain in wanted if domain in self._outcomes.made]
             if len(made) == len(wanted) and not self._leader.closed.keys() & set(wanted):
-                return  # Others may be closed still.
+                return  # Other domains may still be closed.
             self._leader.look_again()
             pause = min(2 * pause, LOOK_MAX)
 

@@ -1,27 +1,27 @@
-"""Full state after a rebuild by Spark: built in bulk, by the round of recovery that has the shards back.
+"""Full state after a rebuild by Spark: built in bulk, in the round of recovery that has opened the shards again.
 
 ::
 
     shards made, opened ─► more base rows than the threshold? ─ no ──► fed in slices, as in every other round
                             └─ yes ─► nodes ─► archive up to now ─► job ─► load ─► read the log, replay ─► activate
 
-It is a migration's bulk build (``controller/migrating/bulk/building.py``) over another plan: of the nodes that the
-round adds again. Why rows are neither lost nor doubled:
+It is a migration's bulk build (``controller/migrating/bulk/building.py``) of the nodes that the round adds again. Rows
+are neither lost nor doubled:
 
-* **What is built** are the places that the round adds held (``reconcile.py``): in an opened domain what is full and
-  what is below it, in a survivor what was removed for it. They are closed under links: whoever feeds a full ingress of
-  theirs is one of them, and so is whoever one of their egresses feeds. The job computes their states, and no other's.
-* **As of when.** The nodes are all there before the base tables are archived up to P, and each domain keeps its log
-  from the moment when it got its nodes. So the log after P is there.
+* **What is built** are the places that the round adds held (``reconcile.py``): full state and all below it in an opened
+  domain, and what was removed with it in a survivor. They are closed under links: egresses that feed their full
+  ingresses are among them, and so are all ingresses that their egresses feed. The job computes exactly their states.
+* **As of when.** All nodes exist before the base tables are archived up to P, and each domain keeps its log since it
+  got its nodes. So the log after P is there.
 * **Meanwhile** no row goes to them: their egresses send nothing before the replay, which begins when every state is
-  loaded. From then on the links carry what the replay makes, in the order in which it is made.
-* **State that survived** above them (a first phase of an aggregate, say) is empty to the job, and is fed whole when
-  its domain's replay begins (``domains/engine/lifecycle/replay.py``).
-* **Broken off**, at any step: until ``Activate`` what is built is reported as such, so the next round, be it another
-  leader's, removes it and adds it anew. Nothing that was loaded is ever gone on with. The job ends with the round; the
-  log that was held for it is held no longer, by release or by the next leader's epoch.
+  loaded. From then on the links carry the replay's rows in their order.
+* **State that survived** above them (a first phase of an aggregate, say) is empty to the job, and is fed whole when its
+  domain's replay begins (``domains/engine/lifecycle/replay.py``).
+* **If it is broken off**, at any step: until ``Activate`` the nodes are reported as being built, so the next round,
+  perhaps another leader's, removes them and adds them anew. The job ends with the round, and the log that was kept for
+  it is freed by a release or by the next leader's epoch.
 
-So where the job fails, or is cancelled, the round is broken off too, and the next one feeds in slices.
+So if the job fails or is cancelled the round is broken off, and the next one feeds in slices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from controller.cluster.leader.building import BulkSettings, ClusterSource, builder_of
-from controller.cluster.leader.handles import Deposed
+from controller.cluster.leader.fleet import Deposed
 from controller.cluster.leader.reconcile import Repair
 from controller.cluster.state import ClusterState
 from controller.migrating.bulk.choice import Choice, choose
@@ -47,23 +47,23 @@ if TYPE_CHECKING:
     from controller.cluster.lost_shards.rebuild_way import Rebuilding
 
 ATTEMPTS = 3
-"""How often it is begun in bulk. A cluster that loses workers faster is to be back first, and what kills them may be
-the states that are loaded."""
+"""How often a bulk build is tried. A cluster that loses workers faster must first be whole again, and loading the
+states may be what kills them."""
 
 _log = logging.getLogger("headrace.controller")
 
 
 @dataclass(slots=True)
 class Refills:
-    """State that outlives the rounds of a leader."""
+    """What is known of refills, for a leader's term."""
 
     due: bool = False
-    """Shards are rebuilt from runs, and the full state that stands on them is not back yet."""
+    """Shards were rebuilt from runs, and the full state on them is not built yet."""
     attempts: int = 0
     slices: str = ""
-    """Why it is fed in slices all the same."""
+    """Why it is fed in slices, if it is."""
     shown: Rebuilding | None = None
-    """The operation that asked for it, if that was this leader's."""
+    """The operation that asked for it, if this leader has it."""
     built: int = 0
     """How often it was built in bulk."""
 
@@ -71,7 +71,7 @@ class Refills:
         self.due, self.attempts, self.slices, self.shown = True, 0, "", shown
 
     def notice(self, decided: ClusterState) -> None:
-        """Before anything is decided: an earlier leader's orders are in what it decided."""
+        """Called before each decision: an earlier leader's rebuilds are in the state."""
         self.due = self.due or any(given.rebuild and given.rebuild.runs for given in decided.placement.values())
 
     def done(self) -> None:
@@ -80,7 +80,7 @@ class Refills:
 
 @dataclass(slots=True)
 class Refill:
-    """Of one round; ``executor`` is that round's."""
+    """The refill of one round, with that round's ``executor``."""
 
     refills: Refills
     bulk: BulkSettings
@@ -91,11 +91,11 @@ class Refill:
 
     @property
     def way(self) -> str:
-        """By whom it is built in bulk; "" where it is fed in slices."""
+        """Who builds it in bulk; "" if it is fed in slices."""
         return "" if self._change is None else self._choice.way
 
     async def planned(self, state: State, todo: Repair) -> Repair:
-        """The repair as it is to be carried out. Its feeds are in place of :meth:`fill` where nothing is in bulk."""
+        """The repair to carry out. After it comes :meth:`fill`, or its feeds if there is no bulk build."""
         if not self.refills.due or not todo.feeds:
             return todo
         steps = (*todo.fresh, *todo.again)
@@ -125,9 +125,9 @@ class Refill:
             self.refills.shown.fill(what)
 
     async def fill(self) -> None:
-        """The states, when all nodes are there; what is left then is to activate them.
+        """Build the states, when all nodes are there; then they only have to be activated.
 
-        :raises Interrupted: the round is to begin again, in slices where it was this that failed.
+        :raises Interrupted: the round must begin again, in slices if the build failed.
         """
         assert self._change is not None, "it is fed in slices"
         builder = builder_of(self.bulk, self.executor, self.source)

@@ -1,1 +1,1 @@
-"""The side of a cluster that serves: any api process answers any request, from a copy of what was decided."""
+"""The side of a cluster that serves: any api process answers any request, with a copy of the decided state."""

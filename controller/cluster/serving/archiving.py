@@ -1,11 +1,11 @@
 """Archiving the whole of a cluster up to now: each worker archives the shards that it hosts.
 
-The cuts of two workers are not of the same moment: each is a moment between the call and its answer. What was written
-before the call is in the archive; of two writes that were made during it to two workers, either may be.
+The workers' cuts are not of the same moment: each is of a moment between the call and its answer. Writes before the
+call are in the archive; of two writes during it to two workers, either may be.
 
 **The recipe is read before anything is cut, and counts only if every worker has cut exactly the tables that it names,
-as it has them.** So what was dropped after it was read is still whole in the cuts, whatever was filled from it
-meanwhile; else, and where a shard is with nobody or moves, nothing is recorded, and all of it is done again.
+with their schemas.** So a table that was dropped after that is still whole in the cuts, whatever was filled from it
+meanwhile. Otherwise, or if a shard has no host or moves, nothing is recorded, and all is done again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from controller.cluster.leader.handles import together
+from controller.cluster.leader.fleet import together
 from controller.cluster.serving.connections import Connections
 from controller.cluster.serving.directory import Directory
 from controller.cluster.state import ClusterState
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 TRIES = 10
 AGAIN_SECONDS = 0.2
-"""Between two: a table is created or dropped in all shards within some of them, a lost worker is replaced in a few."""
+"""Between two tries. Creating or dropping a table in all shards takes a few of them, replacing a lost worker
+several."""
 
 Keep = Callable[[str, ArchivePass, ClusterState], Awaitable[ArchivePass]]
 """Records a cut in the archive under a URL."""
@@ -41,7 +42,7 @@ Keep = Callable[[str, ArchivePass, ClusterState], Awaitable[ArchivePass]]
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The present decision, and nothing older: the recipe, and its plan."""
+    """The present decision: the recipe, and its plan."""
 
     cluster: ClusterState
     state: State
@@ -51,7 +52,7 @@ class Decided:
         return sorted({given.worker for given in self.cluster.placement.values()})
 
     def schemas(self) -> dict[str, int]:
-        """The number of the schema that each base shard is to have."""
+        """The version of the schema of each base shard."""
         return {
             base_shard(schema.name, schema.generation, shard, self.cluster.shards): version_of(schema)
             for schema in self.state.catalog.tables.values()
@@ -64,10 +65,11 @@ Ask = Callable[[str], Awaitable[ArchivePositions]]
 
 
 async def cut_cluster(look: Look, ask: Ask, keep: Keep) -> ArchivedPositions:
-    """
+    """Archive all base tables, and record the cut.
+
     :raises ArchiveError: a shard could not be archived.
     :raises BadRequest: a worker has no archive.
-    :raises Unavailable: after so many tries a shard is hosted by nobody, or tables come and go all the time.
+    :raises Unavailable: after all tries a shard still has no host, or tables keep coming and going.
     """
     for left in reversed(range(TRIES)):
         try:
@@ -95,7 +97,7 @@ async def _cut(decided: Decided, ask: Ask) -> tuple[str, ArchivePass]:
 
 
 def check_same_tables(decided: dict[str, int], cut: dict[str, int]) -> None:
-    """:raises NotServed: a table has come, gone or changed since the recipe was read, or is not there yet."""
+    """Raises NotServed if a table has come, gone or changed since the recipe was read, or is not there yet."""
     for base in sorted(decided.keys() | cut.keys()):
         if base not in cut:
             raise NotServed(
@@ -139,7 +141,7 @@ async def archive_cluster(directory: Directory, connections: Connections) -> Arc
 
 
 async def archive_led(leader: LeaderPort, retention: float | None, *, urgent: bool = True) -> ArchivedPositions:
-    """The same by the leader; what is ``urgent`` takes no rests. Raises Deposed where it leads no more."""
+    """The same by the leader; an ``urgent`` archiving takes no rests. Raises Deposed if it leads no more."""
 
     async def look() -> Decided:
         await leader.ledger.confirm()

@@ -1,17 +1,17 @@
-"""The domains of a cluster, each at the worker that hosts it now: hits are read from the reader maps of this host, and
-for all else the worker is asked."""
+"""The domains of a cluster, each at the worker that hosts it now: hits are read from reader maps on this host, and all
+other requests go to the worker."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from controller.cluster.serving.connections import Connections, OutcomeUnknown, ReaderGone, ReaderMaps
+from controller.cluster.serving.connections import Connections, ReaderGone, ReaderMaps
 from controller.cluster.serving.directory import Directory
 from controller.cluster.serving.domain_router import DomainRouter
 from controller.hosts import Asked, ReaderShard, SchemaChanged, TableTarget
 from domains.engine.clock import latest
-from domains.errors import HeadraceError, ReadTimeout, Unavailable
+from domains.errors import HeadraceError, OutcomeUnknown, ReadTimeout, Unavailable
 from domains.language.types import Row, TableSchema
 from domains.plan.graph import DomainIndex, Node, NodeIndex
 from domains.plan.packets import Clock, Evicted, Once, Operation, Refused, Written
@@ -33,18 +33,17 @@ from worker.reader_map import BoundLookup, Parts, ReaderLayout
 from worker.reader_map.layout import reader_id
 from worker.reader_map.merging import HeldRow
 
-# How far an api process has been told that base shards have come: what is known of a shard whose disk is lost later.
-#
-# Survivors may not have heard of a shard's last writes, but whoever had them answered knows of them to the last.
-
 
 class AcknowledgedPositions:
+    """The positions of writes that this process has seen answered. If a shard's disk is lost later, other workers may
+    not know its last writes, but the processes that wrote them do."""
+
     def __init__(self) -> None:
         self.positions: Clock = {}
-        """Of each base shard, the greatest position of a write that was answered here."""
+        """The greatest one of each base shard."""
 
     def note(self, answer: Written | Refused) -> None:
-        # Once a write, whose clock has one base: a third of a microsecond.
+        # Called for every write, whose clock has one base: a third of a microsecond.
         if isinstance(answer, Written):
             positions = self.positions
             for base, position in answer.clock.items():
@@ -52,8 +51,7 @@ class AcknowledgedPositions:
                     positions[base] = position
 
     def forget(self, state: State) -> None:
-        """Of tables that were dropped nothing is to be known. (A table that has the name of one counts under another:
-        ``base_shard``. An altered one counts on, and what it may lose is still to be named.)"""
+        """Forget dropped tables. (A later table of the name has other base shards; an altered table keeps its own.)"""
         there = {base_shard(schema.name, schema.generation, 0, 1) for schema in state.catalog.tables.values()}
         for base in list(self.positions):
             if (base if state.shards == 1 else base.rpartition("@")[0]) not in there:
@@ -61,11 +59,10 @@ class AcknowledgedPositions:
 
 
 ANSWER_SECONDS = 0.25
-"""Seconds that a worker's answer may take beyond the time that the worker was given; after that it is not waited for.
-"""
+"""Seconds beyond the worker's own time limit that its answer is waited for."""
 
 HOLD_SECONDS = 10.0
-"""For a worker to take hold of a reader's state. While the reader's shard is being recovered, it is waited for."""
+"""For a worker to take hold of a reader's state; includes a recovery of the reader's shard."""
 
 Place = tuple[DomainIndex, NodeIndex]
 
@@ -77,7 +74,7 @@ class ClusterHosts:
         self, directory: Directory, connections: Connections, maps: ReaderMaps, *, write_timeout: float
     ) -> None:
         self.write_timeout = write_timeout
-        """Seconds for a write to be answered, or refused. A shard that is being recovered is waited for."""
+        """Seconds for a write to be answered or refused; includes a recovery of its shard."""
         self._directory = directory
         self._connections = connections
         self._maps = maps
@@ -99,7 +96,7 @@ class ClusterHosts:
         return ReaderShard(domain, node.index, self._layout(node, domain), client, bases)
 
     def _layout(self, node: Node, domain: DomainIndex) -> ReaderLayout:
-        """Compiled once, however often the domain moves."""
+        """Cached, since domains may move often."""
         known = self._layouts.get((domain, node.index))
         if known is not None and known[0] == node:
             return known[1]
@@ -114,7 +111,7 @@ class ClusterHosts:
         self._maps.keep(())
 
     def forget(self, kept: set[NodeIndex]) -> None:
-        """Readers that are not among these were dropped."""
+        """Forget readers that are not among these."""
         for place in [place for place in self._layouts if place[1] not in kept]:
             del self._layouts[place]
         for place in [place for place in self._reached if place[1] not in kept]:
@@ -149,7 +146,7 @@ class ClusterHosts:
     async def _read(
         self, shard: ReaderShard, lookups: Sequence[BoundLookup], token: Clock, deadline: float, *, in_parts: bool
     ) -> Pages | PagesInParts | None:
-        """None where the reader is there no more."""
+        """None if the reader is gone."""
         given = self._directory.assignment(shard.domain)
         asked = tuple(lookups)
         try:
@@ -175,7 +172,7 @@ class ClusterHosts:
         self._reached[place] = (incarnation, latest((known, token)))
 
     def _gone(self, shard: ReaderShard) -> HeadraceError | None:
-        """Whether the reader is there no more: then nobody is to be asked for it."""
+        """An error if the reader is gone: then nobody must be asked for it."""
         return None if shard.node in self._directory.state.flow.nodes else ReaderGone("the reader is gone")
 
     async def held(self, shard: ReaderShard) -> AsyncIterator[Clock | HeldRow]:
@@ -234,7 +231,7 @@ class ClusterHosts:
     async def write_once(
         self, domain: DomainIndex, operation: Operation, table: TableTarget, once: Once
     ) -> Written | Refused:
-        """Sent again wherever the domain is by then, as its number lets it be done once."""
+        """Sent again to the domain's present host if need be, since its number lets it be done only once."""
         request = WriteRequest(domain, operation, table.version, once)
         try:
             answer: Written | Refused = await self._asking.ask(
@@ -264,7 +261,7 @@ class ClusterHosts:
         return asyncio.get_running_loop().time() + self.write_timeout
 
     def _altered(self, schema: TableSchema) -> HeadraceError | None:
-        """Whether the write was made for another schema than the table has. Where it is the worker that is behind, the
+        """An error if the write was made for another schema than the table has. If it is the worker that is behind, the
         write waits for it."""
         now = self._directory.state.catalog.tables.get(schema.name.lower())
         return None if now == schema else SchemaChanged(schema.name)

@@ -1,4 +1,4 @@
-"""One connection to each worker process, made when it is first asked something, and made again when it broke."""
+"""Ways to each worker process: a connection, made at its first request and again when it broke, and its reader map."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ import socket
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from domains.errors import HeadraceError, LeaderLost, NoLeader, NotServed, OutcomeUnknown, Unavailable
+from domains.errors import HeadraceError, NoLeader, Unavailable
 from worker.protocol.messages import ConnectionLost, Hello
 from worker.reader_map import ReaderClient
 from worker.wire.connection import Connection, connect
 from zookeeper.registration import WorkerDescriptor
-
-# The reader maps of workers on this host, opened where they lie: what is read in them asks no other process.
-#
-# A map belongs to one process of a worker. When another takes the worker's place it makes a new map, so each is
-# opened once for each incarnation. The map of a worker that died goes on being read until it is decided that its
-# domains are elsewhere: it holds what was there when it died, and a read that must be newer carries a token.
 
 _log = logging.getLogger("headrace.api")
 
@@ -27,12 +21,18 @@ Attach = Callable[[str], ReaderClient]
 
 
 class ReaderMaps:
+    """The reader maps of workers on this host, which are read without asking any process.
+
+    Each process of a worker makes a map of its own. The map of a worker that died is read until its domains are given
+    to others: it holds the rows of that moment, and a read that must be newer carries a token.
+    """
+
     def __init__(self, attach: Attach = ReaderClient) -> None:
         self._attach = attach
         self._clients: dict[WorkerDescriptor, ReaderClient | None] = {}
 
     def client(self, worker: WorkerDescriptor) -> ReaderClient | None:
-        """None where the map is on another host, or cannot be opened: then the worker is asked."""
+        """None if the map is on another host, or cannot be opened: then the worker is asked."""
         if worker not in self._clients:
             self._clients[worker] = self._opened(worker)
         return self._clients[worker]
@@ -47,7 +47,7 @@ class ReaderMaps:
             return None
 
     def keep(self, workers: Iterable[WorkerDescriptor]) -> None:
-        """Close the maps of all others; nobody may use them any more."""
+        """Close the maps of all other workers, which nobody may use any more."""
         for gone in self._clients.keys() - set(workers):
             client = self._clients.pop(gone)
             if client is not None:
@@ -56,7 +56,7 @@ class ReaderMaps:
 
 @lru_cache(maxsize=1024)
 def is_local(host: str) -> bool:
-    """Whether an address is one of this host's."""
+    """Whether it is an address of this host."""
     try:
         for family, kind, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
             with socket.socket(family, kind) as probe:
@@ -67,11 +67,8 @@ def is_local(host: str) -> bool:
     return False
 
 
-# Errors between a process that serves and the rest of its cluster, beside those that users see.
-
-
 class ReaderGone(Unavailable):
-    """The reader that was asked for was dropped or replaced: the view is looked up again, and nobody else hears it."""
+    """The reader was dropped or replaced, so the view is looked up again. Users never see this error."""
 
 
 def no_leader(why: str) -> NoLeader:
@@ -81,11 +78,8 @@ def no_leader(why: str) -> NoLeader:
     )
 
 
-__all__ = ["LeaderLost", "NoLeader", "NotServed", "OutcomeUnknown", "ReaderGone", "no_leader"]
-
-
 CONNECT_SECONDS = 1.0
-"""For a worker to be reached: on a network that is well it takes a thousandth of that, and reads wait for it."""
+"""For connecting to a worker: a healthy network takes a thousandth of that, and reads wait for it."""
 
 
 class Connections:
@@ -108,13 +102,13 @@ class Connections:
         if opening is None:
             opening = self._opening[worker] = asyncio.create_task(self._connect(worker))
             opening.add_done_callback(lambda done: self._opened(worker, done))
-        # A caller may give up waiting; the others go on waiting for the same connection.
+        # Shielded: if one caller gives up, others still wait for the same connection.
         return await asyncio.shield(opening)
 
     def _opened(self, worker: WorkerDescriptor, done: asyncio.Task[Connection]) -> None:
         self._opening.pop(worker, None)
         if not done.cancelled():
-            done.exception()  # Whoever waited has it; perhaps nobody waits any more.
+            done.exception()  # Marked as retrieved: perhaps no caller waits any more.
 
     async def _connect(self, worker: WorkerDescriptor) -> Connection:
         connection = await connect(worker.host, worker.port, self._hello, timeout=CONNECT_SECONDS)
@@ -126,7 +120,7 @@ class Connections:
         return connection
 
     def keep(self, workers: Iterable[WorkerDescriptor]) -> None:
-        """Give up the connections to all others: what was asked over them is answered by nobody."""
+        """Abort the connections to all other workers, and their requests."""
         for gone in self._open.keys() - set(workers):
             error = ConnectionLost(f'worker "{gone.name}" is gone')
             self._open.pop(gone).abort(error)

@@ -2,13 +2,13 @@
 
 ::
 
-    ClusterDeployment ─┬─ Directory ◄── watch ── ZooKeeper      what was decided, who is where; may be old
+    ClusterDeployment ─┬─ Directory ◄── watch ── ZooKeeper      the decided state, perhaps outdated; the workers
         (Serving)      ├─ ClusterHosts ─┬─ ReaderMaps           hits of workers on this host
                        │                └─ Connections ──► workers      misses, writes, all of other hosts
                        └─ LeaderDoor ──► the controller that leads      changes of the graph
 
-Without a leader, or without ZooKeeper, everything goes on but changes of the graph and the moving of domains: these are
-refused with an error that says so.
+Without a leader, or without ZooKeeper, everything goes on except changes of the graph, which are refused with an error
+that says so, and moves of domains.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ from migrations.recipe import RecipeEntry
 from worker.protocol.messages import Hello
 from zookeeper.authority import ClusterAuthority
 
-# The deployment asks the leader for changes of the graph, and for its status. All else goes on without it.
-
 
 class LeaderDoor(Protocol):
-    """Raises what the leader answers, and NoLeader; what was asked may have been done where it raises LeaderLost."""
+    """The leader, for changes of the graph and for its status. Methods raise what the leader answers, NoLeader, and
+    LeaderLost, after which the request may have been done."""
 
     async def run(self, entry: RecipeEntry, sql: str) -> None:
-        """Have a migration done, and wait for its end; raises what made it fail."""
+        """Run a migration to its end; raises the error that made it fail."""
 
     async def start(self, sql: str) -> MigrationStatus:
-        """Queue a migration; raises at once what planning can tell."""
+        """Queue a migration; raises errors of its planning."""
 
     async def migration(self, id: str) -> MigrationStatus: ...
 
@@ -57,12 +56,12 @@ class LeaderDoor(Protocol):
 
 
 WRITE_TIMEOUT = 10.0
-"""Seconds for a write to be done or refused. A shard that is recovered is back in less than half of it, and a busy disk
-syncs in less; past it the caller should hear that the outcome is unknown."""
+"""Seconds for a write to be done or refused; then the caller hears that its outcome is unknown. A recovery takes less
+than half of it, and so does a sync of a busy disk."""
 HEALTH_SECONDS = 1.0
 """For which the answer to a health check stands: a balancer asks each api process about as often."""
 LEADER_PAUSE = 0.1
-"""Seconds between two tries of what may be asked of any leader: an election takes some tens of these."""
+"""Seconds between two requests to a leader; an election takes some tens of these."""
 
 Answer = TypeVar("Answer")
 
@@ -103,10 +102,10 @@ class ClusterDeployment(Serving):
         maps: ReaderMaps | None = None,
         opening: Opening | None = None,
     ) -> Self:
-        """Read what was decided and begin to serve; the authority is started, and stays the caller's. ``opening`` hears
-        how far it is.
+        """Read the state and begin to serve; the authority is started, and stays the caller's. ``opening`` is told of
+        the progress.
 
-        Raises AuthorityUnavailable, StorageFailure (what was decided is damaged, or of a later version), Cancelled.
+        Raises AuthorityUnavailable, StorageFailure (the state is damaged, or of a later version), Cancelled.
         """
         directory = Directory(authority)
         connections = Connections(hello)
@@ -126,10 +125,10 @@ class ClusterDeployment(Serving):
         self._hosts.acknowledged.forget(after)
 
     def _moved(self) -> None:
-        """Every look-up names the maps that it reads."""
+        """Look-ups hold on to the maps that they read."""
         self.retire_all()
 
-    # --- names that another process has made a moment ago ---------------------------------------------------------
+    # --- names that another process has just created --------------------------------------------------------------
 
     async def made_anew(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._known(lambda: super(ClusterDeployment, self).made_anew(attempt))
@@ -138,8 +137,8 @@ class ClusterDeployment(Serving):
         return await self._known(lambda: super(ClusterDeployment, self)._ready(view))
 
     async def _known(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
-        """What the attempt answers; where a name in it is unknown, and this process is behind, once more. (Names are
-        looked up before anything is done.)"""
+        """The attempt's answer. If a name is unknown and this process was behind, it is repeated. (Names are looked up
+        before anything is done.)"""
         before = self.state
         try:
             return await attempt()
@@ -153,12 +152,12 @@ class ClusterDeployment(Serving):
 
     async def run(self, entry: RecipeEntry, sql: str, parsed: Sequence[Parsed] | None = None) -> None:
         del parsed  # The leader plans.
-        # A reader, or the view of a SELECT, may be asked for any number of times.
+        # A reader, or the view of a SELECT, may be asked for repeatedly.
         again = not entry.statements or entry.ad_hoc
         try:
             await self._asked(lambda: self._leader.run(entry, sql), again=again)
         finally:
-            # Also where it failed: another process may have made what is there already.
+            # Also if it failed: perhaps another process has just made it.
             await self.directory.refresh()
         if not self.directory.connected:
             raise Unavailable(
@@ -179,14 +178,14 @@ class ClusterDeployment(Serving):
         return await self._asked(lambda: self._leader.cancel(id), again=True)
 
     async def _asked(self, ask: Callable[[], Awaitable[Answer]], *, again: bool) -> Answer:
-        """The answer of the leader, or of the next one: an election is waited for. What may have been begun is asked
-        for anew only where that does no harm."""
+        """The answer of this leader or, after an election, of the next one. A request that may have been begun is
+        repeated only if it may be done ``again``."""
         deadline = self._loop.time() + self.read_timeout
         while True:
             try:
                 return await ask()
             except (NoLeader, LeaderLost, Cancelled) as error:
-                # What runs when a leader gives the lead up is cancelled; nobody else cancels what may be asked again.
+                # A leader that resigns cancels its migrations; nobody else cancels those that may be repeated.
                 over = not again and not isinstance(error, NoLeader)
                 if over or self._loop.time() + LEADER_PAUSE >= deadline:
                     raise
@@ -224,7 +223,7 @@ class ClusterDeployment(Serving):
         return {"health": self._wrong(shown), "uptime": round(time.monotonic() - self._started, 3), **shown}
 
     async def _told_by_leader(self) -> dict[str, Any]:
-        """How it sees the cluster; nothing where it does not answer, and the status says whom it lacks."""
+        """The leader's status; empty if it does not answer."""
         try:
             async with asyncio.timeout(PATIENCE):
                 return await self._leader.status()
@@ -235,7 +234,7 @@ class ClusterDeployment(Serving):
         return await archive_cluster(self.directory, self._connections)
 
     def stopping(self) -> None:
-        """Migrations are the leader's, who does not stop with this process."""
+        """Nothing: the leader, which runs migrations, does not stop with this process."""
 
     async def close(self) -> None:
         await self.directory.close()

@@ -1,8 +1,8 @@
-"""A serving process's knowledge of the cluster: a copy of what was decided, and where the workers are.
+"""A serving process's knowledge of the cluster: a copy of the decided state, and the workers' addresses.
 
-It may be old, and nothing depends on its being new: a worker that no longer hosts a domain says so, and then the copy
-is read again, as it is whenever ZooKeeper announces a change. Without ZooKeeper, or without a leader, it stays as it
-is, and reads and writes go on by it.
+It may be outdated without harm: a worker that no longer hosts a domain says so, and then the copy is read again, as at
+each change that ZooKeeper announces. Without ZooKeeper, or without a leader, it stays as it is, and reads and writes go
+on.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from controller.cluster.replica import Replica
-from controller.cluster.state import Assignment, ClusterState
+from controller.cluster.state import Assignment, ClusterState, Replica
 from controller.embedded.opening import PLANNING, Opening
 from domains.errors import Cancelled, HeadraceError, Unavailable
 from domains.plan.graph import DomainIndex
@@ -24,9 +23,9 @@ from zookeeper.errors import AuthorityError
 from zookeeper.registration import ControllerDescriptor, WorkerDescriptor
 
 RETRY_SECONDS = 0.5
-"""Until what could not be read is read again: when ZooKeeper comes back it announces that too."""
+"""Until a failed read is repeated; it is also repeated when ZooKeeper is back."""
 CATCH_UP_SECONDS = 0.2
-"""For ZooKeeper to say what is decided. It takes some 2 ms; while it is away, a request must not wait for it."""
+"""For ZooKeeper to answer, which takes some 2 ms: requests must not wait long for it."""
 
 _log = logging.getLogger("headrace.api")
 
@@ -40,21 +39,21 @@ class Directory:
     authority: ClusterAuthority
     on_state: list[StateListener] = field(default_factory=list)
     on_moved: list[MovedListener] = field(default_factory=list)
-    """Told when domains or workers are elsewhere than before."""
+    """Called when domains or workers have moved."""
     cluster: ClusterState | None = None
     """The last known decision; None before the cluster's first start."""
     workers: dict[str, WorkerDescriptor] = field(default_factory=dict)
-    """Those that are registered, and those that are no more but have domains still: ZooKeeper may have lost sight of a
-    worker that everybody else sees."""
+    """The registered ones, and former ones that still have domains: ZooKeeper may have lost sight of a worker that
+    everybody else reaches."""
     registered: frozenset[str] = frozenset()
     leader: ControllerDescriptor | None = None
-    """The last one that was there."""
+    """The last one that was known."""
     led: bool = False
-    """Whether it leads still, or another, as far as ZooKeeper was heard last."""
+    """Whether there is a leader, by ZooKeeper's last answer."""
     connected: bool = True
     """Whether ZooKeeper answered last."""
     damage: HeadraceError | None = None
-    """Why what is decided cannot be followed; reads and writes go on by what was decided before."""
+    """Why the decided state cannot be followed; reads and writes go on with the one before."""
     _replica: Replica | None = None
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
@@ -62,9 +61,9 @@ class Directory:
     _task: asyncio.Task[None] | None = None
 
     async def start(self, opening: Opening | None = None) -> None:
-        """Read it, and follow it from then on. Raises AuthorityUnavailable, StorageFailure, Cancelled.
+        """Read the state, and follow it from then on; ``opening`` is told of the progress.
 
-        ``opening`` hears how far it is.
+        Raises AuthorityUnavailable, StorageFailure, Cancelled.
         """
         self.authority.on_change(self._announced)
         await self._read(opening)
@@ -88,28 +87,28 @@ class Directory:
 
     @property
     def recipe(self) -> Recipe | None:
-        """The version of ``state``; that of ``cluster`` may be a moment ahead."""
+        """The recipe of ``state``; that of ``cluster`` may be a moment ahead."""
         return None if self._replica is None else self._replica.recipe
 
     def assignment(self, domain: DomainIndex) -> Assignment | None:
         return None if self.cluster is None else self.cluster.placement.get(domain)
 
     def owner(self, domain: DomainIndex) -> WorkerDescriptor | None:
-        """The worker that hosts a domain; None where it has none, or one whose address was never heard of."""
+        """The worker that hosts a domain; None if it has none, or its address is unknown."""
         given = self.assignment(domain)
         return None if given is None else self.workers.get(given.worker)
 
     # --- following ----------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Returns when it is as new as at the time of the call, or ZooKeeper has not answered."""
+        """Returns when the copy is at least as new as the call, or ZooKeeper has not answered."""
         read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(read)
         self._wanted.set()
         await read
 
     async def catch_up(self) -> None:
-        """``refresh``, but where ZooKeeper does not answer soon, what is known has to do."""
+        """``refresh``, unless ZooKeeper does not answer soon."""
         refreshing = asyncio.ensure_future(self.refresh())
         if self.connected:
             await asyncio.wait([refreshing], timeout=CATCH_UP_SECONDS)
@@ -154,7 +153,7 @@ class Directory:
             self.damage = error
 
     def _move(self, decided: ClusterState | None, registered: Mapping[str, WorkerDescriptor]) -> None:
-        """Placement first: it is what reads and writes wait for while something is recovered."""
+        """Called before the recipe is planned: reads and writes wait for a new placement during a recovery."""
         before = (self.cluster.placement if self.cluster is not None else None, self.workers)
         self.cluster = decided or self.cluster
         placement = self.cluster.placement if self.cluster is not None else {}

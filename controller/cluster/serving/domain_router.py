@@ -1,14 +1,12 @@
-"""Asking the worker that hosts a domain, whichever that is by the time it answers.
+"""Requests to the worker that hosts a domain, also while the domain moves.
 
-What holds here:
-
-* A request that was surely not done (``NotHere``, or a connection that never took it) is tried again until the
-  deadline, wherever the domain is by then.
-* Who asks for a domain that is on its way to the worker that was asked is told when it is there (``LinkRequest``), and
-  who learns that it was given to another worker asks that one: neither waits for a pause to end.
-* A read that may have been done is tried again all the same. A write is not: :class:`OutcomeUnknown`.
-* When a domain is given to another worker, whoever waits for the one before is told: a process that hangs would never
-  answer. A write is given :data:`GRACE_SECONDS` more, for a worker that gives its domains up in order answers first.
+* A request that surely was not done (``NotHere``, or a connection that never took it) is repeated until the deadline,
+  at the domain's present host.
+* If the domain is on its way to the worker, the router waits for it there (``LinkRequest``); if the domain is given to
+  another worker, it asks that one at once.
+* A read that may have been done is repeated, too. A write is not: :class:`OutcomeUnknown`.
+* When a domain is given to another worker, requests to the former one fail, since a process that hangs would never
+  answer. A write has :data:`GRACE_SECONDS` more, since a worker that gives up its domains in order answers first.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from controller.cluster.serving.connections import Connections, NotServed, OutcomeUnknown
+from controller.cluster.serving.connections import Connections
 from controller.cluster.serving.directory import Directory
 from controller.cluster.state import Assignment
-from domains.errors import HeadraceError, Unavailable
+from domains.errors import HeadraceError, NotServed, OutcomeUnknown, Unavailable
 from domains.plan.graph import DomainIndex
 from worker.protocol.messages import ConnectionLost, NotHere
 from worker.protocol.operations import LinkRequest
@@ -29,15 +27,15 @@ from worker.wire.connection import Connection
 from zookeeper.registration import WorkerDescriptor
 
 FIRST_PAUSE = 0.005
-"""Seconds until a request is tried again. A recovery takes hundreds of times that, but what was merely old in the
-directory is new by then."""
+"""Seconds until a request is repeated. A recovery takes hundreds of times that, but an outdated directory is up to date
+by then."""
 LONGEST_PAUSE = 0.1
 PATIENCE = 4
-"""A pause is such a part of what was waited already. With pauses that double, a request could wait twice as long as the
-domain was away, and one that moves is away for some 40 ms."""
+"""A pause is the time waited so far, divided by this. With pauses that double, a request could wait twice as long as
+the domain is away, which is some 40 ms if it moves."""
 LINK_SECONDS = 0.5
-"""Seconds to wait for the message that a domain is linked before the directory is read again: what it announces ends
-the wait, and only where ZooKeeper is away nothing does."""
+"""Seconds to wait for a domain to be linked before the directory is read again. A change of the directory ends the wait
+earlier; only without ZooKeeper there is none."""
 GRACE_SECONDS = 1.0
 
 
@@ -47,7 +45,7 @@ class RoutedRequest:
 
     domain: DomainIndex
     place: Assignment | None
-    """Where the domain was placed when it was asked."""
+    """The domain's assignment when it was asked."""
     answer: asyncio.Future[Any]
     repeatable: bool
 
@@ -68,10 +66,10 @@ class DomainRouter:
         repeatable: bool,
         outdated: Callable[[], HeadraceError | None] = lambda: None,
     ) -> Any:
-        """What the domain's host answers to the message for so many seconds that are left.
+        """The answer of the domain's host to ``message``, which is given the seconds that are left.
 
-        ``outdated`` is asked before each new try: an error ends it. Raises what the worker answers, NotServed,
-        OutcomeUnknown; TimeoutError where a repeatable request got no answer in time.
+        ``outdated`` is called before each repetition; its error, if any, is raised. Also raises what the worker
+        answers, NotServed, OutcomeUnknown; TimeoutError if a repeatable request got no answer in time.
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -100,7 +98,7 @@ class DomainRouter:
                 raise over from failure
 
     def _is_coming(self, failure: HeadraceError) -> bool:
-        """Whether the worker has not got what it is to have. One that follows a later epoch has rather lost it."""
+        """Whether the worker will get the domain. If it follows a later epoch than our directory, it has lost it."""
         decided = self._directory.cluster
         return (
             isinstance(failure, NotHere) and failure.unlinked and decided is not None and failure.epoch <= decided.epoch
@@ -109,7 +107,7 @@ class DomainRouter:
     async def _is_linked(
         self, domain: DomainIndex, owner: WorkerDescriptor, place: Assignment | None, deadline: float
     ) -> bool:
-        """Whether its host has linked the domain: True as soon as it has, False as soon as it is to be elsewhere."""
+        """Wait until the host has linked the domain; False if the domain goes elsewhere, or it takes too long."""
         until = min(deadline, asyncio.get_running_loop().time() + LINK_SECONDS)
         try:
             await self._once(domain, owner, place, lambda left: LinkRequest(domain, left), until, repeatable=True)
@@ -120,7 +118,7 @@ class DomainRouter:
     async def _pause(
         self, domain: DomainIndex, place: Assignment | None, waited: float, failure: HeadraceError, deadline: float
     ) -> None:
-        """Returns when it is worth while to ask again: at once where the domain is elsewhere. Raises NotServed."""
+        """Returns when to ask again: at once if the domain is elsewhere. Raises NotServed."""
         pause = min(max(FIRST_PAUSE, waited / PATIENCE), LONGEST_PAUSE)
         if asyncio.get_running_loop().time() + pause >= deadline:
             raise NotServed(
@@ -141,7 +139,7 @@ class DomainRouter:
         repeatable: bool,
     ) -> Any:
         connection = self._connections.known(owner) or await self._connected(owner, deadline)
-        if self._directory.assignment(domain) != place:  # Else nobody would say so any more, see ``_moved``.
+        if self._directory.assignment(domain) != place:  # ``_moved`` comes only for later changes.
             raise NotServed(f'domain {domain} was taken from worker "{owner.name}" meanwhile')
         left = deadline - asyncio.get_running_loop().time()
         asked = RoutedRequest(domain, place, connection.ask(message(max(0.0, left))), repeatable)

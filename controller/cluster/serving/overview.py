@@ -1,4 +1,4 @@
-"""How the cluster stands, put together from what each worker tells of itself; the leader is not needed for it."""
+"""The cluster's status, put together from the workers' reports; it needs no leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worker.protocol.messages import Status, StatusDocument
 from zookeeper.registration import WorkerDescriptor
 
 PATIENCE = 1.0
-"""Seconds for a worker to tell of itself. One that hangs is shown as silent, and the others are not waited for."""
+"""Seconds for a worker's report. One that hangs is shown as silent."""
 
 Document = dict[str, Any]
 
@@ -51,7 +51,7 @@ class Overview:
         }
 
     async def graph(self) -> Document:
-        """The nodes, and what they hold in all domains that answer."""
+        """The nodes, and their state in all domains that answer."""
         held: Held = {}
         for document in (await self._documents()).values():
             for domain in document["domains"]:
@@ -66,7 +66,7 @@ class Overview:
         return [worker for _, worker in sorted(self._directory.workers.items())]
 
     async def _documents(self) -> dict[str, Document]:
-        """By worker; those that do not answer are left out."""
+        """By worker that answers."""
         workers = self._workers()
         told = await asyncio.gather(*(self._ask(worker) for worker in workers))
         return {worker.name: each for worker, each in zip(workers, told, strict=True) if each is not None}
@@ -103,13 +103,13 @@ class Overview:
         }
 
     def _is_there(self, name: str, process: int) -> bool:
-        """What is decided of a process is over with it: one that is started anew is not drained."""
+        """Whether the drained process is still there: after a restart a worker is not drained."""
         worker = self._directory.workers.get(name)
         return worker is not None and worker.incarnation == process and name in self._directory.registered
 
     def _has_host(self, domain: DomainIndex, documents: Mapping[str, Document]) -> bool:
-        """Whether the worker that is to have it is there: a leader that can give it to nobody leaves it with the lost.
-        ZooKeeper may have lost sight of a worker that answers us."""
+        """Whether the domain's worker is there: a domain that nobody can take stays with its lost worker. ZooKeeper may
+        have lost sight of a worker that answers us."""
         owner = self._directory.owner(domain)
         return owner is not None and (owner.name in self._directory.registered or owner.name in documents)
 
@@ -131,7 +131,7 @@ class Overview:
         return {**shown, **{name: told[name] for name in WORKER}, **memory, **archive}
 
     def _tables(self, domains: Iterable[Document]) -> Document:
-        """Over all shards that answer; a position then counts the writes to each of them."""
+        """Over all shards that answer; a position counts the writes to all of them."""
         shown = {name: {"rows": 0, "position": 0} for name in self._names()}
         for domain in domains:
             for name, table in domain["tables"].items():
@@ -156,7 +156,7 @@ def _memory(documents: Mapping[str, Document]) -> Document:
 
 def views_of(flow: Dataflow, domains: Sequence[Document]) -> Document:
     """The contents of the domains' readers, by view. ``lag``: writes that are in the base tables and not yet in the
-    reader, of the shard that is furthest behind. Workers do not tell of one moment, so that a busy cluster shows a few.
+    reader, of the shard that is furthest behind. Reports are not of one moment, so a busy cluster always shows a few.
     """
     positions = {table["base"]: table["position"] for each in domains for table in each["tables"].values()}
     shown: Document = {
@@ -175,11 +175,11 @@ def views_of(flow: Dataflow, domains: Sequence[Document]) -> Document:
 
 
 def with_leaders_view(shown: Document, led: Document) -> Document:
-    """The status with what only the leader knows: whether a recovery is under way, and when it heard of each worker."""
+    """Add what only the leader knows: whether a recovery is under way, and when it last heard each worker."""
     workers = {each["name"]: each for each in led.get("workers", ())}
     seen = {name: led[name] for name in LED if name in led}
     cluster = {**shown["cluster"], "leader_answers": bool(led), **seen}
-    if "unplaced" in cluster:  # Also what a worker is there for, and cannot open.
+    if "unplaced" in cluster:  # Also domains whose worker is there but cannot open them.
         cluster["unplaced"] = sorted({*cluster["unplaced"], *map(int, led.get("closed", ()))})
     if led.get("closed"):
         cluster["alarm"] = "; ".join(f"shard {shard} is not served: {why}" for shard, why in led["closed"].items())
@@ -215,5 +215,5 @@ SEEN = ("heard", "draining")
 MEMORY = ("accounted", "full", "limit", "resident", "reader_map_file")
 DOMAIN = ("domain", "worker", "incarnation", "shard", "linked", "nodes", "bytes", "parked", "pending", "held")
 ARCHIVE = ("archive",)
-"""Told by workers that have one."""
+"""In the reports of workers that have one."""
 WORKER = ("health", "storage_alarms", "uptime", "epoch", "inbox", "outbound_waiting")

@@ -3,7 +3,7 @@
 ::
 
     ARCHIVE/_bulk/ID/     states, from when the job begins until they are loaded     (building.py)
-    ARCHIVE/_rebuild/ID/  runs, from when it begins until the shards are made        (lost_shards/rebuild_runs.py)
+    ARCHIVE/_rebuild/ID/  runs, from when it begins until the shards are made        (lost_shards/rebuild_way.py)
 
 No two jobs ever have the same id, and in a cluster it begins with an epoch of the leader that began it: ``17-3-1``. A
 directory is its *owner's*, the operation that had the job begun. It is removed

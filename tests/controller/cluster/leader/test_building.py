@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from controller.cluster.leader.building import PAUSE_SECONDS, ClusterSource, keep_clear
-from controller.cluster.lost_shards.rebuild_runs import runs_of
-from controller.cluster.lost_shards.rebuild_way import Rebuilding, RebuildStage
+from controller.cluster.lost_shards.rebuild_way import Rebuilding, RebuildStage, runs_of
 from controller.cluster.state import Assignment, ClusterState, Rebuild
 from controller.migrating.bulk import job_files
 from controller.migrating.bulk.job_files import RUNS, STAGING, JobFiles, url_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.leader.handles import Deposed
+from controller.cluster.leader.fleet import Deposed
 from controller.cluster.leader.ledger import StateLedger
 from controller.cluster.lost_shards.rebuilding import lost_shards
 from controller.cluster.state import RECIPE_ROOM, Assignment, ClusterState

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.cluster.leader.draining import drain
-from controller.cluster.leader.handles import Deposed
+from controller.cluster.leader.fleet import Deposed
 from controller.cluster.leader.recovery import FLUSH_SECONDS, flush_domains
 from controller.cluster.state import Assignment, ClusterState
 from controller.migrating.executor import Interrupted
