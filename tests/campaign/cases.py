@@ -64,19 +64,21 @@ def hinted(query: Query, random: Random) -> Query:
     """
     if not isinstance(query, Select) or random.random() < 0.4:
         return query
-    parts = [part for term in query.where for part in term.walk() if part.arguments]
-    compared = [(part.arguments[0].column, _parameter_of(part)) for part in parts]
-    asked = [(column[1], parameter.kind) for column, parameter in compared if column is not None and parameter]
+    compared = [_compared(part) for term in query.where for part in term.walk()]
+    asked = [each for each in compared if each is not None]
     names = Counter(name for name, _ in asked)
-    able = [name for name, kind in asked if kind in ("=", "in") and names[name] == 1]
+    keys = [each for each in map(_compared, query.where) if each is not None]
+    able = [name for name, kind in keys if kind in ("=", "in") and names[name] == 1]
     if not able or len(asked) == 1:
         return query
     return replace(query, partial_by=tuple(random.sample(able, random.randint(1, max(1, len(able) - 1)))))
 
 
-def _parameter_of(term: Term) -> Parameter | None:
-    """Of a comparison, what a column is compared with."""
-    return next((argument.parameter for argument in term.arguments[1:] if argument.parameter is not None), None)
+def _compared(term: Term) -> tuple[str, str] | None:
+    """Of a comparison of a column with a parameter the column's name, and how it compares."""
+    column = term.arguments[0].column if term.arguments else None
+    parameter = next((each.parameter for each in term.arguments[1:] if each.parameter is not None), None)
+    return None if column is None or parameter is None else (column[1], parameter.kind)
 
 
 def setting_of(seed: int) -> Setting:

@@ -109,7 +109,8 @@ class Judge:
             query = replace(query, cut=Cut())
         self.connection.set_progress_handler(lambda: 1, AFFORDABLE)
         try:
-            self.connection.execute(f"SELECT COUNT(*) FROM ({judged(query)})").fetchone()
+            unbound = {f"p{parameter.id}": None for parameter in parameters(query)}
+            self.connection.execute(f"SELECT COUNT(*) FROM ({judged(query)})", unbound).fetchone()
         except sqlite3.OperationalError as error:
             if str(error) != "interrupted":
                 raise
@@ -122,10 +123,11 @@ class Judge:
         """Values, by parameter number, under which the WHERE of a plain SELECT is met by some row."""
         if not isinstance(query, Select):
             return []
-        conditions = [t for t in query.where if any(part.parameter is not None for part in t.walk())]
+        asking = [t for t in query.where if any(part.parameter is not None for part in t.walk())]
+        conditions = [t for t in asking if t.arguments[0].column is not None]
         if not conditions:
             return []
-        rest = tuple(term for term in query.where if term not in conditions)
+        rest = tuple(term for term in query.where if term not in asking)
         outputs = tuple(Output(term.arguments[0], f"x{i}") for i, term in enumerate(conditions))
         text = judged(Select(outputs, query.sources, rest)) + " LIMIT 60"
         ids = [[part.parameter.id for part in t.walk() if part.parameter is not None] for t in conditions]

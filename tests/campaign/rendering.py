@@ -60,7 +60,8 @@ def _declared(query: Query) -> list[Parameter]:
     found: list[Parameter] = []
     branches = query.branches if isinstance(query, Compound) else (query,)
     for select in branches:
-        for term in (*select.where, *((select.having,) if select.having else ())):
+        shown = (output.term for output in select.outputs)
+        for term in (*shown, *select.where, *((select.having,) if select.having else ())):
             found += [part.parameter for part in term.walk() if part.parameter is not None]
         for source in select.sources:
             relation = source.relation.query if isinstance(source.relation, View) else source.relation

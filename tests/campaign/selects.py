@@ -13,7 +13,7 @@ from tests.campaign.kinds import INT, Kind, Type
 from tests.campaign.queries import Compound, Cut, OrderKey, Output, Query, Select, Source, Stored, View
 from tests.campaign.rendering import mysql, nested, parameters
 from tests.campaign.schema import Table
-from tests.campaign.terms import Parameter, Term, as_numbers, both, call, placeholder, same
+from tests.campaign.terms import Parameter, Term, arithmetic, as_numbers, both, call, placeholder, same
 
 
 @dataclass
@@ -80,13 +80,18 @@ class Queries:
         grouped, distinct = random.random() < 0.38, random.random() < 0.18
         columns = list(expressions.scope)
         if self.parameters is not None and random.random() < 0.75:
-            where = (*where, *self._parameter_conditions(columns, grouped or distinct))
+            where = (*where, *self._parameter_conditions(columns))
         if grouped:
             return Aggregates(random, expressions, self.parameters).select(sources, where)
         if len(sources) == 1 and random.random() < 0.12:
             outputs = tuple(Output(term, term.column[1], aliased=False) for term in columns if term.column)
             return Select(outputs, sources, where, star=True)
         shown = [expressions.output() for _ in range(random.choices((1, 2, 3, 4), (2, 4, 3, 1))[0])]
+        numbers = [term for term in columns if term.type.kind is Kind.INT]
+        if self.parameters is not None and numbers and random.random() < 0.06:
+            shown.append(
+                arithmetic("+", random.choice(numbers), placeholder(Parameter(next(self.parameters), "=", INT)))
+            )
         return Select(self.named(shown), sources, where, distinct=distinct)
 
     def named(self, shown: Sequence[Term]) -> tuple[Output, ...]:
@@ -203,17 +208,27 @@ class Queries:
         text = f"({{0}} {name} ({mysql(query)}))"
         return Term(INT, text, f"({{0}} {name} ({nested(query)}))", (outer,), nested=(query,))
 
-    def _parameter_conditions(self, columns: list[Term], merged: bool) -> list[Term]:
-        """``merged``: rows are merged above, where only an equality surely has a meaning for every key."""
+    def _parameter_conditions(self, columns: list[Term]) -> list[Term]:
         random = self.random
         found = []
         for _ in range(random.choices((1, 2, 3), (6, 4, 2))[0]):
             target = random.choice(columns)
-            kind = random.choices(("=", "in", "range", "between"), (10, 3, 2, 1) if not merged else (30, 1, 1, 0))[0]
+            kind = random.choices(("=", "in", "range", "between"), (10, 3, 2, 1))[0]
             if target.type.kind is Kind.DBL and kind in ("=", "in"):
                 continue
-            found.append(self._constrained(target, kind))
+            condition = self._constrained(target, kind)
+            found.append(condition if random.random() < 0.8 else self._late(condition, columns))
         return found
+
+    def _late(self, condition: Term, columns: list[Term]) -> Term:
+        """The condition where no key can stand for it: denied, or beside another."""
+        random = self.random
+        if random.random() < 0.4:
+            return same(INT, "(NOT {0})", condition)
+        target = random.choice(columns)
+        kind = "range" if target.type.kind is Kind.DBL else random.choice(("=", "in", "range"))
+        other = self._constrained(target, kind) if random.random() < 0.6 else same(INT, "({0} IS NULL)", target)
+        return same(INT, "({0} OR {1})", condition, other)
 
     def _constrained(self, target: Term, kind: str) -> Term:
         assert self.parameters is not None

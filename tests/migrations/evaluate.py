@@ -67,7 +67,8 @@ def answer(
         elif parameter.column is not None:
             admits = _TESTS[parameter.kind]
             column = parameter.column
-            rows = Counter({r: n for r, n in rows.items() if r[column] is not None and admits(r[column], argument)})
+            known = {r: n for r, n in rows.items() if r[column] is not None and argument is not None}
+            rows = Counter({r: n for r, n in known.items() if admits(r[column], argument)})
     found = [row[: reader.visible] for row in sorted_rows(rows.elements(), reader.order)]
     if not found and reader.empty is not None:
         found = [reader.empty]
