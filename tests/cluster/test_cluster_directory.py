@@ -34,7 +34,7 @@ def test_a_copy_of_a_directory_in_use_is_refused_and_kills_nobody(tmp_path: Path
         assert other.stdout.readline() == "there\n"
         shutil.copytree(tmp_path / "data", tmp_path / "copy")
         copy = ClusterDirectory(tmp_path / "copy")
-        with pytest.raises(StartFailed, match=f"is a copy of one that headrace up is using .process {other.pid}"):
+        with pytest.raises(StartFailed, match=f"copy.*process {other.pid}"):
             copy.take()
         assert other.poll() is None
         other.stdin.close()

@@ -128,7 +128,7 @@ async def test_an_api_process_that_was_there_before_zookeeper_serves_when_that_i
             await ensemble.restart(1)
             await answered(http, "/healthz", 200)  # Over the connection of before.
             assert len((await http.get("/v1/views")).json()["views"]) == VIEWS
-        assert f"planning the tables and views of the recipe: 0 of {len(RECIPE.entries)}" in caplog.text
+        assert f": 0 of {len(RECIPE.entries)}" in caplog.text
         (await open_now).stop()
         await serving
         await one_of_several_answers_when_it_serves(settings)

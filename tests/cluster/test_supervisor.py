@@ -82,7 +82,7 @@ def test_what_the_first_start_decided_need_not_be_said_again(launch_fake: Launch
     assert again.stop()[0] == 0
     code, _, err = launch_fake(*one, "--zookeepers", "1").finish()
     assert code == 1
-    assert "is one of 3 servers, and cannot become one of 1 (start it with 3" in err
+    assert re.search(r"one of 3 .*one of 1 .*start it with 3", err), err
 
 
 async def test_another_zookeeper_need_not_be_named_again(launch_fake: Launch, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_part_that_does_not_start(launch_fake: Launch) -> None:
     code, out, err = running.finish()
     assert code == 1
     assert "answers" not in out
-    assert "worker-2 does not start: the fake refuses (ask it for something else)" in err
+    assert re.search(r"worker-2 .*the fake refuses \(ask it", err), err
     assert "hint: see " in err
     assert "Traceback" not in err
     assert running.pids() == {}
@@ -160,7 +160,7 @@ async def test_a_part_that_has_died_is_missing_until_it_is_back(tmp_path: Path) 
         await supervisor._ended.wait()
     assert child.pid is None
     assert await supervisor._missing(cast(KazooAuthority, Empty())) == "worker-1"
-    assert supervisor._not_started().message == "worker-1 does not start: no room"
+    assert re.search("worker-1.*: no room", supervisor._not_started().message)
     await child.stop()
 
 
@@ -197,7 +197,7 @@ def test_two_on_one_directory(launch_fake: Launch) -> None:
     first = launch_fake("--workers", "1").serves()
     code, _, err = launch_fake("--workers", "1").finish()
     assert code == 1
-    assert f"is in use by another headrace up (process {first.popen.pid})" in err
+    assert f"(process {first.popen.pid})" in err
     assert "--data" in err
     assert httpx.get(f"{first.url}/healthz", timeout=60).is_success
     assert first.stop()[0] == 0

@@ -62,7 +62,7 @@ def test_a_regression_fails_with_a_table(
     out = tmp_path / "ratios.json"
     with pytest.raises(ratios.Regressed) as regressed:
         ratios.run_guard(None, out)
-    assert regressed.value.message == "slower than the baseline by more than 33%: writes"
+    assert "33%: writes" in regressed.value.message
     assert json.loads(out.read_text())["ratios"] == {"writes": 0.1, "reads": 0.1}
     shown = capsys.readouterr().out
     assert "0.60" in shown

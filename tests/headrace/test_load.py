@@ -158,7 +158,7 @@ def test_without_a_file_for_them_the_first_stops_the_load(db: Embedded, tmp_path
 def test_more_than_allowed_stop_it_and_it_goes_on_when_more_are(db: Embedded, tmp_path: Path) -> None:
     file = in_csv(tmp_path / "a.csv", "story_id,user_id", [(1, i if i % 10 else "x") for i in range(100)])
     bad, options = tmp_path / "bad.jsonl", FileOptions(chunk_rows=20)
-    with pytest.raises(TooManyRejects, match="6 rows cannot be loaded, and 5 are allowed"):
+    with pytest.raises(TooManyRejects, match=r"^6 rows.* 5 "):
         load(db, LoadRequest("votes", [file], options, bad, 5))
     assert rows_of(db, "SELECT COUNT(*) FROM votes") == [(36,)]
     ended = load(db, LoadRequest("votes", [file], options, bad, 10))

@@ -374,7 +374,7 @@ def test_rejects_into_what_is_no_file_leave_it_there(tmp_path: Path) -> None:
 def test_too_many_rejects(tmp_path: Path) -> None:
     rejects = Rejects(tmp_path / "bad.jsonl", 2, "s", 0)
     rejects.add(1, [reject(1), reject(2)])
-    with pytest.raises(TooManyRejects, match=r'3 rows cannot be loaded, and 2 are allowed; row 3 of file "f": why'):
+    with pytest.raises(TooManyRejects, match=r'3 .*2 .*row 3 of file "f": why'):
         rejects.add(2, [reject(3)])
     with pytest.raises(TooManyRejects, match=r'row 4 of file "f": why'):
         Rejects(None, 10, "s", 0).add(1, [reject(4)])

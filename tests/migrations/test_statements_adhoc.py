@@ -282,7 +282,7 @@ def test_what_is_wrong_is_said(sql: str, params: tuple[Any, ...], kind: type[Hea
 def test_a_limit_that_is_no_number_and_a_list_for_one_value() -> None:
     view = ad_hoc("SELECT id FROM stories WHERE id = ? LIMIT ?", 1, 1)
     plan = planned(view)
-    with pytest.raises(SqlError, match="LIMIT wants a number that is not negative"):
+    with pytest.raises(SqlError, match=r"LIMIT.*negative"):
         exact_arguments((1, -1), plan.placeholders, plan.parameters)
     with pytest.raises(BadRequest, match='parameter "id" is a list'):
         exact_arguments(((1, 2), 1), plan.placeholders, plan.parameters)

@@ -211,7 +211,7 @@ def test_insert_select() -> None:
     operation = resolve(statement, [[(1, 2), ("3", Decimal("4"))], [(7,)]]).operation
     assert isinstance(operation, Insert)
     assert operation.rows == ((2, 1), (4, 3))
-    with pytest.raises(SqlError, match="row 1: the SELECT gives 1 values for 2 columns"):
+    with pytest.raises(SqlError, match=r"row 1: .*1 values.*2 columns"):
         resolve(statement, [[(1,)], []])
     with pytest.raises(TypeViolation, match=r"row 2: 'x' does not fit type INT of column \"story_id\""):
         resolve(statement, [[(1, 1), ("x", 1)], []])

@@ -75,7 +75,7 @@ def refused(sql: str, catalog: Catalog) -> HeadraceError:
 def test_more_shards_than_there_are() -> None:
     error = refused("CREATE TABLE t (a INT) SHARD BY (a) SHARDS 5", Catalog(shards=4))
     assert isinstance(error, LimitExceeded)
-    assert error.hint == "SHARDS 4, or leave it out"
+    assert "SHARDS 4" in error.hint
 
 
 def test_an_unknown_column() -> None:
@@ -128,7 +128,7 @@ def test_a_row_does_not_move_to_another_shard(sql: str) -> None:
     error = refused(sql, CATALOG)
     assert isinstance(error, Unsupported)
     assert "by which the table is sharded" in error.message
-    assert error.hint == "DELETE the row and INSERT it again with the new value"
+    assert "DELETE the row and INSERT it" in error.hint
 
 
 def test_it_may_where_there_is_one_shard() -> None:

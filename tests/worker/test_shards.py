@@ -193,7 +193,7 @@ def test_processes_are_told_apart() -> None:
 
 
 def test_a_shard_that_was_kept_here_is_not_begun_anew(tmp_path: Path) -> None:
-    with pytest.raises(StorageFailure, match=r"0003.*is missing: there were tables in it"):
+    with pytest.raises(StorageFailure, match=r"0003.*missing.*tables"):
         open_shard(tmp_path, 3, "a", 6, kept=True)
     assert list(tmp_path.iterdir()) == []
     open_shard(tmp_path, 3, "a", 7).close()

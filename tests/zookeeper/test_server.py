@@ -30,7 +30,7 @@ def fake_java(folder: Path, script: str) -> Path:
 async def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(ServerFailed, match=r"needs Java, and PATH has none \(install Java 17 or newer, or name a run"):
+    with pytest.raises(ServerFailed, match=r"needs Java.*install Java 17"):
         await Ensemble(tmp_path / "data").start()
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(ServerFailed, match=r'neither JAVA_HOME \("/nowhere"\) nor PATH'):
@@ -56,7 +56,7 @@ async def test_java_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(zookeeper.java, "VERSION_SECONDS", 0.1)
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "sleep 600; true")))
     async with asyncio.timeout(60):
-        with pytest.raises(ServerFailed, match=r"has not said its version of Java in 0\.1 s"):
+        with pytest.raises(ServerFailed, match=r"version.* 0\.1 s"):
             await zookeeper.java.java()
 
 
@@ -160,7 +160,7 @@ async def test_the_number_of_servers_stays(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(ServerFailed, match="needs Java"):
         await Ensemble(tmp_path).start()
-    with pytest.raises(ServerFailed, match=r"is one of 1 servers, and cannot become one of 3 \(start it with 1"):
+    with pytest.raises(ServerFailed, match=r"one of 1 .*one of 3 .*start it with 1"):
         await Ensemble(tmp_path, 3).start()
 
 

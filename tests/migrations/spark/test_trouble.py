@@ -15,7 +15,7 @@ def test_a_scheme_that_spark_has_no_jar_for_is_named(spark: SparkSession, scheme
     with pytest.raises(Py4JJavaError) as caught:
         spark.read.schema("story BIGINT").parquet(f"{scheme}://bucket/log.parquet")
     told = error_of(caught.value)
-    assert told.message == f"Spark has no file system for {scheme}:// in its jars"
+    assert f"{scheme}://" in told.message
     assert told.hint is not None
     assert "--spark-conf spark.jars.packages=" in told.hint
     named = told.hint.partition("org.apache.hadoop:hadoop-aws:")[2]

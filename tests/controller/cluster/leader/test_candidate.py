@@ -32,7 +32,7 @@ def test_one_leads_and_the_other_says_who() -> None:
         await asyncio.sleep(0.1)
         with pytest.raises(NotLeading, match='controller "c1" leads') as raised:
             await second.leading()
-        assert raised.value.hint == "ask c1:7070"
+        assert "c1:7070" in raised.value.hint
         cluster.leader = await first.leading()
         await cluster.migrate("CREATE TABLE t (id BIGINT PRIMARY KEY)")
         await asyncio.sleep(0.1)

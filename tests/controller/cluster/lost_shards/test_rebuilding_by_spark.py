@@ -214,7 +214,7 @@ def test_the_disk_that_comes_back_meanwhile_is_kept(folder: Folder) -> None:
         asked = asyncio.ensure_future(rebuilt(lost.cluster.led, by="spark"))
         await lost.cluster.until(lambda: folder.running)
         await lost.cluster.start_worker("w2", "/w2")
-        with pytest.raises(Unavailable, match="is not lost any more: nothing is given up"):
+        with pytest.raises(Unavailable, match="not lost any more"):
             await asked
         await lost.cluster.calm()
         await lost.program.check()
@@ -267,7 +267,8 @@ def test_without_java_it_says_what_to_install_and_what_else_to_do(folder: Folder
         folder.missing = SparkUnavailable("Spark needs Java 17", hint="install openjdk-17-jre")
         with pytest.raises(SparkUnavailable, match="needs Java 17") as caught:
             await rebuilt(lost.cluster.led, by="auto")
-        assert caught.value.hint == "install openjdk-17-jre; or have the worker fold it by itself: --by worker"
+        assert "openjdk-17-jre" in caught.value.hint
+        assert "--by worker" in caught.value.hint
         told = await rebuilt(lost.cluster.led, by="worker")
         assert {each["by"] for each in told} == {"worker"}
         lost.forget()
