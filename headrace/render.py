@@ -25,7 +25,7 @@ ALARM = "alarm"
 TOP_VIEWS = 10
 
 PIPED_WIDTH = 10_000
-"""Where nobody looks, lines are as long as they are, so that the next program sees one row a line."""
+"""A console for a terminal or a pipe. In a pipe, lines are not wrapped, so that a program sees one row a line."""
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -33,7 +33,7 @@ LOOKS = 3
 """At a view that differs. What is on its way over links arrives within milliseconds; a look takes seconds."""
 
 DUMP_TRIES = 5
-"""Of a dump that is broken off, because the reader's map grew (it doubles each time) or its shard moved."""
+"""Tries of a dump that breaks off, because the reader map grew (it doubles each time) or the shard moved."""
 
 Tell = Callable[[str, float], None]
 """The present step, and how far it is from 0 to 1."""
@@ -49,7 +49,7 @@ class ViewVerdict:
     reason: str | None = None
     """Why it was not judged."""
     differences: list[dict[str, Any]] = field(default_factory=list)
-    """By key: the rows that were expected and are not held, and those that are held and were not expected."""
+    """By key: expected rows that the reader lacks, and rows that it has unexpectedly."""
     looks: int = 1
 
     def to_json(self) -> dict[str, Any]:

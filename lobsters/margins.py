@@ -23,9 +23,9 @@ LARGEST_COMMENT_VOTES = 150
 LARGEST_STORY_COMMENTS = 170
 
 VOTES_EXPONENT = 1.0
-"""Of votes per story and comment, and of comments per story: a few large, the median at a third of the mean."""
+"""Of votes per story and comment, and comments per story: a few large, the median at a third of the mean."""
 VOTERS_EXPONENT = 2.0
-"""Of votes per user. Steeper: nine users of ten stay under a hundred votes, a few dozen cast half of all."""
+"""Votes per user, steeper: nine users of ten stay under a hundred votes, a few dozen cast half of all."""
 
 
 @dataclass(frozen=True, slots=True)

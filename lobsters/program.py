@@ -48,7 +48,7 @@ def page_queries() -> str:
 
 
 def hand_optimised() -> tuple[str, str]:
-    """For the variant with counters: ``ALTER TABLE`` statements beside the schema, and the queries that are others."""
+    """For the variant with counters: ``ALTER TABLE`` statements after the schema, and the queries that differ."""
     columns, queries = _read("hand_optimised.sql").split("-- Queries", 1)
     return columns, "--" + queries
 

@@ -50,7 +50,7 @@ class BackupContents:
     time: str
     """When it was begun."""
     positions: dict[str, int]
-    """Of each base shard: what the back-up has reaches to here."""
+    """The last position that the back-up has of each base shard."""
     shards: int
     """Of the deployment."""
     files: dict[str, str]

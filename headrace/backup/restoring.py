@@ -46,7 +46,7 @@ from worker.rocks.store import RocksStore
 # last showed.
 
 STEP_ROWS = 4_096
-"""To one write of RocksDB; more make it no faster."""
+"""Rows in one write of RocksDB; more make it no faster."""
 
 Tell = Callable[[str], None]
 
@@ -152,7 +152,7 @@ def report(found: Sequence[Rebuilt], began: float) -> str:
 
 
 FIRST_EPOCH = 1
-"""Of the restored cluster's state; bringing it into ZooKeeper sets it ahead of all that the former one has seen."""
+"""Epoch of the restored state; ``headrace state --restore`` sets it ahead of all that the former cluster has seen."""
 
 Told = Callable[[str, int], None]
 

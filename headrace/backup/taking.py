@@ -26,7 +26,7 @@ from zookeeper.errors import SlotsDamaged
 from zookeeper.local_authority import stored_state
 
 TRIES = 3
-"""To copy what a manifest names: the archive may let a file go between the look and the copy, once an hour at most."""
+"""Tries to copy a manifest's files: the archive may delete one in between, once an hour at most."""
 
 VERSION_MAX = (2**62, 0)
 """The cut's own record is the last one."""

@@ -107,7 +107,7 @@ def api(
 
 
 def check_part(settings: Settings, supervised: bool = False) -> None:
-    """What every part of a cluster begins with. Raises BadRequest."""
+    """Check what every part of a cluster needs. Raises BadRequest."""
     if settings.zookeeper is None:
         raise BadRequest(
             "it is not known where ZooKeeper is",

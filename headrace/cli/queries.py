@@ -33,7 +33,7 @@ _CREATE_VIEW = re.compile(
 )
 
 PLAIN_SECONDS = 5.0
-"""Between two lines of progress where no terminal shows a bar."""
+"""Seconds between two lines of progress where no terminal shows a bar."""
 
 
 def created_view(text: str) -> str | None:

@@ -119,7 +119,7 @@ def acknowledge_loss(data: Data = None, config: Config = None) -> None:
 
 
 def _bases(directory: Path) -> list[Path]:
-    """Those of shards that were given up are nobody's any more."""
+    """The directories of base tables. Those of given-up shards are left out."""
     found = [each for each in (directory / "base", *sorted(directory.glob("shards/[0-9]*/base"))) if each.exists()]
     if not found:
         raise NotFound(f'"{directory}" has no tables', hint="--data is the directory that headrace serve or up has")
@@ -195,7 +195,7 @@ def cluster_of(url: str) -> dict[str, Any]:
 
 
 def leader_url(cluster: dict[str, Any]) -> str:
-    """Where the controller that leads answers. Raises Unavailable."""
+    """URL of the leading controller. Raises Unavailable."""
     leader = cluster.get("leader")
     if leader is None:
         raise Unavailable("no controller leads, and only a leader moves domains", hint="try again")
@@ -203,7 +203,7 @@ def leader_url(cluster: dict[str, Any]) -> str:
 
 
 LOOK_SECONDS = 0.2
-"""Between two looks how far it is."""
+"""Seconds between two looks at the progress."""
 
 
 def rebuild(

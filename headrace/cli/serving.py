@@ -35,11 +35,11 @@ def declare(command: Callable[..., None], options: Sequence[Parameter], *, like:
 
 
 DEFAULTS = {("serve", "shards"): 1, ("up", "shards"): CLUSTER_SHARDS, ("controller", "shards"): CLUSTER_SHARDS}
-"""What counts where a setting is not given, and depends on the command."""
+"""Defaults of settings that depend on the command."""
 
 
 def setting_help(name: str, command: str = "") -> str:
-    """What a setting's flag says of itself."""
+    """Help text of a setting's flag."""
     field = Settings.model_fields[name]
     text = field.description or ""
     if name == "memory_limit" and command != "serve":
@@ -54,7 +54,7 @@ def setting_option(name: str, command: str = "") -> Any:
 
 
 def _flag_type(name: str) -> Any:
-    """What typer checks; the rest is checked by the class of the settings, wherever a value comes from."""
+    """The type that typer checks. ``Settings`` checks the rest, wherever a value comes from."""
     kind: Any = Settings.model_fields[name].annotation
     if NoneType in get_args(kind):  # It may be left out, as every flag.
         kind = next(each for each in get_args(kind) if each is not NoneType)

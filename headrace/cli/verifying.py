@@ -19,7 +19,7 @@ from headrace.render import console
 from headrace.settings import load
 
 SHOWN_KEYS = 20
-"""Of a view that differs; ``--json`` has all."""
+"""Differing keys shown of a view; ``--json`` has all."""
 
 STYLES = {"equal": "green", "different": "bold red", "not judged": "yellow"}
 

@@ -42,7 +42,7 @@ from zookeeper.registration import ControllerDescriptor
 # The way from an api process to the controller that leads: HTTP to its control interface.
 
 LOOK_SECONDS = 0.5
-"""Between two looks whether whoever was asked still leads."""
+"""Seconds between two looks whether the asked controller still leads."""
 CONNECT_SECONDS = 1.0
 """A controller that runs takes a connection at once."""
 

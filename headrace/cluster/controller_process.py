@@ -34,7 +34,7 @@ from zookeeper.registration import ControllerDescriptor, advertised, check_name
 
 
 async def keep_recipes(candidate: Candidate, settings: Settings) -> None:
-    """For as long as the process runs, whenever it leads. What goes wrong is logged, and tried again."""
+    """Runs as long as the process, whenever it leads. An error is logged, and the work tried again."""
     assert settings.archive is not None, "there is no archive to keep it in"
     retention = settings.archive_retention if "archive_retention" in settings.model_fields_set else None
     while True:
@@ -99,7 +99,7 @@ async def _serve(settings: Settings, authority: KazooAuthority, listening: socke
 
 
 async def _shards(settings: Settings, authority: KazooAuthority) -> int:
-    """Of a new deployment. Raises StartFailed where another number is given than an old one has."""
+    """Number of shards of a new deployment. Raises StartFailed if an existing one has another number."""
     try:
         return await shards_of(settings, authority)
     except AuthorityUnavailable as error:

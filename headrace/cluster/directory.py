@@ -37,7 +37,7 @@ ZOOKEEPER = "zookeeper.address"
 
 
 def servers_in(directory: Path) -> Path:
-    """Where a data directory has the ZooKeeper servers of its own."""
+    """Folder of a data directory's own ZooKeeper servers."""
     return directory / "zookeeper"
 
 
@@ -58,7 +58,7 @@ def whence(directory: Path, address: str | None) -> str:
 
 
 def keep_zookeeper(directory: Path, address: str) -> None:
-    """To be called once it is known to have the directory's deployment. Raises OSError."""
+    """Call this once ZooKeeper is known to have the directory's deployment. Raises OSError."""
     if zookeeper_of(directory) != address:
         beside = directory / f"{ZOOKEEPER}.new"
         beside.write_text(f"{address}\n", "utf-8")
@@ -66,7 +66,7 @@ def keep_zookeeper(directory: Path, address: str) -> None:
 
 
 def as_begun(settings: Settings, directory: Path) -> Settings:
-    """Those of ``headrace up``, with what the data directory knows of what they do not say."""
+    """Settings of ``headrace up``, completed by what the data directory records."""
     known: dict[str, Any] = {}
     if "deployment" not in settings.model_fields_set:
         known["deployment"] = deployment_of(directory) or settings.deployment

@@ -20,10 +20,10 @@ from zookeeper.kazoo_authority import KazooAuthority
 
 FORMAT = 1
 RESTORED = "restored.state"
-"""In a data directory that ``headrace restore`` has made: what is to be brought into ZooKeeper before it is used."""
+"""File of a data directory made by ``headrace restore``: the state for ZooKeeper, before the cluster starts."""
 
 EPOCHS_AHEAD = 1_000_000
-"""There is an epoch for every leader and every recovery: at one a minute this is two years of them."""
+"""Epochs to skip. Every leader and every recovery takes one: at one a minute, this is two years of them."""
 
 
 async def save(settings: Settings, path: Path) -> ClusterState:

@@ -25,7 +25,7 @@ from zookeeper.kazoo_authority import KazooAuthority
 from zookeeper.server import Ensemble
 
 READY_SECONDS = 120.0
-"""From the start of the processes until all of them serve. On a quiet machine it is two or three."""
+"""Limit for the start of all processes. On a quiet machine it takes two or three seconds."""
 LOOK_AGAIN = 0.05
 
 WORKER_GRACE = 20.0
@@ -59,7 +59,7 @@ class Supervisor:
     """How a part is started in another way than usual: a drill has some behind a proxy, or in a namespace."""
     _directory: ClusterDirectory = field(init=False)
     _children: list[PartProcess] = field(default_factory=list)
-    """In the order in which they are stopped."""
+    """Parts in the order in which they are stopped."""
     _ensemble: Ensemble | None = None
     _zookeeper: str = ""
     _url: str = ""

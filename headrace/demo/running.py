@@ -109,7 +109,7 @@ def directory(given: Path | None, once: bool) -> Iterator[Path]:
 
 
 def contents_of(path: Path, wanted: DemoContents) -> DemoContents:
-    """What is in the directory; ``wanted``, where there is nothing yet.
+    """The directory's contents; ``wanted`` if it is empty.
 
     :raises StartFailed: it holds something else than a demo.
     """
@@ -140,7 +140,7 @@ def _read(path: Path) -> DemoContents:
 
 
 USUAL_SCALE = 0.1
-"""Of the real site, where the user asks for 1: 4,065 stories and 74,000 votes, loaded in some seconds."""
+"""The real site's share at scale 1: 4,065 stories and 74,000 votes, loaded in some seconds."""
 
 SEED = 1
 

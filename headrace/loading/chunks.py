@@ -32,10 +32,10 @@ limit of a body (32 MB), however wide the rows are."""
 PATIENCE = 60.0
 """Seconds for which a server that is away is waited for: longer than a restart or the recovery of a shard takes."""
 SPARK_THRESHOLD = "10GB"
-"""Of files from which Spark reads them, where there are several: below that its start, and writing the rows once more,
+"""Total size of several files from which on Spark reads them: below it, Spark's start and writing the rows once more
 cost what more cores gain."""
 NULLS = ("", r"\N")
-"""In CSV: a field without quotes that is empty, or what MySQL exports."""
+"""Unquoted CSV fields that are NULL: an empty one, and MySQL's export."""
 
 
 class Format(StrEnum):
@@ -55,7 +55,7 @@ class FileOptions:
     mapping: Mapping[str, str] = field(default_factory=dict)
     """A file's column → the table's column, where they differ; to nothing: it is left out."""
     nulls: tuple[str, ...] = NULLS
-    """Fields of CSV that are NULL, where they are not in quotes."""
+    """Unquoted fields of CSV that are NULL."""
     date_format: str | None = None
     """How DATE is written in text, in ``strptime``'s letters. None: as SQL takes it, ``2026-01-31`` and its like."""
     datetime_format: str | None = None
@@ -66,7 +66,7 @@ class FileOptions:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> FileOptions:
-        """What ``to_json`` gave, after a way through JSON."""
+        """The inverse of ``to_json``."""
         kind = document["format"]
         lists = {name: tuple(document[name]) for name in ("columns", "nulls")}
         return cls(**{**document, **lists, "format": None if kind is None else Format(kind)})
@@ -76,9 +76,9 @@ class FileOptions:
 class SourceRow:
     file: str
     number: int
-    """In its file, from 1: of the record (CSV, the header not counted), the line (JSON) or the row (Parquet)."""
+    """Its number in the file, from 1: of the record (CSV, without the header), the line (JSON) or the row (Parquet)."""
     values: dict[str, Any]
-    """By the table's columns; where there is a problem, whatever can be shown."""
+    """Values by the table's columns; if there is a problem, whatever can be shown."""
     size: int
     """Bytes in the file, about."""
     problem: str | None = None

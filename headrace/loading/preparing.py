@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
     [("chunk", pa.int32()), ("row", pa.int64()), ("values", pa.string()), ("reason", pa.string())],
 )
 GROUP_ROWS = 50_000
-"""To a row group, and so in the memory of who writes; a chunk is never in two."""
+"""Rows in a row group, which the writer holds in memory; a chunk is never in two."""
 
 
 def item(file: Path, to: Path, table: LoadedTable, options: FileOptions) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _checked(file: str, lines: Iterator[tuple[int, int, str, str | None]]) -> Ch
 
 FUNCTION = "headrace.loading.preparing:prepare"
 PACKAGES = ("headrace", "api", "controller", "worker", "migrations", "domains", "zookeeper", "headrace_client")
-"""What the function imports, and what that imports."""
+"""Packages that the function imports, directly or not."""
 LOOK_SECONDS = 0.5
 
 Tell = Callable[[str], None]

@@ -24,11 +24,11 @@ from typing import Any, TextIO
 from headrace.loading.chunks import LoadError, Reject, TooManyRejects
 
 MOST = 1_000
-"""Where ``--max-rejects`` does not say otherwise: more of them mean that the file is not what it was taken for."""
+"""Default of ``--max-rejects``: more rejects mean that the file has another content than expected."""
 
 
 class Rejects:
-    """``path`` None: none is allowed, and the first is the error."""
+    """``path`` None: the first reject is an error."""
 
     def __init__(self, path: Path | None, most: int, stream: str, done: int) -> None:
         """``done``: the last chunk that the server has done.

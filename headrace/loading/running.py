@@ -44,7 +44,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 
 class Poster:
-    """Of one stream. ``patience``: for how many seconds a server that cannot be reached is tried again."""
+    """The chunks of one stream. ``patience``: seconds for which an unreachable server is tried again."""
 
     def __init__(self, connection: Connection, table: str, stream: str, patience: float) -> None:
         self._table = connection.table(table)
@@ -159,7 +159,7 @@ class LoadProgress:
     identified: bool = False
     """Whether the files have been read for their digest."""
     note: str = ""
-    """What else is going on."""
+    """The present step, if it is not loading."""
     by_spark: bool = False
 
 
@@ -185,7 +185,7 @@ class LoadRequest:
     spark: SparkSettings = field(default_factory=SparkSettings)
     spark_threshold: int = field(default_factory=lambda: parse_size(SPARK_THRESHOLD))
     scratch: Path | None = None
-    """Where Spark writes the rows that it has read; its workers reach it, too. None: among temporary files."""
+    """Directory for the rows that Spark has read, which its workers can reach. None: a temporary one."""
 
 
 def load(connection: Connection, request: LoadRequest, tell: Tell = lambda _: None) -> LoadProgress:

@@ -64,7 +64,7 @@ class FileSources:
             yield from read(file, progress)
 
     def check_quotes(self, file: Path) -> None:
-        """That each quote of a CSV file is closed where its field ends.
+        """Checks that each quote of a CSV file is closed where its field ends.
 
         pyarrow takes what follows an open quote for its field, up to the next quote or the end of the file: rows would
         go missing without a word. To be called before the first row is stored; 70 MB a second, and nothing where the
@@ -217,7 +217,7 @@ def _opened(file: Path) -> Iterator[tuple[Any, Callable[[], int]]]:
 
 
 def _lines(stream: Any) -> Iterator[bytes]:
-    """Without their ends; the first without a byte-order mark.
+    """The lines without their ends; the first without a byte-order mark.
 
     :raises LoadError: one is longer than a block.
     """

@@ -36,7 +36,7 @@ class LoadedTable:
     columns: tuple[LoadedColumn, ...]
 
     def column(self, name: str) -> LoadedColumn | None:
-        """By name, in any case."""
+        """The column of this name, in any case."""
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _types(names: Sequence[str]) -> list[SqlType]:
 
 
 class Columns:
-    """For one table and one mapping."""
+    """The columns of one table under one mapping."""
 
     def __init__(self, table: LoadedTable, mapping: Mapping[str, str]) -> None:
         self._table = table
@@ -165,7 +165,7 @@ class Checker:
         return checked
 
     def chunk(self, rows: Iterable[SourceRow]) -> CheckedRows:
-        """Of a chunk, the rows that fit and those that do not."""
+        """A chunk's rows that fit, and those that do not."""
         checked = CheckedRows([], [])
         for row in rows:
             if row.problem is not None:

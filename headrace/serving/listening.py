@@ -42,7 +42,7 @@ def listen(host: str, port: int, flag: str = "--port") -> socket.socket:
 
 
 def address(listening: socket.socket) -> str:
-    """Where the socket answers, as a URL for this machine."""
+    """The socket's URL on this machine."""
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

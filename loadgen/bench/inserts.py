@@ -103,7 +103,7 @@ def measure(directory: Path, quick: bool) -> Measurement:
 
 
 def _timed(act: Callable[[], None], times: int) -> list[float]:
-    """Milliseconds of each."""
+    """Milliseconds of each call."""
     taken = []
     for _ in range(times):
         began = time.perf_counter()

@@ -30,11 +30,11 @@ from loadgen.pace.processes import processor
 
 Tell = Callable[[str], None]
 TELL_SECONDS = 30.0
-"""Between two lines of how far something is: what is done with ten million rows takes minutes."""
+"""Seconds between two lines of progress: ten million rows take minutes."""
 
 
 def seldom(tell: Tell) -> Tell:
-    """Tells of what it is told once in ``TELL_SECONDS``, with the seconds since this was called."""
+    """Passes one text on in ``TELL_SECONDS``, with the seconds since this was called."""
     began = told = time.perf_counter()
 
     def tell_now(text: str) -> None:
@@ -50,7 +50,7 @@ def seldom(tell: Tell) -> Tell:
 
 
 class Beside(ABC):
-    """It runs while the block lasts."""
+    """A thread that runs while the ``with`` block lasts."""
 
     def __enter__(self) -> Self:
         self._over = Event()
@@ -70,7 +70,7 @@ class Beside(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """In the thread, until ``_over`` is set."""
+        """The thread's work, until ``_over`` is set."""
 
     @abstractmethod
     def _end(self) -> None:
@@ -87,17 +87,17 @@ class ProcessUse:
     """Bytes resident at most, and seconds of a processor. Processes that end between two looks are as of the last."""
 
     peaks: dict[str, int] = field(default_factory=dict)
-    """By part; one that was started anew is counted with its successor."""
+    """By part, a restarted one together with its successor."""
     cpu: dict[str, float] = field(default_factory=dict)
     bulk_peak: int = 0
-    """All that parts have started, together: a job's driver, its JVM, that one's Python workers."""
+    """All processes that parts have started, together: a job's driver, its JVM, the JVM's Python workers."""
     bulk_largest: dict[str, int] = field(default_factory=dict)
-    """By the name of a program, the most that one process of it had."""
+    """By program, the most that one process had."""
     bulk_cpu: float = 0.0
 
 
 class Processes(Beside):
-    """Watched while the block lasts. ``pids`` says which there are by part, as they are started anew."""
+    """Watches processes while the block lasts. ``pids`` gives the present ones by part, as parts may restart."""
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
         self._pids, self.taken = pids, ProcessUse()
@@ -225,7 +225,7 @@ class Rate:
 
 
 def rate(units: int, work: Callable[[], object]) -> Rate:
-    """Of work in this process, all its threads counted. Garbage is collected before, not during."""
+    """Rate of work in this process, all threads counted. Garbage is collected before, not during."""
     gc.collect()
     wall, cpu = time.perf_counter(), time.process_time()
     work()

@@ -83,7 +83,7 @@ def _resident(deployment: LocalDeployment) -> int:
 GOAL = 0.25
 HITS = 0.95
 SHARE = 0.245
-"""Of the full view's accounted bytes, given as the limit: a little below the goal, so that resident memory, which does
+"""The limit's share of the full view's accounted bytes: a little below the goal, so that resident memory, which does
 not follow the accounts to the byte, has room."""
 UNLIMITED = 2**40
 

@@ -55,7 +55,7 @@ ROWS = 1_000_000
 ROWS_LEAST = 1_000
 QUIET_SECONDS = 10.0
 CLOSED_SECONDS = 1.0
-"""That who asks for what is lost gets no answer, before it is rebuilt."""
+"""How long a request for lost rows must stay unanswered before the rebuild."""
 NOTICE_SECONDS = 60.0
 ANSWER_SECONDS = 3600.0
 KEYS_READ = 1_000
@@ -64,7 +64,7 @@ AGAIN_SECONDS = 0.05
 
 @dataclass(slots=True)
 class SeenByClient:
-    """By a client that reads counts of the shard that is there."""
+    """Times of a client that reads counts of the remaining shard."""
 
     reads: int
     errors: int
@@ -84,12 +84,12 @@ class SeenByClient:
 class MeasuredRebuild:
     way: str
     base_rows: int
-    """Of the lost shard's tables."""
+    """Base rows of the lost shard."""
     base_seconds: float
     full_seconds: float
     """Both from the order to rebuild."""
     noticed_seconds: float
-    """From the kill to the order: the worker is started anew, the leader knows that a shard is lost."""
+    """From the kill to the order to rebuild: the worker restarts, and the leader notices the lost shard."""
     phases: dict[str, float]
     """After how many seconds each step of the rebuild began, as its status has it."""
     told: list[dict[str, Any]]
@@ -100,7 +100,7 @@ class MeasuredRebuild:
     load_rows_per_second: float
     archive_seconds: float
     load: float
-    """Of the machine when the worker was killed: what else ran, and the quiet client."""
+    """The machine's load average when the worker was killed."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from loadgen.drills.disk_loss import NEVER
 READS_PER_SECOND = 50
 """Few enough to take no processor from what is measured, and so many that some seconds have a 99th percentile."""
 AGAIN_SECONDS = 0.02
-"""Between two tries of who waits: a request is held by the server, which answers at once when it can."""
+"""Seconds between two tries of a waiting client; the server holds a request and answers as soon as it can."""
 KEPT_ERRORS = 5
 
 
@@ -46,7 +46,7 @@ class Reads(Beside):
         self.max_at = 0.0
         """When the longest began, by ``time.perf_counter``."""
         self.said: list[str] = []
-        """By errors, the most frequent."""
+        """The most frequent errors."""
 
     def warm(self) -> None:
         """Fill the keys that are read: what is measured are hits."""
@@ -115,14 +115,14 @@ ROWS_TOGETHER = 1_000
 """Rows and keys to a request."""
 CLIENTS = 4
 POST_SECONDS = 600.0
-"""That a request of this may take."""
+"""Limit of a request's time."""
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Of both views, whole: each vote is counted in either."""
+    """All rows of both views: each vote is counted in either."""
 
     counted: list[list[Record]]
     ranking: list[Record]

@@ -56,9 +56,9 @@ from migrations.backfill.spark.settings import SparkSettings
 # The rows are made from a seed and written without HTTP, into a folder that may be kept.
 
 TELL_ROWS = 1_000
-"""Between two looks at the clock."""
+"""Rows between two looks at the clock."""
 BYTES_PER_ROW = 600
-"""Of the disk at the peak: 180 in RocksDB, 20 archived, 100 of what is folded; RocksDB needs as much again while it
+"""Bytes of disk at the peak: 180 in RocksDB, 20 archived, 100 of what is folded; RocksDB needs as much again while it
 compacts, and what a bulk job spools."""
 
 
@@ -137,7 +137,7 @@ def _address(process: subprocess.Popen[str]) -> str:
 # What others notice while ``replay.py`` has a view built: one client that writes, and reads a view that is there.
 
 KEYS_READ = 1000
-"""Of the view, all of them filled before: what is measured is how long a read that hits takes."""
+"""Keys of the view that are read. All are filled before, so that every read is a hit."""
 
 
 class Noticed(Beside):
@@ -183,7 +183,7 @@ STEPS = {"compute full states": "computed", "load full states": "loaded", "domai
 """The beginnings of steps of a bulk migration whose ends are reported (``controller/migrating/bulk/building.py``)."""
 
 WAYS = {"slices": {}, "local": {"PATH": "", "JAVA_HOME": ""}, "spark": {}}
-"""And what a server's environment has so that it chooses it: without Java there is no Spark."""
+"""Ways to build the view, each with the server's environment that makes it choose this way: no Java, no Spark."""
 
 
 @dataclass(slots=True)
@@ -197,12 +197,12 @@ class ReplayMethod:
     read_p99_ms: float
     quiet_writes_per_second: float
     quiet_read_p99_ms: float
-    """Of the same server, before and after."""
+    """The same figures of the quiet server, before and after."""
     taken: ProcessUse
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds from the start to the state's being computed, loaded, and caught up with the log."""
     load: float = 0.0
-    """Of the machine before it began, as ``uptime`` has it: what else ran."""
+    """The machine's load average before the build: what else ran."""
 
 
 @dataclass(slots=True)
@@ -216,7 +216,7 @@ class ReplayFigures:
     """With the start of the JVM."""
     fold_spark_warm: float = 0.0
     load: float = 0.0
-    """Of the machine at the start."""
+    """The machine's load average at the start."""
     ways: list[ReplayMethod] = field(default_factory=list)
 
 

@@ -57,7 +57,7 @@ class Measured:
 
 
 def read(out: Path) -> dict[str, Measured]:
-    """By the round's name, in the order in which they were first measured."""
+    """Measured rounds by name, in the order of their first measurement."""
     turns: dict[str, list[Path]] = {}
     for path in sorted(out.glob("*/*.json"), key=lambda path: path.stat().st_mtime):
         if not path.stem.endswith(("-half", "-cold")):
@@ -250,7 +250,7 @@ class BenchRound:
     variant: str = "natural"
     durable: bool = True
     rate: float = 20.0
-    """Where the sweep begins."""
+    """First rate of the sweep."""
     more: tuple[str, ...] = ()
     serve: tuple[str, ...] = ()
     """Options of ``headrace serve`` or ``up``."""

@@ -25,7 +25,7 @@ from loadgen.peers.store import LoadRunError
 UP_WITHIN = 60.0
 DOWN_WITHIN = 60.0
 BUFFERS = "1G"
-"""Of MariaDB and PostgreSQL: several times the data at scale 1, so that no page has to wait for a disk."""
+"""Buffers of MariaDB and PostgreSQL: several times the data at scale 1, so that no page waits for a disk."""
 CONNECTIONS = 512
 POSTGRES_PATHS = ("/usr/lib/postgresql/*/bin/postgres", "/usr/local/pgsql/bin/postgres")
 

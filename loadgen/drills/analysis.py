@@ -15,13 +15,13 @@ from loadgen.drills.load.ledger import Record
 from loadgen.drills.load.program import BY_STORY, WRITES
 
 SLOW = 0.05
-"""Seconds. Who waits longer for an answer is without service: five times what one takes on a machine of two cores."""
+"""Seconds. A longer wait counts as no service: five times what an answer takes on two cores."""
 SLOW_RATIO = 3.0
-"""… unless the machine is so busy that one answer in a hundred took a third of that already before the fault."""
+"""If the p99 before the fault is higher than a third of ``SLOW``, a wait of this times the p99 counts as no service."""
 QUIET = 1.0
-"""Seconds without a bad request after which an outage is over: a bad one that comes later is another story."""
+"""Seconds without a bad request after which an outage is over."""
 ONSET = 3.0
-"""Seconds after a fault within which an outage has begun, if it has one: not all faults are felt at once."""
+"""Seconds after a fault within which its outage begins, if it has one: not all faults show at once."""
 BEFORE = 5.0
 """Seconds before a fault that count as before."""
 DURING = 3.0
@@ -29,7 +29,7 @@ DURING = 3.0
 
 BUCKET = 0.1
 BUCKETS_MAX = 1_500
-"""Of a timeline: more than a picture has pixels. A longer one has wider buckets."""
+"""Limit of a timeline's buckets: more than a picture has pixels. A longer one has wider buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class Fault:
 
     at: float
     lost: frozenset[int]
-    """Shards that it takes away; all of them where nobody is to be spared."""
+    """Shards that the fault takes away."""
     detected: float | None = None
     """When the cluster itself said that something is missing."""
     healed: float | None = None
-    """When the drill took the fault back, where it does (SIGCONT, the link is whole again)."""
+    """When the drill ended the fault, if it does (SIGCONT, a mended link)."""
     whole: float | None = None
     """When the cluster said that everything is there again."""
     settled: float | None = None
-    """… and that its load is even: who came back has been given something to do."""
+    """When the cluster said that its load is even again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class FaultRound:
     untouched_during: LatencySample
     touched_during: LatencySample
     slowest_during_ms: float | None
-    """Of all requests, touched or not."""
+    """The slowest of all requests, touched or not."""
     later: LatencySample
     """All requests between the end of the outage and the time when the cluster had settled: domains may be moved then,
     and each that moves is away for a moment."""
@@ -202,7 +202,7 @@ def _group(record: Record, lost: Collection[int], shards: int) -> str:
 
 
 def split(records: Iterable[Record], chosen: Callable[[Record], bool]) -> tuple[list[Record], list[Record]]:
-    """Those that are chosen, and the others."""
+    """The chosen records, and the others."""
     yes: list[Record] = []
     no: list[Record] = []
     for each in records:

@@ -33,33 +33,33 @@ from loadgen.drills.stage import DrillStage
 from worker.archive.options import CLOCK_SHIFT
 
 BACKUPS = 3
-"""In each round."""
+"""Back-ups in a round."""
 AT_ONCE = 20
 """Rows to a write."""
 WRITES = 4
-"""Between two replacements."""
+"""Writes between two replacements."""
 CLOCKS = (3600.0, 3570.0, 0.0)
 """Seconds by which the processes' clocks are wrong, back-up by back-up: a step of 30 s, and one of an hour."""
 NAMES = 3
-"""Of the tables that replace one another."""
+"""Names of the tables that replace one another."""
 
 
 @dataclass
 class History:
-    """What the drill has asked for, and what was acknowledged."""
+    """Requests of the drill, and which of them were acknowledged."""
 
     number: int = 1
-    """Of the table that is written."""
+    """Number of the table that is written."""
     asked: int = 0
-    """Rows are numbered from 0; so many were sent."""
+    """Number of rows sent; rows are numbered from 0."""
     kept: int = 0
-    """So many of them were acknowledged, the first ones."""
+    """Number of rows acknowledged, always the first ones."""
     here: set[str] = field(default_factory=set)
-    """Tables whose creation was acknowledged, and whose end nobody has asked for."""
+    """Tables whose creation was acknowledged and whose drop was not requested."""
     gone: set[str] = field(default_factory=set)
-    """Tables whose end was acknowledged, and whom nobody has asked for again."""
+    """Tables whose drop was acknowledged and whose creation was not requested again."""
     made: Counter[str] = field(default_factory=Counter)
-    """How often each name was asked for."""
+    """Number of creations requested of each name."""
     token: str = ""
 
     @property
@@ -212,7 +212,7 @@ def judge(found: dict[str, set[int]], *, kept: int, asked: int, here: set[str], 
 
 
 COLUMNS = {"entries": "story_id, id, user_id, amount", "stories": "id, revision"}
-"""Of the load's tables; of the others ``id``."""
+"""Columns to read of the load's tables; of the others ``id``."""
 
 
 def _tables(data: Path, shards: int) -> Tables:

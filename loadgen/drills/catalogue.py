@@ -12,7 +12,7 @@ from loadgen.drills.cluster import ClusterShape, DrillCluster
 from loadgen.drills.stage import DrillStage
 
 RECOVERY_SECONDS = 1.5
-"""From knowing that a worker is gone until its views answer again; for a killed one also until it is known."""
+"""From the detection of a lost worker, or from its kill, until its views answer again."""
 ELECTION_SECONDS = 2.5
 PAUSE_MS = 100.0
 """Goals for a controller's loss, which clients must not notice."""
@@ -27,7 +27,7 @@ class Goals:
     outage_s: float | None = None
     detected_s: float | None = None
     slowest_ms: float | None = None
-    """Of every request."""
+    """Limit for every request."""
     untouched: bool = True
     """Requests that do not need what was lost have no error, and a p99 of at most twice what it was."""
 
@@ -44,7 +44,7 @@ class Drill:
     goals: Goals = Goals()
     shape: ClusterShape = SHAPE
     prepare: Callable[[DrillStage], Awaitable[None]] | None = None
-    """Once, when the cluster serves, before the load begins."""
+    """Runs once, when the cluster serves, before the load begins."""
     means: Callable[[DrillCluster], AbstractAsyncContextManager[dict[str, Any]]] = lambda cluster: nullcontext({})
     """Around everything, before the cluster is started: what the fault needs of the machine. Raises NotPossible."""
 

@@ -22,7 +22,7 @@ from worker.service.shards import started_at
 # The load's process, as the drill sees it: orders in, answers out.
 
 ORDER_SECONDS = 120.0
-"""For an order that waits for nothing but the cluster: then it is not the cluster that is slow."""
+"""Limit for an order. A cluster is never so slow: then the load process hangs."""
 LINE_MAX = 1 << 20
 
 
@@ -100,13 +100,13 @@ class ClusterShape:
 
 @dataclass
 class DrillCluster:
-    """From ``start`` to ``stop``. ``special`` are parts that are started in another way (``supervised.py``)."""
+    """A running ``headrace up``. ``special``: parts that are started in another way (``supervised.py``)."""
 
     data: Path
     shape: ClusterShape
     special: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     zookeeper: str | None = None
-    """One that is there already; else the supervisor brings its own."""
+    """Address of an existing ZooKeeper; None: the supervisor starts its own."""
     port: int = 0
     _process: asyncio.subprocess.Process | None = None
 
@@ -239,7 +239,7 @@ class DrillCluster:
 
 
 async def asked(client: httpx.AsyncClient, path: str, body: Any, token: str = "") -> Any:
-    """The answer to a POST. Raises DrillFailed unless it is a good one."""
+    """The answer to a POST. Raises DrillFailed if it is an error."""
     answer = await client.post(path, json=body, headers={"Headrace-Token": token} if token else None)
     if not answer.is_success:
         raise DrillFailed(f"{path} {json.dumps(body)[:100]}: {answer.text[:300]}")
@@ -261,7 +261,7 @@ async def headrace(*words: object) -> str:
 
 
 def missing(status: Mapping[str, Any], shape: ClusterShape) -> list[str]:
-    """Everything that is not as it should be, in words; empty for a whole cluster."""
+    """Everything that the cluster lacks, in words; empty for a whole cluster."""
     cluster = status.get("cluster", {})
     words = [] if cluster.get("leader") else ["no leader"]
     if cluster.get("zookeeper") != "connected":

@@ -144,7 +144,7 @@ async def _destroy(stage: DrillStage, worker: str, lost: frozenset[int]) -> None
 
 
 async def _rebuild(stage: DrillStage) -> list[dict[str, Any]]:
-    """By the command that an operator types; again for as long as the leader has not noticed yet."""
+    """Run the operator's command, again until the leader has noticed the loss."""
     deadline = stage.now + WHOLE_SECONDS
     while True:
         try:
@@ -178,7 +178,7 @@ def _judge_names(stage: DrillStage, told: list[dict[str, Any]], archived: Clock,
 async def _judge_rows(
     stage: DrillStage, client: httpx.AsyncClient, kept: list[TailWrite], tail: list[TailWrite]
 ) -> None:
-    """What was archived, or written to shards that were not lost, is there; the rest of the tail is not."""
+    """Exactly the writes that were archived, or whose shards were not lost, must be there."""
     wanted = {each.id for each in kept}
     written = sorted(wanted | {each.id for each in tail})
     there = {row["id"] for row in await _looked_up(client, "TailOf", written)}

@@ -59,7 +59,7 @@ async def fill(stage: DrillStage) -> None:
 
 
 def _fill(ballast: Path) -> None:
-    """To the last byte."""
+    """Write until the disk is full to the last byte."""
     size = len(CHUNK)
     with ballast.open("ab", buffering=0) as file:
         while size:
@@ -74,9 +74,9 @@ def _fill(ballast: Path) -> None:
 HANG_SECONDS = 8.0
 """Longer than a worker may be silent, so that it wakes up as one that has been replaced."""
 REFUSAL_SECONDS = 15.0
-"""For the answer that a change cannot be made: an api process looks for a leader for as long as a read may take."""
+"""Limit for the refusal of a change: an api process looks for a leader as long as a read may take."""
 AWAY_SECONDS = 5.0
-"""How long ZooKeeper is stopped where all of it is."""
+"""How long all of ZooKeeper is stopped."""
 
 
 async def kill_worker(stage: DrillStage) -> None:
@@ -130,7 +130,7 @@ async def stop_zookeeper(stage: DrillStage) -> None:
 
 
 async def _refused_meanwhile(stage: DrillStage) -> None:
-    """A change of the graph cannot be made now: that is to be said, and soon."""
+    """A change of the graph, which cannot be made now, has to be refused soon."""
     sql = f"CREATE TABLE made_meanwhile_{len(stage.faults)} (id BIGINT NOT NULL PRIMARY KEY)"
     async with httpx.AsyncClient(base_url=stage.cluster.url, timeout=REFUSAL_SECONDS) as client:
         try:

@@ -106,11 +106,11 @@ Pair = frozenset[str]
 
 @dataclass
 class Rules:
-    """What holds between which two workers at the moment. Shared by the proxies of all workers."""
+    """Present faults between pairs of workers. Shared by the proxies of all workers."""
 
     severed: set[Pair] = field(default_factory=set)
     delays: dict[Pair, float] = field(default_factory=dict)
-    """Seconds by which what is sent arrives later."""
+    """Seconds by which bytes arrive later."""
     _open: defaultdict[Pair, set[asyncio.StreamWriter]] = field(default_factory=lambda: defaultdict(set))
 
     def cut(self, pair: Pair) -> None:
@@ -174,7 +174,7 @@ class Proxy:
             writer.transport.abort()
 
     async def _greeting(self, reader: asyncio.StreamReader) -> tuple[bytes, str]:
-        """What came first, and who says so."""
+        """The first bytes, and the name of the worker that sent them."""
         cutter, said = Cutter(), b""
         while data := await reader.read(CHUNK):
             said += data

@@ -24,7 +24,7 @@ TABLE = "CREATE TABLE bulk (id BIGINT NOT NULL PRIMARY KEY, kind BIGINT NOT NULL
 
 
 async def load_bulk(stage: DrillStage) -> None:
-    """Rows for the view that is to be built. Raises DrillFailed."""
+    """Insert the rows of the view that will be built. Raises DrillFailed."""
     async with stage.cluster.client() as client:
         await asked(client, "/v1/sql", {"sql": TABLE})
         for first in range(0, ROWS, ROWS_AT_ONCE):
@@ -67,7 +67,7 @@ def _sql_of(number: int) -> str:
 
 
 async def _begin(client: httpx.AsyncClient, sql: str) -> str:
-    """Where the migration tells of itself."""
+    """Begin the migration; the path of its status."""
     answer = await client.post("/v1/migrations", json={"sql": sql})
     if answer.status_code != 202:
         raise DrillFailed(f"the migration was refused: {answer.text[:300]}")
@@ -85,7 +85,7 @@ async def _until_running(stage: DrillStage, client: httpx.AsyncClient, location:
 
 
 async def _again(stage: DrillStage, client: httpx.AsyncClient, sql: str) -> None:
-    """What was taken back can be done anew. A view that has come to be meanwhile is as good."""
+    """Repeat a migration that was taken back. A view that exists by now is as good."""
     answer = await client.post("/v1/sql", json={"sql": sql})
     if not answer.is_success and answer.json()["error"]["code"] != "already_exists":
         stage.broken.append(f"the migration cannot be done after it was taken back: {answer.text[:300]}")

@@ -32,9 +32,9 @@ from loadgen.drills.stage import DrillStage, NotPossible, Observer
 # The result of a drill: figures, goals, and whether everything held.
 
 P99_RATIO = 2.0
-"""Of requests that do not need what was lost: during the fault, at most this times before it."""
+"""Limit for the p99 during the fault over the p99 before it, of requests that do not need what was lost."""
 P99_FLOOR_MS = 20.0
-"""On a machine with two cores a p99 of some milliseconds doubles by whatever else runs; below this it is no matter."""
+"""A p99 below this counts as this: on two cores, a p99 of some milliseconds doubles by other work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +143,11 @@ def _spread(values: Sequence[float]) -> dict[str, float | None]:
 AFTER = 1.0
 """Seconds of load after the cluster has settled."""
 FIRST_SECONDS = BEFORE + 1.0
-"""Of load before the first fault; the first second warms up."""
+"""Seconds of load before the first fault; the first second warms up."""
 BETWEEN_SECONDS = 2.0
-"""Of load before each later one: enough for a p99 of all rounds together."""
+"""Seconds of load before each later fault: enough for a p99 of all rounds together."""
 JUDGE_SECONDS = 15.0
-"""For the last updates to arrive, once nothing is written any more."""
+"""Time for the last updates to arrive, once writes have stopped."""
 PICTURE_SECONDS = 120.0
 
 
@@ -160,7 +160,7 @@ class DrillPlan:
     seed: int
     out: Path
     data: Path | None
-    """Where the cluster lives; None: in a temporary directory, which is kept if the drill fails."""
+    """The cluster's directory; None: a temporary one, which is kept if the drill fails."""
     rates: tuple[float, float]
     """Reads and writes a second."""
 
@@ -296,7 +296,7 @@ def list_drills() -> None:
 
 
 def chosen(name: str, *, short: bool) -> list[Drill]:
-    """The drills that are meant. Raises BadRequest."""
+    """The drill of this name, or several for "all". Raises BadRequest."""
     if name == ALL:
         return [DRILLS[each] for each in (SHORT if short else DRILLS)]
     if short:

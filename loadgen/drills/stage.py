@@ -37,7 +37,7 @@ class Sight:
 
 @dataclass
 class Observer:
-    """From ``start`` to ``close``; looks again whenever something is announced."""
+    """Reads ZooKeeper's state at each of its changes, from ``start`` to ``close``."""
 
     authority: KazooAuthority
     sights: list[Sight] = field(default_factory=list)
@@ -113,7 +113,7 @@ def run(*command: str) -> None:
 
 
 def run_anyway(*command: str) -> None:
-    """For tidying up: what is gone already is as good."""
+    """Run a command for tidying up, whose failure does not matter."""
     subprocess.run(command, capture_output=True, check=False)
 
 
@@ -124,7 +124,7 @@ DETECTION_SECONDS = 15.0
 LOOK_AGAIN = 0.05
 
 LINKS_ONLY = frozenset({-1})
-"""Lost are no shards, but what goes from one to another: pages that need all shards are touched, others are not."""
+"""No shard is lost, only packets between two: pages that need all shards are touched, others are not."""
 
 
 @dataclass
@@ -133,7 +133,7 @@ class DrillStage:
     observer: Observer
     random: Random
     directory: Path
-    """For what a fault needs on disk."""
+    """A fault's files on disk."""
     tell: Callable[[str], None]
     faults: list[Fault] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class DrillStage:
     means: dict[str, Any] = field(default_factory=dict)
     """Preparations from before the cluster's start: proxies, namespaces, a small disk."""
     load: DrillLoadProcess | None = None
-    """Under way while a fault is done; None only where nothing is carried out."""
+    """The load process; None only in tests without a cluster."""
 
     @property
     def now(self) -> float:
@@ -193,7 +193,7 @@ class DrillStage:
 
     @property
     def epoch(self) -> int:
-        """Of the cluster's state in ZooKeeper, as far as was seen; 0 before."""
+        """The last epoch seen of the cluster's state in ZooKeeper; 0 before."""
         sight = self.observer.latest()
         return 0 if sight is None else sight.epoch
 
@@ -214,7 +214,7 @@ class DrillStage:
         return await self._until(lambda status: missing(status, self.cluster.shape))
 
     async def until_settled(self) -> float:
-        """When, besides, every worker had its part of the domains. Raises DrillFailed after ``WHOLE_SECONDS``."""
+        """When the cluster was also evenly loaded. Raises DrillFailed after ``WHOLE_SECONDS``."""
         return await self._until(lambda status: missing(status, self.cluster.shape) or uneven(status))
 
     async def _until(self, lacks: Callable[[dict[str, Any]], list[str]]) -> float:

@@ -344,7 +344,7 @@ async def _close(session: PeerSession) -> None:
 
 
 def _raise_from(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """What must not happen is not to be waited out."""
+    """Raise the error of a failed task at once, instead of at the end of the run."""
     for task in tasks:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error

@@ -22,7 +22,7 @@ from loadgen.pace.processes import ServerUse
 
 @dataclass(slots=True)
 class Second:
-    """Of one second since the start of the load, warm-up included."""
+    """One second since the start of the load, warm-up included."""
 
     second: int
     answered: int
@@ -155,12 +155,12 @@ def _sum(histograms: dict[str, Histogram]) -> Histogram:
 SUSTAINED_MS = 50.0
 """A rate counts as sustained while the mean sojourn time is at most this (the workload's published rule)."""
 GENERATOR_BUSY = 0.9
-"""Of one core. A generator that is as busy as that sends late, and the times are its own."""
+"""Share of one core. A generator that is busier sends late, so it measures itself."""
 LATE_MS = 10.0
 """Mean lateness, in milliseconds, past which arrivals did not come when they should: a fifth of what ends a sweep."""
 ERRORS_PART = 0.01
 ACHIEVED_PART = 0.95
-"""Of the offered rate, below which a point is not sustained, however quick what was answered: the rest is waiting."""
+"""Share of the offered rate that a sustained point must reach; the rest is still waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +178,17 @@ class Point:
     arrived: int = 0
     answered: int = 0
     in_time: int = 0
-    """Of those, answered before the last arrival. The rest had to be waited for when nothing came any more."""
+    """Answered requests before the last arrival. The others came after the load had ended."""
     unanswered: int = 0
     """Arrived, and not answered when the run ended."""
     failed: int = 0
     seconds: float = 0.0
-    """Of the measurement, without warm-up."""
+    """Duration of the measurement, without warm-up."""
     all: RequestKind = field(default_factory=lambda: RequestKind(NO_TIMES, NO_TIMES))
     kinds: dict[str, RequestKind] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     generator_cpu: float = 0.0
-    """Of one core."""
+    """Share of one core."""
     late: Times = NO_TIMES
     """How long after an arrival the generator noticed it."""
     servers: list[ServerUse] = field(default_factory=list)

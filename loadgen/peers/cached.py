@@ -140,7 +140,7 @@ class CountingSession(PeerSession):
 EXPIRES_S = 60
 """Seconds an entry lives: what the application does not invalidate is wrong for so long at most."""
 CHECKED_PART = 1 / 200
-"""Of the look-ups that hit, that are compared with the database. Each costs it a query, so not more."""
+"""Share of the hits that are compared with the database. Each costs the database a query, so not more."""
 _LIST = re.compile(r"(\w+)\s+IN\s*\(\s*\?", re.IGNORECASE)
 
 

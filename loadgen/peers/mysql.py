@@ -82,7 +82,7 @@ class MysqlTarget(SqlTarget):
         await session.run(f"ANALYZE TABLE {', '.join(f'`{table}`' for table in program.tables)}")
 
     async def _rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Of a statement on a connection of its own."""
+        """The rows of a statement, run on a connection of its own."""
         session = await self.open(None)
         async with session.connection.cursor(Cursor) as cursor:
             await cursor.execute(text, values or None)

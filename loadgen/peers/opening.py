@@ -17,7 +17,7 @@ from loadgen.peers.store import Answer, Change, LoadRunError, Lookup, PeerSessio
 # do elsewhere.
 
 ROWS = {"frontpage_ids": 51, "recent_ids": 51, "listed_stories": 51, "newest_comment_ids": 40, "comments_by_id": 40}
-"""Of queries that have more than :data:`USUAL_ROWS`."""
+"""Rows of the queries that have more than :data:`USUAL_ROWS`."""
 USUAL_ROWS = 3
 
 

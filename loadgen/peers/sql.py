@@ -147,9 +147,9 @@ class SqlSession(PeerSession):
     """One connection: its look-ups go one after the other, as an application's do; each write is a transaction."""
 
     faults: tuple[type[Exception], ...]
-    """What the driver raises."""
+    """The driver's exceptions."""
     conflicts: tuple[type[Exception], ...]
-    """What it raises where a row with such a key is there already."""
+    """The exceptions for a row whose key exists already."""
 
     def __init__(self, target: SqlTarget, connection: Any) -> None:
         self.connection = connection
@@ -173,7 +173,7 @@ class SqlSession(PeerSession):
 
     @abstractmethod
     def told(self, error: Exception) -> str:
-        """Without what differs from one request to the next."""
+        """The error's text, without what differs between requests."""
 
     @abstractmethod
     async def disconnect(self, *, at_once: bool = False) -> None: ...

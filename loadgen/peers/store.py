@@ -53,7 +53,7 @@ class Query:
     sql: str
     """With ``?`` for each parameter, ``IN (?)`` for a list."""
     lists: tuple[bool, ...]
-    """For each parameter whether it is an IN list."""
+    """Whether each parameter is an IN list."""
 
     @classmethod
     def parse(cls, name: str, sql: str) -> Query:
@@ -180,7 +180,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class PeerServer:
-    """Where a server of the target listens, and a word of its command line: so its processes are found."""
+    """A server's address and a word of its command line, by which its processes are found."""
 
     host: str
     port: int
@@ -291,7 +291,7 @@ def _source(reference: Reference) -> int:
 
 
 def _taken(reference: Reference, answers: Sequence[Answer | None], taken: Taken) -> Any:
-    """What it stands for: None or an empty list where there is nothing. ``taken`` is what was taken before."""
+    """The reference's value; None or an empty list if there is none. ``taken`` has the values found before."""
     ((kind, named),) = reference.items()
     if (kind, named) not in taken:
         answer = answers[named[0]]

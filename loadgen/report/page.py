@@ -163,5 +163,5 @@ def _pictures(result: dict[str, Any]) -> dict[str, str]:
 
 
 def _inline(svg: str) -> str:
-    """Without the prologue that only a file of its own has."""
+    """The SVG without its XML prologue, which is for separate files."""
     return re.sub(r"^.*?(?=<svg)", "", svg, count=1, flags=re.DOTALL)

@@ -132,7 +132,7 @@ def hand_optimised() -> Program:
 
 
 class SiteWorkload(Workload):
-    """What is asked of the generated site."""
+    """A workload on the generated site."""
 
     def __init__(self, program: Program, data_scale: float, data_seed: int, seed: int, started: float) -> None:
         self.program = program
@@ -189,7 +189,7 @@ async def _ask(lookups: list[Lookup], session: PeerSession) -> None:
 
 
 class RibbonsWorkload(SiteWorkload):
-    """Of the Lobsters site: prime it with ``lobsters``."""
+    """Read ribbons of the site, which ``lobsters`` primes."""
 
     name = "ribbons"
     unit = "updates"

@@ -35,7 +35,7 @@ MIX: dict[str, int] = {
 """Pages in a hundred thousand requests of the real site."""
 
 MAKING = frozenset(("Comment", "Reply", "Submit", "Login"))
-"""Those that make something of a number of its own: half a page of a hundred."""
+"""Pages that create something with a new number: 0.5 % of all."""
 
 FIRST_FREE = 10_000_000
 """Numbers of stories and comments from here on are made by runs; generated data stays far below."""

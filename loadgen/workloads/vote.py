@@ -21,7 +21,7 @@ from loadgen.peers.store import InsertRow, Lookup, PeerSession, Program, Query, 
 STORIES = 100_000
 """At a data scale of 1."""
 FIRST_VOTES = 5
-"""Of each story, before the run."""
+"""Votes of each story before the run."""
 READS_PERCENT = 95
 ZIPF = 1.15
 """The exponent of the thesis."""

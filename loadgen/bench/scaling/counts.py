@@ -18,7 +18,7 @@ from worker.protocol.messages import Role, Status, StatusDocument
 from worker.wire.connection import Connection, connect, greeting
 
 KINDS = ("api", "worker", "controller", "zookeeper")
-"""Of parts; ``worker-2`` is a worker."""
+"""Kinds of parts; ``worker-2`` is a worker."""
 
 DEPLOYMENT = "main"
 """As ``headrace up`` calls its deployment by default."""
@@ -43,7 +43,7 @@ the dataflow threads, and syncs to disk."""
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Between two looks at a cluster, or since its start."""
+    """Counts between two looks at a cluster, or since its start."""
 
     cpu: Mapping[str, float]
     """Seconds by kind of part."""
@@ -100,7 +100,7 @@ class Meter:
 
 
 def _said(document: Mapping[str, Any]) -> dict[str, int]:
-    """Of one worker's status."""
+    """The counters in one worker's status."""
     links, out, wire = document["links"], document["peers"]["out"].values(), document["wire"]
     nothing = {"messages_in": 0, "messages_out": 0, "bytes_in": 0, "bytes_out": 0}
     workers, api = wire.get(Role.WORKER, nothing), wire.get(Role.API, nothing)
@@ -131,7 +131,7 @@ class CountSample:
 
     @property
     def microseconds(self) -> float:
-        """Of processor time a request, without ZooKeeper's."""
+        """Processor time a request, without ZooKeeper's."""
         return 1e6 * self.spent.servers() / self.requests
 
 
@@ -143,7 +143,7 @@ class Subject:
     meter: Meter
     idle: Spent | None = None
     samples: dict[str, list[CountSample]] = field(default_factory=dict)
-    """By phase."""
+    """Samples by phase."""
 
     @property
     def workers(self) -> int:

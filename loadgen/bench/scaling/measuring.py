@@ -51,7 +51,7 @@ from loadgen.bench.scaling.report import (
 from loadgen.drills.cluster import ClusterShape, DrillCluster
 
 WORKERS_MAX = 8
-"""Past that, two cores are busy with the processes themselves."""
+"""With more, two cores are busy with the processes themselves."""
 
 TABLES = """
 CREATE TABLE stories (id int, author int, title text, url text, INDEX (id)) SHARD BY (id);

@@ -40,7 +40,7 @@ MIXES: Mapping[str, Mapping[str, int]] = {
     "singles": {"single": 1},
     "batches": {"batch": 1},
 }
-"""How often each kind comes. The mix is three reads to a write, far more writes than most applications have (the
+"""Shares of the kinds of requests. The mix is three reads to a write, far more writes than most applications have (the
 thesis's has nineteen reads to a write), so that it is the cluster that is measured and not the reading of one map."""
 
 Prepared = tuple[str, bytes]
@@ -57,7 +57,7 @@ class Line:
 
 
 def requests(mix: str, table: str, view: str, seed: int) -> Iterator[Prepared]:
-    """For ever, the same for the same arguments."""
+    """Requests without end, the same for the same arguments."""
     random = Random(f"{mix} {table} {seed}")
     take = zipf(STORIES, random)
 

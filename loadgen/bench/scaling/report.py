@@ -18,7 +18,7 @@ from loadgen.bench.scaling.counts import KINDS, CountSample, Subject
 GOAL = 1.15
 """Processor time of a request with the most workers, over that with the fewest, with the same shards."""
 SHARDS = 4
-"""Of the first series: each of four workers has one."""
+"""Shards of the first series: one for each of four workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Effort:
     seconds: float
     """A phase's, in each round, on each cluster."""
     clients: int = 32
-    """For each worker; each has one request under way."""
+    """Clients for each worker, each with one request under way."""
     idle_seconds: float = 5.0
 
     def connections(self, phase: LoadPhase, workers: int) -> int:

@@ -21,7 +21,7 @@ class Record(NamedTuple):
     due: float
     """When it was to be sent; it may have gone out later."""
     latency: float
-    """From then until its answer, or until it was given up."""
+    """Seconds from ``due`` to its answer, or until it was given up."""
     kind: str
     """A view's name, or the kind of a write (``program.BY_STORY``)."""
     key: int
@@ -55,7 +55,7 @@ def read(path: Path) -> list[Record]:
 
 
 class Fate(StrEnum):
-    """Of one write."""
+    """What is known of one write."""
 
     ASKED = "asked"
     DONE = "done"

@@ -28,7 +28,7 @@ READS = (("StoryTotals", 40), ("Newest", 25), ("UserTotals", 25), ("Totals", 5),
 WRITES = (("insert", 75), ("revise", 15), ("delete", 10))
 """Kinds with their shares in percent."""
 ROWS_MAX = 3
-"""Of one insert."""
+"""Rows of one insert at most."""
 OWN_READS = 5
 """One of so many inserts is read back at once, with its token."""
 ENTRIES_MAX = 3_000
@@ -40,7 +40,7 @@ NOT_DONE = frozenset({"unavailable", "overloaded", "not_served", "not_here"})
 
 
 CONNECTIONS_MAX = 512
-"""Of one target. A request that finds them all taken waits, and its waiting counts."""
+"""Connections to one target. A request that finds none free waits, and its waiting counts."""
 
 
 class HttpTarget:
