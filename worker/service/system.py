@@ -26,7 +26,6 @@ from collections.abc import Coroutine
 from types import FrameType
 
 from domains.errors import StorageFailure
-from worker.rocks.database import OPEN_FILES
 
 _log = logging.getLogger("headrace.start")
 
@@ -74,9 +73,6 @@ STORE_FILES = 16
 """To open and write one shard: its directory twice, log, manifest, lock, RocksDB's own log and the acknowledged record
 are 7; the rest is for a flush and for the first files of rows."""
 
-LARGE_STORE_FILES = OPEN_FILES + STORE_FILES
-"""Open files of a shard with many rows."""
-
 BESIDE = 24
 """For the reader map, a few connections and short-lived files."""
 
@@ -90,10 +86,12 @@ def allow_open_files(stores: int) -> None:
 
     :raises StorageFailure: they need more open files than it may have.
     """
+    from worker.rocks.database import OPEN_FILES  # Late: it loads RocksDB, and every command loads this module.
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = _used(soft)
     needed = used + BESIDE + stores * STORE_FILES
-    wanted = used + BESIDE + stores * LARGE_STORE_FILES
+    wanted = used + BESIDE + stores * (OPEN_FILES + STORE_FILES)
     if _less(soft, wanted):
         soft = max(wanted, ENOUGH) if hard == resource.RLIM_INFINITY else min(max(wanted, ENOUGH), hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
